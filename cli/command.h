@@ -54,6 +54,13 @@ extern const command command_calibrate, command_search, command_simulate, comman
             .help = "whether attention keeps its scores for backward; a layout file that says "    \
                     "so always does"                                                               \
     }
+#define ROW_FRAMEWORK(type)                                                                        \
+    {                                                                                              \
+        "--framework", "compiled|eager", OPTION_TEXT, offsetof(type, framework),                   \
+            .standard = "compiled",                                                                \
+            .help = "eager: norms by the mean square and rotary positions are several kernels "    \
+                    "each where prices are those of data sheets"                                   \
+    }
 #define ROW_PRECISION(type)                                                                        \
     {                                                                                              \
         "--precision", "f32|bf16|fp16|fp8", OPTION_TEXT, offsetof(type, precision),                \

@@ -44,6 +44,17 @@ cleave_status inputs_attention(const char *attention, cleave_model *model, cleav
     return CLEAVE_OK;
 }
 
+cleave_status inputs_framework(const char *framework, cleave_machine *machine,
+                               cleave_error *error) {
+    bool is_eager = strcmp(framework, "eager") == 0;
+    if (!is_eager && strcmp(framework, "compiled") != 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "--framework %s: compiled and eager are known",
+                           framework);
+    for (int32_t k = 0; k < machine->n_kinds; k++)
+        machine->kinds[k].is_eager = is_eager;
+    return CLEAVE_OK;
+}
+
 int inputs_put_precision(const char *precision, const char *reduce_precision,
                          const char **arguments, int n) {
     if (precision != NULL) {

@@ -21,6 +21,8 @@
                                     .reduce_precision = (values)->reduce_precision,                \
                                     .frozen = (values)->frozen})
 /* Takes --attention: BAD_INPUT for another word than "fused" and "stored". */
+/* --framework: how the machine's devices run what no kernel was measured of. */
+cleave_status inputs_framework(const char *framework, cleave_machine *machine, cleave_error *error);
 cleave_status inputs_attention(const char *attention, cleave_model *model, cleave_error *error);
 /* Imports it with its loss, or for one pass forward without: BAD_INPUT then for a model that
    decodes with a cache. */

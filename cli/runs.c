@@ -26,7 +26,7 @@ static const option_row columns[] = {
      .help = "as --model, or the text of a config.json itself"},
     {"machine", "FILE", OPTION_TEXT, offsetof(run_record, machine), .required = true,
      .help = "as --machine"},
-    COUNT("devices", devices, 1 << 20, NULL, "default data x tensor x pipeline"),
+    COUNT("devices", devices, 1 << 20, NULL, "default data x tensor x pipeline x context"),
     COUNT("sequence", sequence, 1 << 20, NULL, "as --sequence"),
     {"batch", "N", OPTION_INTEGER, offsetof(run_record, batch), .required = true, .least = 1,
      .most = 1LL << 31, .help = "global"},
@@ -37,14 +37,16 @@ static const option_row columns[] = {
     COUNT("pipeline", pipeline, 4096, "1", "groups of devices, one after the other"),
     COUNT("virtual", virtual_stages, 4096, "1", "stages of a group, of an interleaved pipeline"),
     WORD("layers", layers, NULL, "of each stage (13|11; default as takes least)"),
-    COUNT("context", context, 1 << 20, "1", "degree in which sequences are split"),
-    COUNT("expert", expert, 1 << 20, "1", "degree in which experts are split"),
+    COUNT("context", context, 65536, "1", "as --context"),
+    COUNT("expert", expert, 65536, "1", "as --expert"),
+    WORD("sequence_parallel", sequence_parallel, "yes", "no: as --no-sequence-parallel"),
     WORD("schedule", schedule, NULL, "as --schedule (default 1f1b or interleaved)"),
     WORD("recompute", recompute, "none", "as --recompute"),
     WORD("sharding", sharding, "0", "as --zero: 1 of the update, 2 and gradient, 3 and weight"),
     WORD("precision", precision, NULL, "as --precision"),
     WORD("reduce_precision", reduce_precision, NULL, "as --reduce-precision"),
     WORD("attention", attention, "fused", "as --attention"),
+    WORD("framework", framework, "compiled", "as --framework"),
     WORD("optimizer", optimizer, "adam", "as --optimizer"),
     WORD("besides", besides, NULL, "what else the run did: it is then not priced"),
     {"step", "SECONDS", OPTION_SECONDS, offsetof(run_record, step), .help = "measured"},
@@ -159,9 +161,13 @@ static cleave_status complete_batches(const reading *r, run_record *run) {
 static cleave_status complete(const reading *r, run_record *run) {
     if (run->step <= 0 && run->memory <= 0 && run->reserved <= 0)
         return fail(r, run, "neither step nor memory was measured");
+    if (strcmp(run->sequence_parallel, "yes") != 0 && strcmp(run->sequence_parallel, "no") != 0)
+        return fail(r, run, "sequence_parallel is neither yes nor no");
     if (run->schedule == NULL)
         run->schedule = run->virtual_stages > 1 ? "interleaved" : "1f1b";
     CLEAVE_TRY(complete_degrees(r, run));
+    if (run->data % run->expert != 0)
+        return fail(r, run, "expert, which shares data's devices, does not divide data");
     CLEAVE_TRY(complete_batches(r, run));
     CLEAVE_TRY(place(r, &run->model));
     return place(r, &run->machine);

@@ -17,6 +17,8 @@ typedef struct run_record {
     const char *machine;      /* a file */
     const char *schedule, *recompute, *sharding, *precision, *reduce_precision, *attention,
         *optimizer;
+    const char *sequence_parallel; /* "yes" or "no" */
+    const char *framework;
     const char *layers;  /* of each stage, such as "13|11"; null: as takes least */
     const char *besides; /* what the run did that has no column: it is not priced; null: nothing */
     int64_t devices, sequence, batch, micro_batch, micro_batches;

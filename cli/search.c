@@ -297,7 +297,8 @@ static cleave_status read_wish(const search_request *asked, cleave_schedule_wish
     const char *recompute = asked->recompute == NULL && plain ? "none" : asked->recompute;
     CLEAVE_TRY(cleave_schedule_wish_begin(asked->schedule, recompute, asked->zero, wish, error));
     if (plain && (asked->micro_batches > 1 || asked->stages > 1 || asked->schedule != NULL ||
-                  asked->virtual_stages > 1 || asked->tensor > 0 || strcmp(recompute, "none") != 0))
+                  asked->virtual_stages > 1 || asked->tensor > 0 || asked->context > 0 ||
+                  asked->expert > 0 || strcmp(recompute, "none") != 0))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--for %s goes without stages, micro-batches and --recompute: it can't "
                            "say them",
@@ -306,6 +307,9 @@ static cleave_status read_wish(const search_request *asked, cleave_schedule_wish
     wish->stages = plain ? 1 : (int32_t)asked->stages;
     wish->virtual_stages = (int32_t)asked->virtual_stages;
     wish->tensor = (int32_t)asked->tensor;
+    wish->context = (int32_t)asked->context;
+    wish->expert = (int32_t)asked->expert;
+    wish->whole_tokens = asked->whole_tokens;
     return CLEAVE_OK;
 }
 
@@ -384,6 +388,7 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     CLEAVE_TRY(cleave_model_fuse_attention(&model, NULL, arena, &model, error));
     CLEAVE_TRY(cleave_machine_read(values->request.machine, (int32_t)values->request.devices, arena,
                                    &machine, error));
+    CLEAVE_TRY(inputs_framework(values->request.framework, &machine, error));
     CLEAVE_TRY(check_known(values, &options, &machine, error));
     CLEAVE_TRY(read_constraints(&values->request, &model, &machine, arena, &constraints, error));
     options.constraints = &constraints;

@@ -8,12 +8,12 @@
 /* The first member of the options struct of either. */
 typedef struct search_request {
     const char *model, *machine, *method, *optimizer, *fix, *only, *inputs, *precision,
-        *reduce_precision, *frozen, *attention, *target;
+        *reduce_precision, *frozen, *attention, *framework, *target;
     const char *schedule, *recompute, *zero;
     int64_t batch, sequence, devices, proposals, seed, micro_batches, stages, virtual_stages,
-        tensor;
+        tensor, context, expert;
     double time, memory_limit, momentum;
-    bool forward, throughput;
+    bool forward, throughput, whole_tokens;
 } search_request;
 
 #define ROW_METHOD                                                                                 \
@@ -91,6 +91,25 @@ typedef struct search_request {
             .least = 1, .most = 65536,                                                             \
             .help = "devices that share each product, of megatron in stages or micro-batches"      \
     }
+#define ROW_CONTEXT                                                                                \
+    {                                                                                              \
+        "--context", "C", OPTION_INTEGER, offsetof(search_request, context),                       \
+            .least = 1, .most = 65536,                                                             \
+            .help = "devices that share each sequence, of megatron; for attention each brings "    \
+                    "all tokens of some heads together"                                            \
+    }
+#define ROW_EXPERT                                                                                 \
+    {                                                                                              \
+        "--expert", "E", OPTION_INTEGER, offsetof(search_request, expert),                         \
+            .least = 1, .most = 65536,                                                             \
+            .help = "devices that share the experts, of megatron, each having samples of its own"  \
+    }
+#define ROW_WHOLE_TOKENS                                                                           \
+    {                                                                                              \
+        "--no-sequence-parallel", NULL, OPTION_FLAG, offsetof(search_request, whole_tokens),       \
+            .help = "of megatron: what lies outside of products is computed by all that share "    \
+                    "them, not split by tokens"                                                    \
+    }
 #define ROW_ZERO                                                                                   \
     {                                                                                              \
         "--zero", "STAGE", OPTION_TEXT, offsetof(search_request, zero),                            \
@@ -108,11 +127,12 @@ typedef struct search_request {
 /* All but the model and the machine. */
 #define SEARCH_ROWS                                                                                \
     ROW_BATCH(search_request), ROW_SEQUENCE(search_request), ROW_INPUTS(search_request),           \
-        ROW_ATTENTION(search_request), ROW_PRECISION(search_request),                              \
-        ROW_REDUCE_PRECISION(search_request), ROW_FROZEN(search_request),                          \
-        ROW_DEVICES(search_request), ROW_FORWARD(search_request), ROW_THROUGHPUT, ROW_METHOD,      \
-        ROW_TIME, ROW_PROPOSALS, ROW_SEED(search_request), ROW_MEMORY_LIMIT, ROW_FIX, ROW_ONLY,    \
-        ROW_FOR, ROW_MICRO_BATCHES, ROW_STAGES, ROW_SCHEDULE, ROW_RECOMPUTE, ROW_VIRTUAL,          \
-        ROW_TENSOR, ROW_ZERO, ROW_OPTIMIZER(search_request), ROW_MOMENTUM(search_request)
+        ROW_ATTENTION(search_request), ROW_FRAMEWORK(search_request),                              \
+        ROW_PRECISION(search_request), ROW_REDUCE_PRECISION(search_request),                       \
+        ROW_FROZEN(search_request), ROW_DEVICES(search_request), ROW_FORWARD(search_request),      \
+        ROW_THROUGHPUT, ROW_METHOD, ROW_TIME, ROW_PROPOSALS, ROW_SEED(search_request),             \
+        ROW_MEMORY_LIMIT, ROW_FIX, ROW_ONLY, ROW_FOR, ROW_MICRO_BATCHES, ROW_STAGES, ROW_SCHEDULE, \
+        ROW_RECOMPUTE, ROW_VIRTUAL, ROW_TENSOR, ROW_CONTEXT, ROW_EXPERT, ROW_WHOLE_TOKENS,         \
+        ROW_ZERO, ROW_OPTIMIZER(search_request), ROW_MOMENTUM(search_request)
 
 #endif

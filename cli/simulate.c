@@ -21,7 +21,7 @@ typedef struct simulate_values {
     const char *model, *machine, *layout, *method, *optimizer, *tasks, *dump_tasks, *trace, *inputs,
         *precision, *reduce_precision, *frozen;
     const char *engine;
-    const char *attention;
+    const char *attention, *framework;
     int64_t batch, sequence, devices, seed;
     double momentum;
     bool forward, json, closed_form, folded;
@@ -34,6 +34,7 @@ static const option_row rows[] = {
     ROW_SEQUENCE(simulate_values),
     ROW_INPUTS(simulate_values),
     ROW_ATTENTION(simulate_values),
+    ROW_FRAMEWORK(simulate_values),
     ROW_PRECISION(simulate_values),
     ROW_REDUCE_PRECISION(simulate_values),
     ROW_FROZEN(simulate_values),
@@ -384,6 +385,7 @@ static cleave_status simulate_layout(const simulate_values *values, cleave_arena
     CLEAVE_TRY(inputs_model(INPUTS_MODEL(values), values->forward, arena, &model, error));
     CLEAVE_TRY(inputs_attention(values->attention, &model, error));
     CLEAVE_TRY(load_layout(values, &model, arena, &machine, &layout, error));
+    CLEAVE_TRY(inputs_framework(values->framework, &machine, error));
     cleave_status status = price_and_simulate(values, &model, &machine, &layout, states, arena,
                                               &priced, &result, error);
     if (status == CLEAVE_OK)

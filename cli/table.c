@@ -3,6 +3,7 @@
 
 #include "cli/repeats.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ void table_quantity(table *t, double value, cleave_unit unit) {
 
 void table_print(table *t, FILE *stream) {
     size_t width[TABLE_MAX_COLUMNS] = {0};
+    assert(t->n_columns <= TABLE_MAX_COLUMNS);
     for (int32_t i = 0; i < t->cells.n; i++) {
         size_t length = strlen(t->cells.items[i]);
         if (length > width[i % t->n_columns])

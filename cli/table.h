@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-enum { TABLE_MAX_COLUMNS = 12 };
+enum { TABLE_MAX_COLUMNS = 16 };
 
 typedef struct table {
     cleave_arena *arena; /* of the cells */

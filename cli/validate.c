@@ -30,15 +30,6 @@ static const option_row rows[] = {
 /* More than any device has: a run that was measured did fit. */
 static const int64_t no_limit = INT64_C(1) << 50;
 
-/* What no layout of ours says; null: nothing. */
-static const char *find_unsayable(const run_record *run) {
-    if (run->besides != NULL)
-        return run->besides;
-    return run->context > 1  ? "sequences are split over devices (context parallel)"
-           : run->expert > 1 ? "experts are split over devices beside data (expert parallel)"
-                             : NULL;
-}
-
 /* Attention that stores no scores has nothing that would be recomputed selectively. */
 static cleave_status read_wish(const run_record *run, const cleave_model *model,
                                cleave_schedule_wish *wish, cleave_error *error) {
@@ -51,6 +42,9 @@ static cleave_status read_wish(const run_record *run, const cleave_model *model,
     wish->stages = (int32_t)(run->pipeline * run->virtual_stages);
     wish->virtual_stages = (int32_t)run->virtual_stages;
     wish->tensor = (int32_t)run->tensor;
+    wish->context = (int32_t)run->context;
+    wish->expert = (int32_t)run->expert;
+    wish->whole_tokens = strcmp(run->sequence_parallel, "no") == 0;
     return CLEAVE_OK;
 }
 
@@ -98,17 +92,16 @@ static cleave_status price(const run_record *run, cleave_arena *arena, validated
     cleave_machine machine;
     cleave_schedule_wish wish;
     cleave_search_result result;
-    cleave_search_options options = {.method = run->tensor > 1 ? "megatron" : "data-parallel",
-                                     .memory_limit_bytes = no_limit,
-                                     .schedule = &wish,
-                                     .alone = true,
-                                     .quiet = true};
+    cleave_search_options options = {
+        .memory_limit_bytes = no_limit, .schedule = &wish, .alone = true, .quiet = true};
     CLEAVE_TRY(inputs_optimizer_states(run->optimizer, 0, &options.optimizer_states, error));
     CLEAVE_TRY(read_model(run, arena, &model, error));
     CLEAVE_TRY(read_wish(run, &model, &wish, error));
+    options.method = cleave_schedule_wish_is_megatron(&wish) ? "megatron" : "data-parallel";
     if (run->layers != NULL)
         CLEAVE_TRY(read_layers(run, wish.stages, arena, &wish.layers, error));
     CLEAVE_TRY(cleave_machine_read(run->machine, (int32_t)run->devices, arena, &machine, error));
+    CLEAVE_TRY(inputs_framework(run->framework, &machine, error));
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));
     priced->step_seconds = result.best.step_seconds;
     priced->shares = result.shares;
@@ -125,7 +118,7 @@ static cleave_status validate_one(const run_record *run, cleave_arena *arena, va
                                   cleave_error *error) {
     cleave_arena scratch = {0};
     cleave_error why = {""};
-    *one = (validated_run){.run = run, .refused = find_unsayable(run)};
+    *one = (validated_run){.run = run, .refused = run->besides};
     if (one->refused != NULL || price(run, &scratch, one, &why) == CLEAVE_OK) {
         cleave_arena_free(&scratch);
         return CLEAVE_OK;

@@ -28,12 +28,14 @@ double cost_find_price(const cleave_device_kind *kind, const cleave_work *work,
         return cleave_family_fit_seconds(fit, work->flops, work->bytes);
     }
     *provenance = CLEAVE_PROVENANCE_DATA_SHEET;
-    return kind->launch_seconds +
+    bool is_apart = kind->is_eager && work->eager.n_kernels > 0;
+    double bytes = is_apart ? work->eager.bytes : work->bytes;
+    return kind->launch_seconds * (is_apart ? work->eager.n_kernels : 1) +
            fmax(work->flops / (cleave_device_kind_flops(kind, work->type) *
                                cleave_efficiency_of_work(kind->efficiency, work)),
-                work->bytes / (kind->bytes_per_second *
-                               cleave_efficiency_find(kind->efficiency, CLEAVE_EFFICIENCY_MEMORY,
-                                                      work->bytes)));
+                bytes /
+                    (kind->bytes_per_second *
+                     cleave_efficiency_find(kind->efficiency, CLEAVE_EFFICIENCY_MEMORY, bytes)));
 }
 
 double cleave_cost_compute(const cleave_device_kind *kind, const cleave_work *work,

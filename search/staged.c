@@ -71,7 +71,7 @@ static const char *name_baseline(const session *s, const char *name, cleave_sche
         wish->recompute = CLEAVE_RECOMPUTE_NONE;
     if (wish->zero == 0)
         wish->zero = 1 + (int)sharded;
-    return wish->tensor > 1 ? "megatron" : "data-parallel";
+    return cleave_schedule_wish_is_megatron(wish) ? "megatron" : "data-parallel";
 }
 
 static cleave_pipeline_options pipeline_options(session *s, const cleave_schedule_wish *wish,

@@ -81,8 +81,7 @@ static void deliver_value(lower_builder *builder, movement *move, const lower_ce
                 (move->repeats || builder->fold->n_devices % at->n_contributions != 0))
                 lower_fail_fold(builder, move->tensor,
                                 "readers choose among holders by their numbers");
-            from = reader + c->first_demand[reader]; /* spread readers */
-            from = from < at->n_contributions ? from : from % at->n_contributions;
+            from = r % at->n_contributions; /* spread readers */
         }
         lower_deliver(builder, move, at, box, MOVE_VALUE, lower_cell_holder(move, at, from),
                       at->contributions[from], reader);
@@ -346,7 +345,7 @@ void lower_cells_begin(lower_builder *builder, movement *move) {
     /* Movements are many and mostly small: all rows in one. */
     int32_t *row = LOWER_ARRAY(builder, int32_t,
                                2 * ((size_t)move->contributions.n + (size_t)move->demands.n) +
-                                   6 * (size_t)n_devices);
+                                   7 * (size_t)n_devices);
     take_row(&row, &c->holder, move->contributions.n);
     take_row(&row, &c->next_contribution, move->contributions.n);
     take_row(&row, &c->reader, move->demands.n);
@@ -357,6 +356,7 @@ void lower_cells_begin(lower_builder *builder, movement *move) {
     take_row(&row, &c->speakers, n_devices);
     take_row(&row, &c->listed, n_devices);
     take_row(&row, &c->owners, n_devices);
+    take_row(&row, &c->sum_of, n_devices);
     c->reads = LOWER_ARRAY(builder, bool, 2 * (size_t)n_devices);
     c->speaks = c->reads + n_devices;
     for (int32_t i = 0; i < move->contributions.n; i++) {

@@ -32,6 +32,7 @@ typedef struct lower_cutting {
     int32_t n_speakers;
     int32_t n_speaking; /* of `speaks` */
     int32_t *owners;
+    move_place *sum_of;         /* [n_devices] of owners, while a cell is combined; else 0 */
     int32_t *next_demand;       /* [demands] within the cell, of the same device; or -1 */
     int32_t *next_contribution; /* [contributions] the same */
     bool one_each;              /* every contribution of the cell has a key of its own */

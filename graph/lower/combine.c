@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+/* Of a device that would be an owner and has no sum yet; no place is this. */
+enum { NO_SUM = 1 };
+
 /* A record of moments is never cut. */
 static bool is_record_dimension(const movement *move, int d) {
     return move->combiner == CLEAVE_COMBINE_MOMENTS && d == 0;
@@ -135,11 +138,10 @@ static bool combine_own(lower_builder *builder, movement *move, const lower_cell
 /* Owner of a block of a cell: adds up what it has and what comes, in a fixed order: its own
    contributions in the order of keys, then the other devices in ascending order, each summed at
    home first. */
-static void combine_block(lower_builder *builder, movement *move, const lower_cell *at,
-                          const cleave_box *block, int32_t owner) {
+static move_place add_up(lower_builder *builder, movement *move, const lower_cell *at, int32_t box,
+                         int32_t owner) {
     const lower_cutting *c = move->cutting;
-    int32_t box = lower_add_box(builder, move, block);
-    move_place sum = begin_sum(builder, move, at, block, owner);
+    move_place sum = begin_sum(builder, move, at, &move->boxes.items[box], owner);
     bool started = combine_own(builder, move, at, box, sum, owner);
     LOWER_RESERVE(builder, &move->places, (int64_t)at->n_contributions + c->n_speakers);
     for (int32_t s = 0; s < c->n_speakers; s++) {
@@ -159,9 +161,66 @@ static void combine_block(lower_builder *builder, movement *move, const lower_ce
         started = true;
         move->sums.items[~sum].receives = true;
     }
+    return sum;
+}
+
+static void combine_block(lower_builder *builder, movement *move, const lower_cell *at,
+                          const cleave_box *block, int32_t owner) {
+    const lower_cutting *c = move->cutting;
+    int32_t box = lower_add_box(builder, move, block);
+    move_place sum = add_up(builder, move, at, box, owner);
     for (int32_t r = 0; r < c->n_readers; r++)
         lower_deliver(builder, move, at, box, MOVE_RESULT, owner, sum, c->readers[r]);
 }
+
+/* ---- replicas that have all of it ------------------------------------------------------------ */
+
+/* How many keys a device contributes to. */
+static int32_t count_keys(const movement *move, const lower_cell *at, int32_t device) {
+    const lower_cutting *c = move->cutting;
+    int32_t n = 1;
+    for (int32_t i = c->first_contribution[device], next; (next = c->next_contribution[i]) >= 0;
+         i = next)
+        n += lower_cell_key(move, at, next) != lower_cell_key(move, at, i);
+    return n;
+}
+
+/* The devices that have a contribution of every key, as owners; ascending. */
+static int32_t list_complete(const movement *move, const lower_cell *at) {
+    const lower_cutting *c = move->cutting;
+    int32_t n_keys = 1, n = 0;
+    for (int32_t i = 1; i < at->n_contributions; i++)
+        n_keys += lower_cell_key(move, at, i) != lower_cell_key(move, at, i - 1);
+    for (int32_t s = 0; s < c->n_speakers && 2 * n_keys <= at->n_contributions; s++)
+        if (count_keys(move, at, c->speakers[s]) == n_keys)
+            c->owners[n++] = c->speakers[s];
+    return n;
+}
+
+/* Each adds up its own, in the one order, so what they get is the same; a reader that is none of
+   them takes it from one, each from another. */
+static void combine_at_replicas(lower_builder *builder, movement *move, const lower_cell *at,
+                                int32_t n) {
+    const lower_cutting *c = move->cutting;
+    int32_t box = lower_add_box(builder, move, at->box), n_own = 0;
+    for (int32_t i = 0; i < n; i++)
+        c->sum_of[c->owners[i]] = NO_SUM;
+    for (int32_t r = 0; r < c->n_readers; r++) {
+        int32_t reader = c->readers[r];
+        bool own = c->sum_of[reader] != 0;
+        int32_t owner = own ? reader : c->owners[r % n];
+        n_own += own;
+        if (c->sum_of[owner] == NO_SUM)
+            c->sum_of[owner] = add_up(builder, move, at, box, owner);
+        lower_deliver(builder, move, at, box, MOVE_RESULT, owner, c->sum_of[owner], reader);
+    }
+    for (int32_t i = 0; i < n; i++)
+        c->sum_of[c->owners[i]] = 0;
+    if (n_own < c->n_readers && builder->fold != NULL && builder->fold->n_devices % n != 0)
+        lower_fail_fold(builder, move->tensor, "readers choose among owners by their numbers");
+}
+
+/* ---- one owner for each block ---------------------------------------------------------------- */
 
 /* Owners of a partial cell: the sole reader; else the sole contributor; else devices that are both;
    else the smaller side.  Ascending. */
@@ -243,6 +302,11 @@ static int longest_dimension(const lower_builder *builder, const movement *move,
 
 void lower_combine_cell(lower_builder *builder, movement *move, const lower_cell *at) {
     list_speakers(builder, move, at);
+    int32_t n_complete = move->cutting->n_readers > 1 ? list_complete(move, at) : 0;
+    if (n_complete > 1) {
+        combine_at_replicas(builder, move, at, n_complete);
+        return;
+    }
     int32_t n = choose_owners(builder, move->cutting);
     int longest = longest_dimension(builder, move, at->box);
     for (int32_t i = 0; i < (longest < 0 ? 1 : n); i++) {

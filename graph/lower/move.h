@@ -2,7 +2,7 @@
    (device, box).  The tensor is cut into cells, the grid refinement of all those boxes.  Cells with
    one key are values and go to every reader; cells with several are partial results, combined once
    at an owner, in a fixed order, and then go to every reader.  Replicas carry the same key and
-   count once.
+   count once; replicas that have all keys are owners all, and combine them alike.
 
    Forward values and partial results, gradients, parameters and running statistics all move by
    this. */

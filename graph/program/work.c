@@ -330,6 +330,7 @@ void cleave_work_measure(const cleave_model *model, const cleave_nest *nest, cle
     work->smallest = work->sort == CLEAVE_WORK_PRODUCT ? find_smallest(model, nest, part) : 0;
     work->flops = count_flops(model, nest, pass, part);
     work->bytes = count_bytes(model, nest, pass, part);
+    work->eager = cleave_eager_of(model, nest, pass, part);
 }
 
 void cleave_work_describe(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,

@@ -4,6 +4,7 @@
 
 #include "graph/model/model.h"
 #include "graph/model/part.h"
+#include "graph/program/eager.h"
 
 enum { CLEAVE_WORK_KEY_BYTES = 256 };
 
@@ -28,6 +29,7 @@ typedef struct cleave_work {
     double flops;    /* floating-point operations: 2 per multiply-add */
     double
         bytes; /* least memory traffic: each operand box read once and each result written once */
+    cleave_eager eager; /* where no compiler makes it one kernel */
 } cleave_work;
 
 /* The work of a pass of a nest over a part. */

@@ -43,6 +43,9 @@ cleave_status pipeline_known_layout(pipeline_finder *f, const pipeline_candidate
     const cleave_baseline_shape shape = {.schedule = &schedule,
                                          .n_groups = of->n_groups,
                                          .tensor = of->tensor,
+                                         .context = f->options->wish.context,
+                                         .expert = f->options->wish.expert,
+                                         .whole_tokens = f->options->wish.whole_tokens,
                                          .sharded = of->sharded};
     CLEAVE_TRY(cleave_baseline_in_stages(f->pricer->model, f->pricer->machine, of->baseline, &shape,
                                          arena, layout, fits, error));
@@ -307,6 +310,10 @@ static cleave_status begin_shape(pipeline_finder *f, const pipeline_candidate *o
     if (status != CLEAVE_OK)
         *fits = false;
     if (status == CLEAVE_BAD_INPUT || (status == CLEAVE_OK && !*fits)) {
+        const cleave_schedule_wish *wish = &f->options->wish;
+        if (status == CLEAVE_OK && (wish->context > 1 || wish->expert > 1))
+            cleave_fail(&why, CLEAVE_BAD_INPUT, "the model has %s",
+                        wish->expert > 1 ? "no experts" : "too few heads");
         if (why.message[0] != '\0')
             memcpy(f->found->why_none, why.message, sizeof why.message);
         return CLEAVE_OK;
@@ -447,15 +454,17 @@ static bool is_asked_for(const pipeline_finder *f, const char *baseline) {
 
 static cleave_status add_groups(pipeline_finder *f, int32_t n_groups) {
     int32_t n = f->pricer->machine->n_devices / n_groups;
+    const cleave_schedule_wish *wish = &f->options->wish;
     pipeline_candidate of = {.baseline = "data-parallel", .n_groups = n_groups};
-    /* Megatron's with one device a product is that, too. */
-    bool wanted = is_asked_for(f, of.baseline) ||
-                  (f->options->wish.tensor == 1 && is_asked_for(f, "megatron"));
-    if (f->options->wish.tensor <= 1 && wanted)
+    /* Megatron's with one device a product is that, too, where it cuts nothing else. */
+    bool cuts_else = wish->context > 1 || wish->expert > 1;
+    bool wanted =
+        is_asked_for(f, of.baseline) || (wish->tensor == 1 && is_asked_for(f, "megatron"));
+    if (wish->tensor <= 1 && wanted && !cuts_else)
         CLEAVE_TRY(add_micro_batches(f, of));
     of.baseline = "megatron";
-    for (of.tensor = 2; of.tensor <= n && is_asked_for(f, of.baseline); of.tensor++)
-        if (n % of.tensor == 0 && pipeline_is_wanted(f->options->wish.tensor, of.tensor))
+    for (of.tensor = cuts_else ? 1 : 2; of.tensor <= n && is_asked_for(f, of.baseline); of.tensor++)
+        if (n % of.tensor == 0 && pipeline_is_wanted(wish->tensor, of.tensor))
             CLEAVE_TRY(add_micro_batches(f, of));
     return CLEAVE_OK;
 }

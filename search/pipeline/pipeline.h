@@ -21,7 +21,9 @@
 typedef struct cleave_schedule_wish {
     int32_t micro_batches, stages; /* stages of a group count as several */
     int32_t virtual_stages;        /* of a group, of interleaved ones */
-    int32_t tensor;                /* devices that share a product */
+    int32_t tensor;                /* devices that share a product, */
+    int32_t context, expert;       /* sequences, experts; 0 as 1 */
+    bool whole_tokens;             /* beside products tokens are not split */
     int kind;                      /* cleave_schedule_kind */
     int recompute;                 /* cleave_recompute */
     int zero;                      /* 1 + cleave_sharded, of all parameters */
@@ -32,16 +34,21 @@ typedef struct cleave_schedule_wish {
 cleave_status cleave_schedule_wish_begin(const char *kind, const char *recompute, const char *zero,
                                          cleave_schedule_wish *wish, cleave_error *error);
 
+/* Is it one of megatron's rule alone? */
+static inline bool cleave_schedule_wish_is_megatron(const cleave_schedule_wish *wish) {
+    return wish->tensor > 1 || wish->context > 1 || wish->expert > 1;
+}
 static inline bool cleave_schedule_wish_is_open(const cleave_schedule_wish *wish) {
     return wish->micro_batches == 0 && wish->stages == 0 && wish->virtual_stages == 0 &&
-           wish->tensor == 0 && wish->kind < 0 && wish->recompute < 0 && wish->zero == 0;
+           wish->tensor == 0 && !cleave_schedule_wish_is_megatron(wish) && wish->kind < 0 &&
+           wish->recompute < 0 && wish->zero == 0;
 }
 /* May a layout of one stage, the whole batch and nothing recomputed, whose updates are sharded as
    it turns out best, be the answer? */
 static inline bool cleave_schedule_wish_allows_plain(const cleave_schedule_wish *wish) {
     return wish->micro_batches <= 1 && wish->stages <= 1 && wish->virtual_stages <= 1 &&
-           wish->tensor == 0 && wish->kind < 0 && wish->recompute <= CLEAVE_RECOMPUTE_NONE &&
-           wish->zero == 0;
+           wish->tensor == 0 && !cleave_schedule_wish_is_megatron(wish) && wish->kind < 0 &&
+           wish->recompute <= CLEAVE_RECOMPUTE_NONE && wish->zero == 0;
 }
 
 enum { CLEAVE_MOST_PIPELINES = 4 };

@@ -6,6 +6,7 @@
 
 #include "graph/model/gather.h"
 #include "search/problem/goes_with.h"
+#include "search/problem/group_split.h"
 #include "search/problem/node_cost.h"
 
 #include <string.h>
@@ -22,7 +23,8 @@ typedef struct builder {
     cleave_layout *layout;
     int32_t n_devices;  /* of a group: each stage has one */
     int32_t n_groups;   /* 1 without stages */
-    int32_t n_tensor;   /* devices of a group that share a product; a divisor of n_devices */
+    cleave_group group; /* their grid */
+    bool whole_tokens;  /* outside of products all that share them compute the same */
     const int32_t *all; /* [n_groups][n_devices] those to use, ascending */
     int *axis_of;       /* [n_operators] axis that is split; -1: none */
 } builder;
@@ -113,35 +115,6 @@ static cleave_status split_axis(const builder *b, int32_t op, int axis, cleave_e
     return cleave_layout_set(b->layout, op, replicas, degree, devices_of(b, op), b->arena, error);
 }
 
-/* The same over the devices that share products; the samples over as many such groups as there are,
-   neighbours sharing a product. */
-static cleave_status split_product(const builder *b, int32_t op, int axis, cleave_error *error) {
-    const cleave_operator *of = &b->model->operators[op];
-    int32_t degree[CLEAVE_MAX_AXES] = {0}, n_shares = b->n_devices / b->n_tensor;
-    int samples = axis_with_role(of, "sample");
-    if (n_shares == 1 || axis == samples)
-        return split_axis(b, op, axis, error);
-    int32_t tensor = axis < 0 ? b->n_tensor : degree_of(b, op, axis, b->n_tensor);
-    int32_t share = samples < 0 ? n_shares : degree_of(b, op, samples, n_shares);
-    if (axis >= 0)
-        degree[axis] = tensor;
-    if (samples >= 0)
-        degree[samples] = share;
-    int32_t replicas = (axis < 0 ? tensor : 1) * (samples < 0 ? share : 1);
-    /* Parts are row-major, replicas outermost: does the product's place come before the sample's?
-     */
-    bool before = axis < 0 || (samples >= 0 && axis < samples);
-    int32_t *devices = CLEAVE_ARENA_ARRAY(b->arena, int32_t, tensor * share);
-    if (devices == NULL)
-        return cleave_fail_memory(error, "making a layout");
-    for (int32_t p = 0; p < tensor * share; p++) {
-        int32_t t = before ? p / share : p % tensor, n = before ? p % share : p / tensor;
-        devices[p] = devices_of(b, op)[n * b->n_tensor + t];
-    }
-    b->axis_of[op] = axis;
-    return cleave_layout_set(b->layout, op, replicas, degree, devices, b->arena, error);
-}
-
 static cleave_status split_samples(const builder *b, int32_t op, cleave_error *error) {
     return split_axis(b, op, axis_with_role(&b->model->operators[op], "sample"), error);
 }
@@ -228,6 +201,15 @@ static int token_axis(const cleave_model *model, int32_t op) {
     return axis >= 0 && !of->axes[axis].whole && strcmp(of->roles[axis], "sample") != 0 ? axis : -1;
 }
 
+/* Does an operand go along an axis of its nest? */
+static bool goes_along(const cleave_model *model, const cleave_operand *operand, int axis) {
+    for (int d = 0; d < model->tensors[operand->tensor].rank; d++)
+        for (int t = 0; t < operand->map[d].n_terms; t++)
+            if (operand->map[d].terms[t].axis == axis)
+                return true;
+    return false;
+}
+
 /* Does every nest of an operator write along an axis, so that its parts need nothing of each other?
  */
 static bool is_written_along(const cleave_model *model, int32_t op, int axis) {
@@ -257,43 +239,139 @@ static int table_axis(const cleave_model *model, int32_t op) {
     return nest->operator_axis[rows];
 }
 
+/* An axis of which a product's weights, its other input and its output each have their own: of
+   experts; -1: there is none. */
+static int expert_axis(const cleave_model *model, int32_t op) {
+    const cleave_operator *of = &model->operators[op];
+    const cleave_nest *nest = &model->nests[of->main_nest];
+    for (int a = 0; a < nest->n_axes && is_dense(model, op); a++) {
+        bool all = nest->operator_axis[a] >= 0 && !of->axes[nest->operator_axis[a]].whole &&
+                   goes_along(model, &nest->output, a);
+        for (int i = 0; i < 2; i++)
+            all = all && goes_along(model, &nest->inputs[i], a);
+        if (all)
+            return nest->operator_axis[a];
+    }
+    return -1;
+}
+
+/* What megatron's rule knows of the operators before. */
+typedef struct megatron_marks {
+    bool *columns; /* is it split like the columns of a product? */
+    int *tokens;   /* the axis that is cut by context; -1: none, or no tokens */
+    int *experts;  /* and that of experts */
+} megatron_marks;
+
+/* As the operator before it is cut along its axis, if it is. */
+static cleave_status follow(const builder *b, const int *axis_of, int32_t before, int32_t op,
+                            int32_t degree, int *axis, cleave_error *error) {
+    *axis = -1;
+    if (degree < 2 || before < 0 || axis_of[before] < 0)
+        return CLEAVE_OK;
+    return cleave_axis_goes_with(b->model, before, axis_of[before], op, degree, axis, error);
+}
+
+/* Where the columns, rows, heads or tokens of an operator are cut by `tensor`. */
+static cleave_status cut_by_tensor(const builder *b, int32_t op, int32_t before,
+                                   const megatron_marks *marks, int *axis, cleave_error *error) {
+    const cleave_model *model = b->model;
+    const cleave_operator *of = &model->operators[op];
+    bool *columns = marks->columns;
+    *axis = -1;
+    if (before >= 0 && columns[before])
+        CLEAVE_TRY(
+            follow(b, b->axis_of, before, op, b->group.degree[CLEAVE_GROUP_TENSOR], axis, error));
+    if (is_attention_product(model, op)) {
+        *axis = axis_named(of, "h");
+        *axis = *axis >= 0 ? *axis : axis_named(of, "b1");
+        columns[op] = *axis >= 0;
+    } else if (is_dense(model, op)) {
+        columns[op] = *axis < 0;
+        *axis = *axis >= 0 ? *axis : axis_with_role(of, "parameter");
+    } else {
+        if (*axis >= 0 && !is_loss(model, op) && !is_written_along(model, op, *axis))
+            *axis = -1; /* a normalisation of what is split by columns */
+        columns[op] = *axis >= 0;
+        *axis = *axis >= 0 ? *axis : table_axis(model, op);
+        *axis = *axis >= 0 || b->whole_tokens ? *axis : token_axis(model, op);
+    }
+    return CLEAVE_OK;
+}
+
+/* Jacobs et al., "DeepSpeed Ulysses", 2023: tokens are cut everywhere but in attention, to which
+   each device brings all tokens of some of its heads. */
+static cleave_status cut_by_context(const builder *b, int32_t op, int32_t before,
+                                    const megatron_marks *marks, cleave_group_cut *cut,
+                                    cleave_error *error) {
+    int32_t degree = b->group.degree[CLEAVE_GROUP_CONTEXT];
+    int axis = -1;
+    marks->tokens[op] = -1;
+    if (degree < 2)
+        return CLEAVE_OK;
+    cut->tensor_first = is_attention_product(b->model, op);
+    if (cut->tensor_first) {
+        cut->axis[CLEAVE_GROUP_CONTEXT] = cut->axis[CLEAVE_GROUP_TENSOR];
+        return CLEAVE_OK;
+    }
+    CLEAVE_TRY(follow(b, marks->tokens, before, op, degree, &axis, error));
+    axis = axis >= 0 ? axis : token_axis(b->model, op);
+    if (axis >= 0 && b->model->operators[op].axes[axis].extent >= degree)
+        marks->tokens[op] = cut->axis[CLEAVE_GROUP_CONTEXT] = axis;
+    return CLEAVE_OK;
+}
+
+/* Samples, but of what has experts these. */
+static cleave_status cut_by_expert(const builder *b, int32_t op, int32_t before,
+                                   const megatron_marks *marks, cleave_group_cut *cut,
+                                   cleave_error *error) {
+    int32_t degree = b->group.degree[CLEAVE_GROUP_EXPERT];
+    int axis = degree < 2 ? -1 : expert_axis(b->model, op);
+    if (axis < 0 && kind_of(b->model, op) == CLEAVE_NEST_POINTWISE)
+        CLEAVE_TRY(follow(b, marks->experts, before, op, degree, &axis, error));
+    marks->experts[op] = axis;
+    cut->axis[CLEAVE_GROUP_EXPERT] = axis >= 0 ? axis : cut->axis[CLEAVE_GROUP_DATA];
+    return CLEAVE_OK;
+}
+
 /* Shoeybi et al., "Megatron-LM", 2019, and Korthikanti et al., "Reducing activation recomputation
    in large transformer models", 2022: of two dense layers in a row the first is split by columns
    and the second by rows; what lies between, attention included, is split like the columns (by
    head; of products apart, their second batch axis).  What lies outside is split by tokens, so that
-   the sums behind the rows are scattered and gathered again before the next columns.  The
-   vocabulary is split, too, both where tokens are looked up and where the loss is taken.  Applies
-   where there is attention. */
+   the sums behind the rows are scattered and gathered again before the next columns, or, as in the
+   first of the two, computed by all alike.  The vocabulary is split, too, both where tokens are
+   looked up and where the loss is taken.  Applies where there is attention, with heads for all. */
 static cleave_status megatron(const builder *b, bool *applies, cleave_error *error) {
     const cleave_model *model = b->model;
-    bool *columns = CLEAVE_ARENA_ARRAY(b->arena, bool, model->n_operators);
-    if (columns == NULL)
+    const int32_t *degree = b->group.degree;
+    const megatron_marks marks = {.columns = CLEAVE_ARENA_ARRAY(b->arena, bool, model->n_operators),
+                                  .tokens = CLEAVE_ARENA_ARRAY(b->arena, int, model->n_operators),
+                                  .experts = CLEAVE_ARENA_ARRAY(b->arena, int, model->n_operators)};
+    if (marks.columns == NULL || marks.tokens == NULL || marks.experts == NULL)
         return cleave_fail_memory(error, "making a layout");
-    *applies = false;
+    bool has_heads = false, has_experts = false, has_room = true;
     for (int32_t op = 0; op < model->n_operators; op++) {
         const cleave_operator *of = &model->operators[op];
         int32_t before = operator_before(model, op);
-        int axis = -1;
-        if (before >= 0 && columns[before])
-            CLEAVE_TRY(cleave_axis_goes_with(model, before, b->axis_of[before], op, b->n_tensor,
-                                             &axis, error));
-        if (is_attention_product(model, op)) {
-            axis = axis_named(of, "h");
-            axis = axis >= 0 ? axis : axis_named(of, "b1");
-            *applies = *applies || axis >= 0;
-            columns[op] = axis >= 0;
-        } else if (is_dense(model, op)) {
-            columns[op] = axis < 0;
-            axis = axis >= 0 ? axis : axis_with_role(of, "parameter");
-        } else {
-            if (axis >= 0 && !is_loss(model, op) && !is_written_along(model, op, axis))
-                axis = -1; /* a normalisation of what is split by columns */
-            columns[op] = axis >= 0;
-            axis = axis >= 0 ? axis : table_axis(model, op);
-            axis = axis >= 0 ? axis : token_axis(model, op);
+        int samples = axis_with_role(of, "sample"), axis;
+        CLEAVE_TRY(cut_by_tensor(b, op, before, &marks, &axis, error));
+        cleave_group_cut cut = {.axis = {samples, samples, -1, axis}};
+        CLEAVE_TRY(cut_by_context(b, op, before, &marks, &cut, error));
+        CLEAVE_TRY(cut_by_expert(b, op, before, &marks, &cut, error));
+        has_experts = has_experts || marks.experts[op] >= 0;
+        if (is_attention_product(model, op) && axis >= 0) {
+            has_heads = true;
+            has_room = has_room && (degree[CLEAVE_GROUP_CONTEXT] == 1 ||
+                                    of->axes[axis].extent >= (int64_t)degree[CLEAVE_GROUP_TENSOR] *
+                                                                 degree[CLEAVE_GROUP_CONTEXT]);
         }
-        CLEAVE_TRY(split_product(b, op, axis, error));
+        b->axis_of[op] = axis;
+        if (axis >= 0 && axis == samples)
+            CLEAVE_TRY(split_samples(b, op, error));
+        else
+            CLEAVE_TRY(cleave_group_split(model, op, &b->group, &cut, devices_of(b, op), b->arena,
+                                          b->layout, error));
     }
+    *applies = has_heads && has_room && (has_experts || degree[CLEAVE_GROUP_EXPERT] == 1);
     return CLEAVE_OK;
 }
 
@@ -333,6 +411,32 @@ void cleave_layout_shard(const cleave_model *model, cleave_sharded sharded, clea
                               : sharded);
 }
 
+static cleave_status lay_out_group(builder *b, const cleave_baseline_shape *shape,
+                                   cleave_error *error) {
+    int32_t node = b->machine->devices_per_node, n = b->n_devices;
+    int32_t tensor = node > 0 && n % node == 0 ? node : n, context = 1, expert = 1;
+    if (shape != NULL) {
+        tensor = shape->tensor > 0 ? shape->tensor : tensor;
+        context = shape->context > 1 ? shape->context : 1;
+        expert = shape->expert > 1 ? shape->expert : 1;
+        b->whole_tokens = shape->whole_tokens;
+    }
+    if (n % tensor != 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "%d devices of a stage can't be cut into groups of %d", n, tensor);
+    if (context > 1 && expert > 1)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "there are layouts of context %d and of expert %d, but not of both",
+                           context, expert);
+    if (n / tensor % ((int64_t)context * expert) != 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "%d devices of a stage can't be cut into groups of tensor %d x %s %d", n,
+                           tensor, context > 1 ? "context" : "expert",
+                           context > 1 ? context : expert);
+    b->group = (cleave_group){{n / tensor / context / expert, expert, context, tensor}};
+    return CLEAVE_OK;
+}
+
 /* All devices in order, cut into as many groups as the shape wants. */
 static cleave_status begin(builder *b, const cleave_baseline_shape *shape, cleave_error *error) {
     const cleave_schedule *schedule = shape != NULL ? shape->schedule : NULL;
@@ -356,15 +460,7 @@ static cleave_status begin(builder *b, const cleave_baseline_shape *shape, cleav
                            "%d devices can't be cut into %d equal groups, one for each stage", n,
                            b->n_groups);
     b->n_devices = n / b->n_groups;
-    int32_t node = b->machine->devices_per_node;
-    b->n_tensor = node > 0 && b->n_devices % node == 0 ? node : b->n_devices;
-    if (shape != NULL && shape->tensor > 0)
-        b->n_tensor = shape->tensor;
-    if (b->n_devices % b->n_tensor != 0)
-        return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "%d devices of a stage can't be cut into groups of %d", b->n_devices,
-                           b->n_tensor);
-    return CLEAVE_OK;
+    return lay_out_group(b, shape, error);
 }
 
 static cleave_status named(const cleave_model *model, const cleave_machine *machine,
@@ -443,7 +539,7 @@ cleave_status cleave_data_parallel_layout(const cleave_model *model, const cleav
                  .layout = &result,
                  .n_devices = n_devices,
                  .n_groups = 1,
-                 .n_tensor = n_devices,
+                 .group = {{1, 1, 1, n_devices}},
                  .all = devices,
                  .axis_of = CLEAVE_ARENA_ARRAY(arena, int, model->n_operators)};
     if (b.axis_of == NULL)

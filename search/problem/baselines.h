@@ -21,7 +21,9 @@ typedef struct cleave_baseline_shape {
     int32_t n_groups;                /* of an interleaved one; of others as many as stages */
     int32_t tensor; /* of megatron: devices that share each product, the samples being shared among
                        the others of a group; 0: those of a node, or all of a smaller group */
-    cleave_sharded sharded; /* as cleave_layout_shard does, if not by its name anyway */
+    int32_t context, expert; /* of megatron, besides (search/problem/group_split.h); 0 as 1 */
+    bool whole_tokens;       /* of megatron: what lies outside of products is not split by tokens */
+    cleave_sharded sharded;  /* as cleave_layout_shard does, if not by its name anyway */
 } cleave_baseline_shape;
 
 /* Shards so much of the state of all parameters, as people do; of vectors (biases, norms) no more

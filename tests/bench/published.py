@@ -36,8 +36,8 @@ import published_page
 
 TREE = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", ".."))
 COLUMNS = ["group", "name", "model", "machine", "devices", "sequence", "batch", "micro_batch", "data", "tensor",
-           "pipeline", "virtual", "layers", "context", "expert", "schedule", "recompute", "sharding", "precision",
-           "reduce_precision", "attention", "besides", "step", "memory", "reserved"]
+           "pipeline", "virtual", "layers", "context", "expert", "sequence_parallel", "schedule", "recompute", "sharding", "precision",
+           "reduce_precision", "attention", "framework", "besides", "step", "memory", "reserved"]
 MIB = 1024 * 1024
 
 
@@ -45,6 +45,21 @@ def llama(layers, width, inner, heads, kv_heads, vocabulary):
     return {"model_type": "llama", "hidden_size": width, "intermediate_size": inner, "num_hidden_layers": layers,
             "num_attention_heads": heads, "num_key_value_heads": kv_heads, "vocab_size": vocabulary,
             "max_position_embeddings": 1 << 20, "tie_word_embeddings": False}
+
+
+def deepseek(layers, sequence, of):
+    """Megatron's own: a first layer without experts, and as many rows for an expert as an even choice fills."""
+    return {"model_type": "deepseek_v3", "hidden_size": of["hidden_size"], "intermediate_size": of["intermediate_size"],
+            "num_hidden_layers": layers, "first_k_dense_replace": 1, "num_attention_heads": of["head_num"],
+            "num_key_value_heads": of["kv_head_num"], "vocab_size": of["vocab_size"],
+            "n_routed_experts": of["expert_num"], "num_experts_per_tok": of["topk"], "n_group": 8, "topk_group": 3,
+            "n_shared_experts": of["moe_shared_expert_intermediate_size"] // of["moe_ffn_hidden_size"],
+            "moe_intermediate_size": of["moe_ffn_hidden_size"], "q_lora_rank": of["q_lora_rank"],
+            "kv_lora_rank": of["kv_lora_rank"], "qk_nope_head_dim": of["qk_head_dim"],
+            "qk_rope_head_dim": of["qk_pos_emb_head_dim"], "v_head_dim": of["v_head_dim"],
+            "rope_interleave": False, "max_position_embeddings": 1 << 20,
+            "expert_capacity": -(-sequence * of["topk"] // of["expert_num"]),
+            "tie_word_embeddings": False}
 
 
 def gpt2(layers, width, heads, vocabulary, sequence):
@@ -91,7 +106,7 @@ def simumax(folder):
         run = {"kind": "b200", "group": f"simumax {row['model']}", "name": row["case"].replace("_cef", ""),
                "sequence": row["seq"], "batch": data * micro_batch * int(row["microbatches"]),
                "micro_batch": micro_batch, "data": data, "tensor": row["tp"], "pipeline": row["pp"],
-               "context": row["cp"], "sharding": 1, "precision": "bf16", "reduce_precision": "mixed", "step": f"{row['measured_ms']} ms",
+               "context": row["cp"], "expert": row["ep"], "sharding": 1, "precision": "bf16", "reduce_precision": "mixed", "step": f"{row['measured_ms']} ms",
                "memory": f"{float(row['max_rank_alloc_mb']) * MIB:.0f}"}
         if int(row["pp"]) > 1:
             run["layers"] = "|".join([str(int(row["layers"]) // int(row["pp"]))] * int(row["pp"]))
@@ -99,8 +114,7 @@ def simumax(folder):
             run["model"] = llama(int(row["layers"]), of["hidden_size"], of["intermediate_size"], of["head_num"],
                                  of["kv_head_num"], of["vocab_size"])
         else:
-            run["model"] = {"model_type": row["model"]}
-            run["besides"] = f"latent attention, and experts over {row['ep']} devices"
+            run["model"] = deepseek(int(row["layers"]), int(row["seq"]), of)
         yield run
 
 
@@ -122,6 +136,7 @@ def torchtitan(folder):
                "micro_batch": batch // int(row["fsdp_dp"]) // (int(row["local_batch"]) if int(row["pp"]) > 1 else 1),
                "data": row["fsdp_dp"], "tensor": row["tp"], "pipeline": row["pp"], "context": row["cp"],
                "virtual": 2 if schedule.startswith("interleaved") else 1,
+               "framework": "compiled" if "compile" in techniques else "eager",
                "recompute": "alternate" if row["act_ckpt"].startswith("selective") else row["act_ckpt"],
                "sharding": 3, "precision": "bf16", "reduce_precision": "mixed", "besides": besides, "step": f"{step:.9g}",
                "reserved": f"{row['measured_mem_gib']} GiB" if row["measured_mem_gib"] else ""}
@@ -189,7 +204,7 @@ def sailor(folder):
                "name": f"{row['model']} {row['cluster'].split()[0]} N{row['nodes']} pp{row['pp']}",
                "model": gpt2(layers, width, heads, vocabulary, 2048), "sequence": 2048, "batch": row["gbs"],
                "micro_batch": row["mbs"], "data": row["dp_per_stage"].split("|")[0], "tensor": tensor[0],
-               "pipeline": row["pp"], "precision": "f32", "attention": "stored",
+               "pipeline": row["pp"], "sequence_parallel": "no", "precision": "f32", "attention": "stored",
                "step": row["measured_iter_s"],
                "memory": row["max_mem_bytes"]}
         if int(row["pp"]) > 1:  # 0 is the embedding, the last is the head
@@ -218,7 +233,7 @@ def megatron(folder):
                if pipeline > 1 else "", "attention": "stored", "precision": "bf16", "reduce_precision": "mixed",
                "sharding": 0,
                "recompute": "selective" if row["recompute"] == "attn_only" else "none", "memory": f"{memory:.9g} GiB",
-               "besides": "tensor parallel without sequence parallel" if row["mode"] == "none" else ""}
+               "sequence_parallel": "no" if row["mode"] == "none" else "yes"}
 
 
 SOURCES = {"simumax": ("simumax_b200.csv", simumax), "torchtitan": ("torchtitan.csv", torchtitan),

@@ -6,6 +6,7 @@
 p100=$tree/configs/machines/p100-4x4.json
 a100=$tree/configs/machines/a100-128x8.json
 llama=$tree/tests/data/oracles/family_llama.json
+mixtral=$tree/tests/data/oracles/family_mixtral.json
 gpt=$models/byte_gpt.onnx
 heading=name,model,machine,sequence,batch,data,tensor,pipeline,virtual,micro_batches,schedule,recompute,sharding,precision
 heading=$heading,attention,optimizer,group,step,memory
@@ -28,26 +29,36 @@ expect_same vp data-parallel 1 4 2 4 interleaved none 0 --model "$gpt" --batch 1
 expect_same fsdp data-parallel 1 1 1 2 1f1b alternate 3 --model "$llama" --sequence 6 --batch 8 \
     --machine "$a100" --precision bf16 --optimizer adam
 expect_same stored data-parallel 1 1 1 2 1f1b selective 2 --model "$gpt" --batch 16 --machine "$p100" --attention stored --optimizer adam
+expect_same cp megatron 1 1 1 1 1f1b none 0 --model "$gpt" --batch 16 --machine "$p100" --context 2 --optimizer adam
+expect_same whole megatron 2 2 1 2 1f1b none 0 --model "$gpt" --batch 16 --machine "$p100" --no-sequence-parallel --optimizer adam
+expect_same eager data-parallel 1 1 1 1 1f1b none 0 --model "$llama" --sequence 6 --batch 8 --machine "$a100" \
+    --framework eager --optimizer adam
+expect_same experts megatron 1 1 1 1 1f1b none 1 --model "$mixtral" --sequence 6 --batch 8 --machine "$a100" --expert 2 \
+    --optimizer adam
 cat >"$work/runs.csv" <<EOF
-$heading
-dp,$gpt,$p100,,16,4,1,1,1,1,1f1b,none,0,,,adam,a,1 ms,
-tp,$gpt,$p100,,16,2,2,1,1,2,,,1,,fused,sgd,a,2 ms,1 MiB
-pp,$gpt,$p100,,16,2,1,2,1,4,zb-h1,full,,,,,a,3 ms,
-vp,$gpt,$p100,,16,2,1,2,2,4,,,,,,,a,4 ms,
-fsdp,"$(sed 's/"/""/g' "$llama")",$a100,6,8,4,1,1,1,2,,alternate,3,bf16,,,b,5 ms,
-stored,$gpt,$p100,,16,4,1,1,1,2,,selective,2,,stored,,b,6 ms,
+$heading,context,expert,sequence_parallel,framework
+dp,$gpt,$p100,,16,4,1,1,1,1,1f1b,none,0,,,adam,a,1 ms,,,,,
+tp,$gpt,$p100,,16,2,2,1,1,2,,,1,,fused,sgd,a,2 ms,1 MiB,,,,
+pp,$gpt,$p100,,16,2,1,2,1,4,zb-h1,full,,,,,a,3 ms,,,,,
+vp,$gpt,$p100,,16,2,1,2,2,4,,,,,,,a,4 ms,,,,,
+fsdp,"$(sed 's/"/""/g' "$llama")",$a100,6,8,4,1,1,1,2,,alternate,3,bf16,,,b,5 ms,,,,,
+stored,$gpt,$p100,,16,4,1,1,1,2,,selective,2,,stored,,b,6 ms,,,,,
+cp,$gpt,$p100,,16,2,1,1,1,1,,,,,,,c,7 ms,,2,,,
+whole,$gpt,$p100,,16,1,2,2,1,2,,,,,,,c,7 ms,,,,no,
+eager,"$(sed 's/"/""/g' "$llama")",$a100,6,8,4,1,1,1,1,,,,,,,c,7 ms,,,,,eager
+experts,"$(sed 's/"/""/g' "$mixtral")",$a100,6,8,4,1,1,1,1,,,1,,,,c,7 ms,,,2,,
 EOF
 expect_ok validate "$work/runs.csv" --json --quiet
 python3 - "$work/out" <<EOF || fail "search and validate differ: $(cat "$work/out")"
 import json, sys
 of = {run["name"]: run for run in json.load(open(sys.argv[1]))["runs"]}
 expected = [line.split() for line in """$rows""".split("\n") if line]
-assert len(expected) == len(of) == 6
+assert len(expected) == len(of) == 10
 for name, step, peak in expected:
     assert of[name]["step_seconds"] == float(step), (name, of[name]["step_seconds"], step)
     assert of[name]["plan_bytes"] == float(peak), (name, of[name]["plan_bytes"], peak)
     # Of very small tensors most is what allocations are rounded up to.
-    assert 0 < of[name]["memory_bytes"] <= (100 if name == "fsdp" else 1.2) * float(peak), name
+    assert 0 < of[name]["memory_bytes"] <= (100 if name in ("fsdp", "eager", "experts") else 1.2) * float(peak), name
     assert abs(sum(of[name]["step_parts"].values()) - 1) < 1e-9, name
 EOF
 
@@ -61,20 +72,21 @@ grep -qF 'two-cores.csv:5 is not priced: kernels of a compiler' "$work/out" || f
 cat >"$work/some.csv" <<EOF
 model,machine,batch,data,context,expert,pipeline,precision,step
 $gpt,$p100,16,4,,,,,1 ms
-$gpt,$p100,16,2,2,,,,1 ms
+$gpt,$p100,16,1,8,,,,1 ms
 $gpt,$p100,16,4,,2,,,1 ms
 $gpt,$p100,16,2,,,,fp8,1 ms
 none.onnx,$p100,16,2,,,,,1 ms
 $gpt,$p100,16,1,,,3,,1 ms
 EOF
 expect_ok validate "$work/some.csv" --quiet
-for reason in ':3 is not priced: sequences are split' ':4 is not priced: experts are split' ':5 is not priced: ' \
+none=' is not priced: no layout has the stages and micro-batches that are asked for'
+for reason in ":3$none: the model has too few heads" ":4$none: the model has no experts" ':5 is not priced: ' \
     ":6 is not priced: $work/none.onnx"; do
     grep -qF "some.csv$reason" "$work/out" || fail "no \"$reason\" in: $(cat "$work/out")"
 done
 grep -qF fp8 "$work/out" || fail "the precision is not named: $(cat "$work/out")"
 sed 2d "$work/some.csv" | sed -n 1,5p >"$work/none.csv"
-expect_error 3 "none.csv:2: sequences are split" validate "$work/none.csv" --quiet
+expect_error 3 "none.csv:2: no layout has the stages" validate "$work/none.csv" --quiet
 
 # --- what is no table
 expect_error 2 "no.csv" validate "$work/no.csv"

@@ -62,6 +62,10 @@ Test(runs, what_is_wrong_is_named_with_its_place) {
 Test(runs, numbers_that_contradict_each_other_are_refused) {
     expect_refused("model,machine,batch,devices,data,tensor,step\nm,a,8,8,3,2,1\n",
                    "8 devices are not data 3 x tensor 2");
+    expect_refused("model,machine,batch,data,expert,step\nm,a,8,4,3,1\n",
+                   "in/runs.csv:2: expert, which shares data's devices, does not divide data");
+    expect_refused("model,machine,batch,sequence_parallel,step\nm,a,8,maybe,1\n",
+                   "sequence_parallel is neither yes nor no");
     expect_refused("model,machine,batch,data,micro_batch,step\nm,a,8,2,3,1\n",
                    "a batch of 8 is not data 2 x micro_batch 3");
     expect_refused("model,machine,batch,data,tensor,pipeline,step\nm,a,8,1000000,60000,4000,1\n",

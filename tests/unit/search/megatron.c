@@ -1,4 +1,5 @@
-/* Megatron with sequence parallelism: what each operator splits, and the bytes that it sends. */
+/* Megatron's rule: what each operator splits, and the bytes that it sends; with sequence
+   parallelism, without it, over contexts, and over experts. */
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "search/problem/baselines.h"
@@ -11,16 +12,15 @@ static cleave_arena arena;
 static cleave_model model;
 static cleave_layout layout;
 
-static void import_llama(void) {
+#define SIZES                                                                                      \
+    "\"hidden_size\": 16, \"intermediate_size\": 32, \"num_hidden_layers\": 2, "                   \
+    "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 64, "                 \
+    "\"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"max_position_embeddings\": 64, "          \
+    "\"tie_word_embeddings\": false}"
+
+static void import(const char *text) {
     cleave_error error = {""};
-    const char *text = cleave_arena_printf(
-        &arena,
-        "{\"model_type\": \"llama\", \"hidden_size\": %d, \"intermediate_size\": 32, "
-        "\"num_hidden_layers\": %d, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
-        "\"vocab_size\": %d, \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", "
-        "\"max_position_embeddings\": 64, \"tie_word_embeddings\": false}",
-        WIDTH, LAYERS, VOCABULARY);
-    const cleave_import_request request = {.file = "llama/config.json",
+    const cleave_import_request request = {.file = "some/config.json",
                                            .data = text,
                                            .bytes = strlen(text),
                                            .batch = N,
@@ -29,17 +29,30 @@ static void import_llama(void) {
     cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
 }
+static void import_llama(void) { import("{\"model_type\": \"llama\", " SIZES); }
 
-static void set_up(void) {
+/* In one stage, on D devices or on `devices`. */
+static cleave_status make(cleave_baseline_shape shape, int32_t devices, bool *applies,
+                          cleave_error *error) {
+    const cleave_schedule plain = {.micro_batches = 1, .n_stages = 1};
+    cleave_machine machine = make_machine(&arena, devices / 2, 2, "1 GiB");
+    shape.schedule = &plain;
+    shape.n_groups = 1;
+    CLEAVE_TRY(cleave_baseline_in_stages(&model, &machine, "megatron", &shape, &arena, &layout,
+                                         applies, error));
+    return cleave_layout_check(&model, &layout, error);
+}
+
+static void expect_made(cleave_baseline_shape shape, int32_t devices) {
     cleave_error error = {""};
     bool applies = false;
-    import_llama();
-    cleave_machine machine = make_machine(&arena, 1, D, "1 GiB");
-    cr_assert_eq(
-        cleave_baseline_layout(&model, &machine, "megatron", 0, &arena, &layout, &applies, &error),
-        CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(make(shape, devices, &applies, &error), CLEAVE_OK, "%s", error.message);
     cr_assert(applies);
-    cr_assert_eq(cleave_layout_check(&model, &layout, &error), CLEAVE_OK, "%s", error.message);
+}
+
+static void set_up(void) {
+    import_llama();
+    expect_made((cleave_baseline_shape){.tensor = D}, D);
 }
 static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(megatron, .init = set_up, .fini = tear_down);
@@ -53,6 +66,13 @@ static const char *axis_of(const char *name) {
             return model.operators[op].axes[a].name;
     return "none";
 }
+
+static void expect_axes(int n, const char *const expected[][2]) {
+    for (int i = 0; i < n; i++)
+        cr_expect_str_eq(axis_of(expected[i][0]), expected[i][1], "%s splits %s", expected[i][0],
+                         axis_of(expected[i][0]));
+}
+#define EXPECT_AXES(expected) expect_axes((int)(sizeof expected / sizeof *expected), expected)
 
 Test(megatron, columns_then_rows_and_tokens_outside_of_them) {
     static const char *const expected[][2] = {{"model.embed_tokens", "v"},
@@ -68,9 +88,16 @@ Test(megatron, columns_then_rows_and_tokens_outside_of_them) {
                                               {"model.norm", "t"},
                                               {"lm_head", "k"},
                                               {"@loss", "v"}};
-    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
-        cr_expect_str_eq(axis_of(expected[i][0]), expected[i][1], "%s splits %s", expected[i][0],
-                         axis_of(expected[i][0]));
+    EXPECT_AXES(expected);
+}
+
+static int64_t bytes_sent(void) {
+    cleave_program program;
+    cleave_error error = {""};
+    const cleave_lower_options options = {.training = true};
+    cr_assert_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK, "%s",
+                 error.message);
+    return cleave_program_bytes_sent(&program);
 }
 
 /* A layer gathers twice and scatters twice, forward and backward alike; so do the look-up, which
@@ -78,13 +105,133 @@ Test(megatron, columns_then_rows_and_tokens_outside_of_them) {
    other devices lack of the activations: (D - 1) N T WIDTH floats.  Besides come the sums of the
    norms' weights, there and back; of the loss three values a token, and its own sum. */
 Test(megatron, sends_what_the_paper_says) {
-    cleave_program program;
-    cleave_error error = {""};
-    const cleave_lower_options options = {.training = true};
-    cr_assert_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK, "%s",
-                 error.message);
     int64_t activations = (8 * LAYERS + 4) * (D - 1) * N * T * WIDTH * 4;
     int64_t norms = (2 * LAYERS + 1) * 2 * (D - 1) * WIDTH * 4;
     int64_t loss = 3 * 2 * (D - 1) * N * T * 4 + 2 * (D - 1) * 4;
-    cr_expect_eq(cleave_program_bytes_sent(&program), activations + norms + loss);
+    cr_expect_eq(bytes_sent(), activations + norms + loss);
+}
+
+Test(megatron, without_sequence_parallelism_all_do_the_same_outside) {
+    static const char *const expected[][2] = {{"model.embed_tokens", "v"},
+                                              {"model.layers.1.input_layernorm", "none"},
+                                              {"model.layers.1.self_attn.q_proj", "h"},
+                                              {"model.layers.1.self_attn.o_proj", "h"},
+                                              {"model.layers.1.attended", "none"},
+                                              {"model.norm", "none"},
+                                              {"@loss", "v"}};
+    expect_made((cleave_baseline_shape){.tensor = D, .whole_tokens = true}, D);
+    EXPECT_AXES(expected);
+}
+
+/* Sums are added up and go to all, which is as much as a scatter and a gather; norms have nothing
+   to add up. */
+Test(megatron, without_sequence_parallelism_sends_as_much_but_for_norms) {
+    expect_made((cleave_baseline_shape){.tensor = D, .whole_tokens = true}, D);
+    int64_t activations = (8 * LAYERS + 4) * (D - 1) * N * T * WIDTH * 4;
+    int64_t loss = 3 * 2 * (D - 1) * N * T * 4 + 2 * (D - 1) * 4;
+    cr_expect_eq(bytes_sent(), activations + loss, "%lld", (long long)bytes_sent());
+}
+
+/* Without sequence parallelism both devices of a stage have what the other stage's need, forward
+   activations and backward all parts of their gradients: each sends to its like alone. */
+Test(megatron, replicas_of_two_stages_send_pair_by_pair) {
+    cleave_error error = {""};
+    bool applies = false;
+    int32_t first[] = {0, cleave_model_find_operator(&model, "model.layers.1.input_layernorm")};
+    const cleave_schedule schedule = {
+        .micro_batches = 2, .n_stages = 2, .kind = CLEAVE_SCHEDULE_1F1B, .first_operator = first};
+    const cleave_baseline_shape shape = {
+        .schedule = &schedule, .n_groups = 2, .tensor = 2, .whole_tokens = true};
+    cleave_machine machine = make_machine(&arena, 2, 2, "1 GiB");
+    cleave_program program;
+    cr_assert_eq(cleave_baseline_in_stages(&model, &machine, "megatron", &shape, &arena, &layout,
+                                           &applies, &error),
+                 CLEAVE_OK, "%s", error.message);
+    const cleave_lower_options options = {.training = true};
+    cr_assert_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK, "%s",
+                 error.message);
+    int32_t n_between = 0;
+    for (int32_t m = 0; m < program.n_messages; m++) {
+        int32_t from = program.messages[m].source, to = program.messages[m].destination;
+        n_between += from / 2 != to / 2;
+        cr_expect(from / 2 == to / 2 || from % 2 == to % 2, "%d to %d", from, to);
+    }
+    cr_expect_eq(n_between, 8, "%d", n_between); /* 2 micro-batches, 2 devices, there and back */
+}
+
+Test(megatron, contexts_split_tokens_and_the_heads_of_attention) {
+    static const char *const expected[][2] = {{"model.embed_tokens", "t"},
+                                              {"model.layers.1.input_layernorm", "t"},
+                                              {"model.layers.1.self_attn.q_proj", "m"},
+                                              {"model.layers.1.self_attn.v_proj", "m"},
+                                              {"model.layers.1.self_attn", "h"},
+                                              {"model.layers.1.self_attn.o_proj", "m"},
+                                              {"model.layers.1.attended", "t"},
+                                              {"model.layers.1.mlp.down_proj", "m"},
+                                              {"lm_head", "m"},
+                                              {"@loss", "t"}};
+    expect_made((cleave_baseline_shape){.tensor = 1, .context = D}, D);
+    EXPECT_AXES(expected);
+}
+
+/* Forward half of all queries and outputs (WIDTH each), keys and values (WIDTH / 2 each) is not
+   where it is needed, and backward half of their gradients; besides come gradients of parameters,
+   there and back, and the loss. */
+Test(megatron, contexts_send_half_of_what_attention_reads_and_writes) {
+    expect_made((cleave_baseline_shape){.tensor = 1, .context = D}, D);
+    int64_t attention = 2 * LAYERS * N * T * (3 * WIDTH) / 2 * 4, parameters = 0;
+    for (int32_t t = 0; t < model.n_tensors; t++)
+        if (model.tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
+            parameters += cleave_tensor_size(&model.tensors[t]);
+    cr_expect_eq(bytes_sent(), attention + 2 * (D - 1) * parameters * 4 + 2 * (D - 1) * 4);
+}
+
+/* Tensor outside, context inside: the second device of the first head's group is device 2. */
+Test(megatron, heads_of_contexts_lie_within_those_of_products) {
+    import("{\"model_type\": \"llama\", \"head_dim\": 4, \"num_key_value_heads\": 4, "
+           "\"hidden_size\": 16, \"intermediate_size\": 32, \"num_hidden_layers\": 1, "
+           "\"num_attention_heads\": 4, \"vocab_size\": 64, \"max_position_embeddings\": 64}");
+    expect_made((cleave_baseline_shape){.tensor = 2, .context = 2}, 4);
+    const cleave_split *heads =
+        &layout.splits[cleave_model_find_operator(&model, "model.layers.0.self_attn")];
+    const cleave_split *tokens =
+        &layout.splits[cleave_model_find_operator(&model, "model.layers.0.attended")];
+    static const int32_t of_heads[] = {0, 2, 1, 3}, of_tokens[] = {0, 1, 2, 3};
+    cr_assert_eq(heads->n_parts, 4);
+    cr_assert_eq(tokens->n_parts, 4);
+    cr_expect_arr_eq(heads->devices, of_heads, sizeof of_heads);
+    cr_expect_arr_eq(tokens->devices, of_tokens, sizeof of_tokens);
+}
+
+#define MIXTRAL                                                                                    \
+    "{\"model_type\": \"mixtral\", \"num_local_experts\": 4, \"num_experts_per_tok\": 2, "         \
+    "\"expert_capacity\": 4, " SIZES
+
+Test(megatron, experts_are_shared_by_devices_that_have_samples_of_their_own) {
+    static const char *const expected[][2] = {{"model.layers.1.self_attn", "n"},
+                                              {"model.layers.1.mlp.gate", "b0"},
+                                              {"model.layers.1.mlp.dispatch", "n"},
+                                              {"model.layers.1.mlp.experts.gate", "e"},
+                                              {"model.layers.1.mlp.experts.down", "e"},
+                                              {"model.layers.1.mlp.collect", "n"},
+                                              {"@loss", "n"}};
+    import(MIXTRAL);
+    expect_made((cleave_baseline_shape){.tensor = 1, .expert = D}, D);
+    EXPECT_AXES(expected);
+}
+
+Test(megatron, what_has_no_experts_or_too_few_heads_is_none_of_it) {
+    cleave_error error = {""};
+    bool applies = true;
+    cr_expect_eq(make((cleave_baseline_shape){.tensor = 1, .expert = D}, D, &applies, &error),
+                 CLEAVE_OK);
+    cr_expect_not(applies, "a Llama has no experts");
+    applies = true;
+    cr_expect_eq(make((cleave_baseline_shape){.tensor = 1, .context = 8}, 8, &applies, &error),
+                 CLEAVE_OK);
+    cr_expect_not(applies, "8 devices can't share 4 heads");
+    cr_expect_eq(make((cleave_baseline_shape){.tensor = 1, .context = 3}, 4, &applies, &error),
+                 CLEAVE_BAD_INPUT);
+    cr_expect_str_eq(error.message,
+                     "4 devices of a stage can't be cut into groups of tensor 1 x context 3");
 }

@@ -1,0 +1,79 @@
+#include "graph/program/eager.h"
+
+#include "graph/model/precision.h"
+
+#include <string.h>
+
+/* Operators that are spelled out. */
+static const struct {
+    const char *type;
+    bool exact; /* in f32 in between */
+} spelled_out[] = {{"RMSNormalization", true}, {"RotaryEmbedding", false}};
+
+static double size_of(const cleave_model *model, const cleave_operand *operand,
+                      const cleave_part *part) {
+    cleave_box box;
+    cleave_part_box(model, part, operand, &box);
+    return (double)cleave_box_size(model->tensors[operand->tensor].rank, &box);
+}
+
+static void add_kernel(cleave_eager *of, double bytes) {
+    of->n_kernels++;
+    of->bytes += bytes;
+}
+
+/* Is this the first of its operator's nests that reads a tensor of short numbers? */
+static bool converts(const cleave_model *model, const cleave_nest *nest, int32_t tensor) {
+    const cleave_operator *op = &model->operators[nest->op];
+    if (!cleave_type_is_short(model->tensors[tensor].stored) ||
+        cleave_tensor_sees_parameter(model, tensor))
+        return false;
+    for (int32_t i = 0; i < op->n_nests && &model->nests[op->nests[i]] != nest; i++)
+        for (int k = 0; k < model->nests[op->nests[i]].n_inputs; k++)
+            if (model->nests[op->nests[i]].inputs[k].tensor == tensor)
+                return false;
+    return true;
+}
+
+/* Forward; a register that is read twice by one function is read once. */
+static cleave_eager spell_out(const cleave_model *model, const cleave_nest *nest,
+                              const cleave_part *part, bool exact) {
+    double size[CLEAVE_MAX_INPUTS + CLEAVE_MAX_TAPE] = {0}, written = 0;
+    cleave_type stored = model->tensors[nest->output.tensor].stored;
+    double number = (double)cleave_type_bytes(exact ? CLEAVE_F32 : stored);
+    cleave_eager made = {0};
+    for (int k = 0; k < nest->n_inputs; k++) {
+        size[k] = size_of(model, &nest->inputs[k], part);
+        if (exact && converts(model, nest, nest->inputs[k].tensor))
+            add_kernel(&made, size[k] * (number + (double)cleave_stored_bytes(
+                                                      &model->tensors[nest->inputs[k].tensor])));
+    }
+    for (int i = 0; i < nest->n_instructions; i++) {
+        const cleave_instruction *it = &nest->tape[i];
+        int operands = cleave_opcode_operands(it->opcode);
+        double a = operands >= 1 ? size[it->a] : 0;
+        double b = operands >= 2 && it->b != it->a ? size[it->b] : 0;
+        written = a > b ? a : b;
+        size[nest->n_inputs + i] = written;
+        add_kernel(&made, (a + b + written) * number);
+    }
+    double result = size_of(model, &nest->output, part);
+    if (nest->combiner != CLEAVE_COMBINE_NONE)
+        add_kernel(&made, (written + result) * number);
+    else if (exact && cleave_type_is_short(stored))
+        add_kernel(&made, result * (number + (double)cleave_type_bytes(stored)));
+    return made;
+}
+
+cleave_eager cleave_eager_of(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
+                             const cleave_part *part) {
+    const char *type = model->operators[nest->op].type;
+    for (size_t i = 0; i < sizeof spelled_out / sizeof *spelled_out; i++) {
+        if (pass == CLEAVE_PASS_WEIGHT_GRADIENT || strcmp(type, spelled_out[i].type) != 0)
+            continue;
+        cleave_eager made = spell_out(model, nest, part, spelled_out[i].exact);
+        int times = pass == CLEAVE_PASS_FORWARD ? 1 : 2;
+        return (cleave_eager){times * made.n_kernels, times * made.bytes};
+    }
+    return (cleave_eager){0};
+}
