@@ -31,10 +31,14 @@ sed 's#"/classifier/classifier.6/Gemm": {"split": {[^}]*}, "devices": \[0, 1\]#"
 expect_error 2 'can'"'"'t have it as it is' export --to torch "${alexnet[@]}" --layout "$work/uneven.json" --strict -o "$work/output"
 
 # --- wrong words
-expect_error 2 '--to tensorflow: torch and jax are known' \
+expect_error 2 '--to tensorflow: torch, jax, megatron and torchtitan are known' \
     export --to tensorflow "${alexnet[@]}" --layout "$plan" -o "$work/output"
 expect_error 2 'was made for another model' \
     export --to torch --model "$models/lenet5.onnx" --batch 32 --layout "$plan" -o "$work/output"
+
+# --- launchers train transformers
+expect_error 2 'megatron trains transformers, and this has no attention by heads' \
+    export --to megatron "${alexnet[@]}" --layout "$plan" -o "$work/output"
 
 # --- search --for finds what is exported as it is: all operators on all devices, the step that export prices
 lenet=(--model "$models/lenet5.onnx" --batch 64)
