@@ -51,6 +51,19 @@ for framework in torch jax; do
     expect_ok export --to $framework "${lenet[@]}" --layout "$work/for.json" --machine "$k80" --strict -o "$work/plan.json"
     grep -qF ': 1.00 x the plan' "$work/out" || fail "--for $framework finds what is not run so: $(cat "$work/out")"
 done
+
+# --- and what it finds, however little it looks, is no worse than any baseline as the framework would run that
+for framework in torch jax; do
+    expect_ok search "${lenet[@]}" --machine "$k80" --devices 4 --for $framework --method mcmc --proposals 1 --quiet --json \
+        -o "$work/for.json"
+    found=$(json_value "$work/out" step_seconds)
+    for method in data-parallel single layer-per-device one-weird-trick zero-1; do
+        expect_ok search "${lenet[@]}" --machine "$k80" --devices 4 --method $method --quiet -o "$work/baseline.json"
+        expect_ok export --to $framework "${lenet[@]}" --layout "$work/baseline.json" --machine "$k80" --quiet --json -o "$work/plan.json"
+        exported=$(sed -n 's/.*"exported": {"step_seconds": \([^,]*\),.*/\1/p' "$work/out")
+        awk "BEGIN { exit !($found <= $exported) }" || fail "--for $framework finds $found, and $method takes $exported"
+    done
+done
 expect_error 2 '--for torch goes without stages' search "${lenet[@]}" --machine "$k80" --devices 4 --for torch --stages 2 \
     -o "$work/output"
 expect_error 2 '--for mpi: torch and jax are known' search "${lenet[@]}" --machine "$k80" --devices 4 --for mpi -o "$work/output"
