@@ -64,6 +64,9 @@ for framework in torch jax; do
         awk "BEGIN { exit !($found <= $exported) }" || fail "--for $framework finds $found, and $method takes $exported"
     done
 done
+
+# --- on some devices of a torus, the links of which lead to others
+expect_ok search "${lenet[@]}" --machine "$tree/configs/machines/tpu4-4x4x4.json" --devices 4 --for jax --time 1 --quiet -o "$work/for.json"
 expect_error 2 '--for torch goes without stages' search "${lenet[@]}" --machine "$k80" --devices 4 --for torch --stages 2 \
     -o "$work/output"
 expect_error 2 '--for mpi: torch and jax are known' search "${lenet[@]}" --machine "$k80" --devices 4 --for mpi -o "$work/output"
