@@ -1,6 +1,8 @@
-/* `cleave export`: a layout as a plan that PyTorch or JAX runs, and what of it they can't. */
+/* `cleave export`: a layout as a plan that PyTorch or JAX runs, or as the launch of Megatron-LM or
+   torchtitan that comes nearest to it; and what of it they can't. */
 #include "base/progress.h"
 #include "cli/command.h"
+#include "cli/export_launch.h"
 #include "cli/inputs.h"
 #include "cli/predict.h"
 #include "cli/table.h"
@@ -18,8 +20,8 @@ typedef struct export_values {
 } export_values;
 
 static const option_row rows[] = {
-    {"--to", "torch|jax", OPTION_TEXT, offsetof(export_values, to), .required = true,
-     .help = "the framework that is to run it"},
+    {"--to", "NAME", OPTION_TEXT, offsetof(export_values, to), .required = true,
+     .help = "what is to run it: torch, jax, megatron or torchtitan"},
     ROW_MODEL(export_values),
     ROW_BATCH(export_values),
     ROW_SEQUENCE(export_values),
@@ -30,7 +32,7 @@ static const option_row rows[] = {
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(export_values, layout), .required = true,
      .help = "the layout to export"},
     {"-o", "PLAN.json", OPTION_OUTPUT, offsetof(export_values, output), .required = true,
-     .help = "write the plan here"},
+     .help = "write the plan here (arguments of megatron, TOML of torchtitan)"},
     {"--read-back", "BACK.layout.json", OPTION_OUTPUT, offsetof(export_values, read_back),
      .help = "write the layout that the framework will really run"},
     {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(export_values, machine),
@@ -49,7 +51,12 @@ enum { MOST_PRICED = 64 };
 typedef struct exported {
     cleave_model model; /* its attention is not fused, since layouts differ in that */
     cleave_layout layout, back;
+    bool is_launch; /* else it is a plan */
     cleave_export_plan plan;
+    cleave_launch launch;
+    const char *unsaid; /* of a launch: what the file does not say of the model, or null */
+    int32_t n_lost;
+    const cleave_lost *lost;
     cleave_machine machine;
     int optimizer_states;
     bool priced; /* on a machine: */
@@ -71,15 +78,14 @@ static cleave_status price(const exported *e, const cleave_layout *layout, predi
 
 /* The layout with this one thing as the target has it; false where it can't stand alone. */
 static bool lose_one(const exported *e, const cleave_lost *lost, cleave_layout *layout) {
-    if (!cleave_schedule_is_plain(&layout->schedule))
-        return false;
     if (lost->op >= 0) {
         layout->splits[lost->op] = e->back.splits[lost->op];
-        layout->recompute[lost->op] = false;
+        layout->recompute[lost->op] = e->back.recompute[lost->op];
     }
     if (lost->tensor >= 0)
         layout->sharded[lost->tensor] = e->back.sharded[lost->tensor];
-    return lost->op >= 0 || lost->tensor >= 0;
+    return (lost->op >= 0 || lost->tensor >= 0) &&
+           cleave_layout_check(&e->model, layout, NULL) == CLEAVE_OK;
 }
 
 static cleave_status price_one(const exported *e, const cleave_lost *lost, double *cost,
@@ -104,16 +110,16 @@ static cleave_status price_losses(exported *e, bool quiet, cleave_arena *arena,
     CLEAVE_TRY(price(e, &e->layout, &e->planned, error));
     CLEAVE_TRY(price(e, &e->back, &e->exported, error));
     e->priced = true;
-    e->costs = CLEAVE_ARENA_ARRAY(arena, double, e->plan.n_lost);
+    e->costs = CLEAVE_ARENA_ARRAY(arena, double, e->n_lost);
     if (e->costs == NULL)
         return cleave_fail_memory(error, "pricing what is lost");
     cleave_status status = CLEAVE_OK;
     cleave_progress_begin(&progress, "pricing what is lost", quiet);
-    for (int32_t i = 0; i < e->plan.n_lost && status == CLEAVE_OK; i++) {
+    for (int32_t i = 0; i < e->n_lost && status == CLEAVE_OK; i++) {
         e->costs[i] = -1;
         if (i < MOST_PRICED)
-            status = price_one(e, &e->plan.lost[i], &e->costs[i], error);
-        cleave_progress_update(&progress, (double)(i + 1) / e->plan.n_lost, NULL);
+            status = price_one(e, &e->lost[i], &e->costs[i], error);
+        cleave_progress_update(&progress, (double)(i + 1) / e->n_lost, NULL);
     }
     cleave_progress_end(&progress, NULL);
     return status;
@@ -144,7 +150,7 @@ static int32_t count_named(const exported *e, cleave_named named) {
 /* The loss that costs most; -1: none costs anything. */
 static int32_t find_worst(const exported *e) {
     int32_t worst = -1;
-    for (int32_t i = 0; e->priced && i < e->plan.n_lost; i++)
+    for (int32_t i = 0; e->priced && i < e->n_lost; i++)
         if (e->costs[i] > (worst < 0 ? 0 : e->costs[worst]))
             worst = i;
     return worst;
@@ -152,14 +158,14 @@ static int32_t find_worst(const exported *e) {
 
 static void print_lost(const exported *e, cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = 4, .align = "lllr"};
-    if (e->plan.n_lost == 0)
+    if (e->n_lost == 0)
         return;
     table_text(&t, "lost of");
     table_text(&t, "what");
     table_text(&t, "since");
     table_text(&t, e->priced ? "adds" : "");
-    for (int32_t i = 0; i < e->plan.n_lost; i++) {
-        const cleave_lost *lost = &e->plan.lost[i];
+    for (int32_t i = 0; i < e->n_lost; i++) {
+        const cleave_lost *lost = &e->lost[i];
         table_text(&t, subject(e, lost));
         table_text(&t, lost->what);
         table_text(&t, lost->why);
@@ -172,14 +178,22 @@ static void print_lost(const exported *e, cleave_arena *arena) {
     table_print_repeats(&t, stdout);
 }
 
-static void print_text(const exported *e, cleave_arena *arena) {
-    char mesh[128], planned[64], real[64];
-    int32_t worst = find_worst(e);
+static void print_plan(const exported *e) {
+    char mesh[128];
     format_mesh(&e->plan.mesh, mesh, sizeof mesh);
     printf("mesh %s: %d of %d operators are modules with a name, %d follow what they read, %d have "
            "parameters and no name\n",
            mesh, count_named(e, CLEAVE_NAMED_MODULE), e->model.n_operators,
            count_named(e, CLEAVE_NAMED_NOTHING), count_named(e, CLEAVE_NAMED_UNKNOWN));
+}
+
+static void print_text(const exported *e, cleave_arena *arena) {
+    char planned[64], real[64];
+    int32_t worst = find_worst(e);
+    if (e->is_launch)
+        export_print_launch(&e->launch, e->unsaid);
+    else
+        print_plan(e);
     print_lost(e, arena);
     if (!e->priced)
         return;
@@ -188,7 +202,7 @@ static void print_text(const exported *e, cleave_arena *arena) {
     printf("\nplan %s, exported %s: %.2f x the plan", planned, real,
            e->exported.step_seconds / e->planned.step_seconds);
     if (worst >= 0)
-        printf(", most by %s of %s", e->plan.lost[worst].what, subject(e, &e->plan.lost[worst]));
+        printf(", most by %s of %s", e->lost[worst].what, subject(e, &e->lost[worst]));
     printf("\n");
 }
 
@@ -204,21 +218,28 @@ static void put_prediction(cleave_json_writer *w, const char *key, const predict
     cleave_json_end_object(w);
 }
 
-static cleave_status print_json(const exported *e, cleave_error *error) {
+static void put_plan(const exported *e, cleave_json_writer *w) {
     static const char *const keys[] = {"modules", "functions", "loss", "following", "unknown"};
+    cleave_json_key(w, "mesh");
+    cleave_json_begin_array(w, true);
+    for (int i = 0; i < e->plan.mesh.n; i++)
+        cleave_json_put_integer(w, e->plan.mesh.size[i]);
+    cleave_json_end_array(w);
+    for (int named = CLEAVE_NAMED_MODULE; named <= CLEAVE_NAMED_UNKNOWN; named++) {
+        cleave_json_key(w, keys[named]);
+        cleave_json_put_integer(w, count_named(e, (cleave_named)named));
+    }
+}
+
+static cleave_status print_json(const exported *e, cleave_error *error) {
     cleave_json_writer w = {0};
     cleave_json_begin_object(&w, false);
-    cleave_json_key(&w, "mesh");
-    cleave_json_begin_array(&w, true);
-    for (int i = 0; i < e->plan.mesh.n; i++)
-        cleave_json_put_integer(&w, e->plan.mesh.size[i]);
-    cleave_json_end_array(&w);
-    for (int named = CLEAVE_NAMED_MODULE; named <= CLEAVE_NAMED_UNKNOWN; named++) {
-        cleave_json_key(&w, keys[named]);
-        cleave_json_put_integer(&w, count_named(e, (cleave_named)named));
-    }
+    if (e->is_launch)
+        export_put_launch(&e->launch, &w);
+    else
+        put_plan(e, &w);
     cleave_json_key(&w, "lost");
-    cleave_json_put_integer(&w, e->plan.n_lost);
+    cleave_json_put_integer(&w, e->n_lost);
     if (e->priced) {
         put_prediction(&w, "planned", &e->planned);
         put_prediction(&w, "exported", &e->exported);
@@ -229,29 +250,59 @@ static cleave_status print_json(const exported *e, cleave_error *error) {
 
 static cleave_status check_strict(const exported *e, const export_values *values,
                                   cleave_error *error) {
-    if (!values->strict || e->plan.n_lost == 0)
+    if (!values->strict || e->n_lost == 0)
         return CLEAVE_OK;
-    const cleave_lost *first = &e->plan.lost[0];
+    const cleave_lost *first = &e->lost[0];
     return cleave_fail(
         error, CLEAVE_BAD_INPUT,
         "%s: %s can't have it as it is: %d %s lost, the first being %.32s of %.128s: "
         "%s (without --strict the nearest is exported)",
-        values->layout, values->to, e->plan.n_lost, e->plan.n_lost == 1 ? "thing is" : "things are",
+        values->layout, values->to, e->n_lost, e->n_lost == 1 ? "thing is" : "things are",
         first->what, subject(e, first), first->why);
+}
+
+/* ---- making it ---- */
+
+static cleave_status find_target(exported *e, const char *to, cleave_error *error) {
+    for (int i = 0; i < CLEAVE_N_LAUNCHERS; i++)
+        if (strcmp(to, cleave_launcher_names[i]) == 0) {
+            e->is_launch = true;
+            e->launch.launcher = (cleave_launcher)i;
+            return CLEAVE_OK;
+        }
+    if (inputs_target("--to", to, &e->plan.target, NULL) != CLEAVE_OK)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--to %s: torch, jax, megatron and torchtitan are known", to);
+    return CLEAVE_OK;
+}
+
+static cleave_status make(exported *e, cleave_arena *arena, cleave_error *error) {
+    cleave_model fused;
+    if (e->is_launch) {
+        CLEAVE_TRY(cleave_model_fuse_attention(&e->model, &e->layout, arena, &fused, error));
+        CLEAVE_TRY(
+            cleave_launch_find(&fused, &e->layout, e->launch.launcher, arena, &e->launch, error));
+        e->back = e->launch.layout;
+        e->lost = e->launch.lost;
+        e->n_lost = e->launch.n_lost;
+        return CLEAVE_OK;
+    }
+    CLEAVE_TRY(cleave_export_make(&e->model, &e->layout, e->plan.target, arena, &e->plan, error));
+    e->lost = e->plan.lost;
+    e->n_lost = e->plan.n_lost;
+    return cleave_export_read_back(&e->model, &e->layout, &e->plan, arena, &e->back, error);
 }
 
 static cleave_status export_layout(const export_values *values, cleave_arena *arena,
                                    cleave_error *error) {
     exported e = {.priced = false};
-    cleave_target target = CLEAVE_TARGET_TORCH;
-    CLEAVE_TRY(inputs_target("--to", values->to, &target, error));
+    CLEAVE_TRY(find_target(&e, values->to, error));
     CLEAVE_TRY(
         inputs_optimizer_states(values->optimizer, values->momentum, &e.optimizer_states, error));
     CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &e.model, error));
     CLEAVE_TRY(cleave_layout_read(values->layout, &e.model, arena, &e.layout, error));
-    CLEAVE_TRY(cleave_export_make(&e.model, &e.layout, target, arena, &e.plan, error));
+    CLEAVE_TRY(make(&e, arena, error));
     CLEAVE_TRY(check_strict(&e, values, error));
-    CLEAVE_TRY(cleave_export_read_back(&e.model, &e.layout, &e.plan, arena, &e.back, error));
     if (values->machine != NULL) {
         CLEAVE_TRY(
             cleave_machine_read(values->machine, e.layout.n_devices, arena, &e.machine, error));
@@ -260,7 +311,11 @@ static cleave_status export_layout(const export_values *values, cleave_arena *ar
     }
     if (values->read_back != NULL)
         CLEAVE_TRY(cleave_layout_write(values->read_back, &e.model, &e.back, error));
-    CLEAVE_TRY(cleave_export_write(values->output, &e.model, &e.plan, e.costs, error));
+    if (e.is_launch)
+        CLEAVE_TRY(export_write_launch(values->output, INPUTS_MODEL(values), &e.launch, arena,
+                                       &e.unsaid, error));
+    else
+        CLEAVE_TRY(cleave_export_write(values->output, &e.model, &e.plan, e.costs, error));
     if (values->json)
         return print_json(&e, error);
     print_text(&e, arena);
@@ -277,12 +332,14 @@ static cleave_status run(const void *values, char *const *arguments, cleave_erro
 
 const command command_export = {
     .name = "export",
-    .summary = "write a layout as a plan that PyTorch or JAX runs",
+    .summary = "write a layout as a plan for PyTorch or JAX, or as a launch of Megatron-LM",
     .details = "The plan says by the names of the framework how each module's input, parameters\n"
                "and output lie on one mesh of devices; Cleave's Python package applies it to\n"
                "your own model.  What a framework can't say (operators on some devices alone,\n"
                "rows and columns of images, stages) is left out and listed, and with --machine\n"
-               "priced: the plan is turned back into a layout, and both are simulated.",
+               "priced: the plan is turned back into a layout, and both are simulated.\n"
+               "For megatron and torchtitan the file has arguments, or a configuration, of the\n"
+               "launch under which most of the work stays where the layout has it.",
     .examples = "  cleave export --to torch --model configs/models/alexnet.onnx --batch 32 \\\n"
                 "      --layout configs/layouts/alexnet-32-two-cores.layout.json \\\n"
                 "      --machine configs/machines/two-cores.json -o alexnet.plan.json\n",

@@ -4,8 +4,8 @@
 #include "cli/command.h"
 #include "cli/inputs.h"
 #include "cli/interrupt.h"
-#include "cli/predict.h"
 #include "cli/price_report.h"
+#include "cli/search_for.h"
 #include "cli/search_options.h"
 #include "cli/table.h"
 #include "graph/import/import.h"
@@ -345,24 +345,6 @@ static cleave_status check_known(const search_values *values, const cleave_searc
     return CLEAVE_OK;
 }
 
-/* The found layout as the framework will run it: functions follow what they read. */
-static cleave_status take_back(const cleave_model *model, const cleave_machine *machine,
-                               const cleave_search_options *options, cleave_arena *arena,
-                               cleave_plan *best, cleave_error *error) {
-    cleave_export_plan plan;
-    cleave_layout back;
-    prediction predicted;
-    CLEAVE_TRY(cleave_export_make(model, &best->layout, options->constraints->target, arena, &plan,
-                                  error));
-    CLEAVE_TRY(cleave_export_read_back(model, &best->layout, &plan, arena, &back, error));
-    CLEAVE_TRY(predict_layout(model, machine, &back, options->optimizer_states, &predicted, error));
-    back.predicted_step_seconds = best->step_seconds = predicted.step_seconds;
-    best->peak_bytes = predicted.peak_bytes;
-    best->bytes_sent = predicted.bytes_sent;
-    best->layout = back;
-    return CLEAVE_OK;
-}
-
 static cleave_status search(const search_values *values, cleave_arena *arena, cleave_error *error) {
     cleave_search_options options = {.method = values->request.method,
                                      .time_seconds = values->request.time,
@@ -399,7 +381,7 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));
     interrupt_ignore();
     if (values->request.target != NULL)
-        CLEAVE_TRY(take_back(&model, &machine, &options, arena, &result.best, error));
+        CLEAVE_TRY(search_for_take_back(&model, &machine, &options, arena, &result.best, error));
     CLEAVE_TRY(cleave_layout_write(values->output, &model, &result.best.layout, error));
     if (!values->json) {
         print_text(values, &result, model.batch, &machine, arena);

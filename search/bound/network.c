@@ -56,14 +56,21 @@ static void find_nodes(const cleave_machine *machine, int32_t *node_of) {
     }
 }
 
+/* Links of a torus may lead to devices that are not in use: no vertex, and outside of every node.
+ */
+static int32_t node_at(const int32_t *node_of, int32_t vertex) {
+    return vertex < 0 ? -1 : node_of[vertex];
+}
+
 static void add_rates(const cleave_machine *machine, const int32_t *node_of, double *into_vertex,
                       double *into_node) {
     for (int32_t l = 0; l < machine->n_links; l++) {
         const cleave_link *link = &machine->links[l];
-        if (link->to < machine->n_devices)
+        int32_t to = node_at(node_of, link->to);
+        if (link->to >= 0 && link->to < machine->n_devices)
             into_vertex[link->to] += rate_of(link);
-        if (node_of[link->to] >= 0 && node_of[link->to] != node_of[link->from])
-            into_node[node_of[link->to]] += rate_of(link);
+        if (to >= 0 && to != node_at(node_of, link->from))
+            into_node[to] += rate_of(link);
     }
 }
 

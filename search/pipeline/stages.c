@@ -82,14 +82,28 @@ cleave_status cleave_stages_cut(int32_t n_operators, const int64_t *work, const 
 
 /* -1: its name has no number. */
 static int64_t layer_of(const char *name) {
-    for (const char *word = name; word != NULL;
-         word = strchr(word, '.') != NULL ? strchr(word, '.') + 1 : NULL) {
+    for (const char *word = name; word != NULL;) {
         char *end;
         long layer = isdigit((unsigned char)*word) ? strtol(word, &end, 10) : -1;
-        if (layer >= 0 && (*end == '.' || *end == '\0'))
+        if (layer >= 0 && (*end == '.' || *end == '/' || *end == '\0'))
             return layer;
+        word = strpbrk(word, "./");
+        word = word != NULL ? word + 1 : NULL;
     }
     return -1;
+}
+
+void cleave_stages_count_layers(const cleave_model *model, const cleave_schedule *schedule,
+                                int32_t *layers) {
+    memset(layers, 0, (size_t)schedule->n_stages * sizeof *layers);
+    for (int32_t op = 0, first = 0; op < model->n_operators; op++) {
+        int64_t layer = layer_of(model->operators[op].name);
+        bool ends =
+            op + 1 == model->n_operators || layer_of(model->operators[op + 1].name) != layer;
+        if (ends && layer >= 0)
+            layers[cleave_schedule_stage_of(schedule, (first + op) / 2)]++;
+        first = ends ? op + 1 : first;
+    }
 }
 
 cleave_status cleave_stages_of_layers(const cleave_model *model, const int32_t *layers,

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "graph/model/model.h"
+#include "graph/model/schedule.h"
 
 /* Bytes of activations that are written up to an operator and read behind it: [n_operators] in the
    arena; the last sends nothing on. */
@@ -25,5 +26,9 @@ cleave_status cleave_stages_cut(int32_t n_operators, const int64_t *work, const 
 cleave_status cleave_stages_of_layers(const cleave_model *model, const int32_t *layers,
                                       int32_t n_stages, int32_t *first_operator,
                                       cleave_error *error);
+
+/* How many layers have their middle in each stage of a schedule: [n_stages]. */
+void cleave_stages_count_layers(const cleave_model *model, const cleave_schedule *schedule,
+                                int32_t *layers);
 
 #endif

@@ -80,6 +80,151 @@ class Language(nn.Module):
         return self.head(self.norm(x)).flatten(0, 1)
 
 
+class RootMeanSquare(nn.Module):
+    def __init__(self, width, epsilon):
+        super().__init__()
+        self.weight, self.epsilon = nn.Parameter(torch.ones(width)), epsilon
+
+    def forward(self, x):
+        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon))
+
+
+# A config.json of Llama's sort, and the model that it is, with the names of Hugging Face's.
+LLAMA = {"model_type": "llama", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "vocab_size": 64, "rms_norm_eps": 1e-5, "hidden_act": "silu",
+         "max_position_embeddings": 64, "tie_word_embeddings": False}
+LENGTH = 16
+
+
+def _turned(x, cos, sin):
+    a, b = x.chunk(2, dim=-1)
+    return x * cos + torch.cat((-b, a), dim=-1) * sin
+
+
+class LlamaAttention(nn.Module):
+    def __init__(self, width, heads, kv_heads):
+        super().__init__()
+        self.heads, self.kv_heads, self.head = heads, kv_heads, width // heads
+        self.q_proj = nn.Linear(width, width, bias=False)
+        self.k_proj, self.v_proj = (nn.Linear(width, kv_heads * self.head, bias=False) for _ in range(2))
+        self.o_proj = nn.Linear(width, width, bias=False)
+
+    def forward(self, x, cos, sin):
+        b, t, w = x.shape
+        q = _turned(self.q_proj(x).view(b, t, self.heads, self.head).transpose(1, 2), cos, sin)
+        k = _turned(self.k_proj(x).view(b, t, self.kv_heads, self.head).transpose(1, 2), cos, sin)
+        v = self.v_proj(x).view(b, t, self.kv_heads, self.head).transpose(1, 2)
+        k, v = (y.repeat_interleave(self.heads // self.kv_heads, dim=1) for y in (k, v))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.o_proj(y.transpose(1, 2).reshape(b, t, w))
+
+
+class LlamaDense(nn.Module):
+    def __init__(self, width, inner):
+        super().__init__()
+        self.gate_proj, self.up_proj = (nn.Linear(width, inner, bias=False) for _ in range(2))
+        self.down_proj = nn.Linear(inner, width, bias=False)
+
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class LlamaLayer(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        width, epsilon = c["hidden_size"], c["rms_norm_eps"]
+        self.self_attn = LlamaAttention(width, c["num_attention_heads"], c["num_key_value_heads"])
+        self.mlp = LlamaDense(width, c["intermediate_size"])
+        self.input_layernorm, self.post_attention_layernorm = (RootMeanSquare(width, epsilon) for _ in range(2))
+
+    def forward(self, x, cos, sin):
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class LlamaBase(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.embed_tokens = nn.Embedding(c["vocab_size"], c["hidden_size"])
+        self.layers = nn.ModuleList([LlamaLayer(c) for _ in range(c["num_hidden_layers"])])
+        self.norm = RootMeanSquare(c["hidden_size"], c["rms_norm_eps"])
+        self.head = c["hidden_size"] // c["num_attention_heads"]
+
+    def forward(self, ids):
+        x = self.embed_tokens(ids)
+        turn = 10000 ** (-torch.arange(0, self.head, 2, dtype=torch.double) / self.head)
+        angle = torch.outer(torch.arange(ids.shape[1], dtype=torch.double), turn).repeat(1, 2)
+        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        for layer in self.layers:
+            x = layer(x, cos, sin)
+        return self.norm(x)
+
+
+class Llama(nn.Module):
+    config = LLAMA
+
+    def __init__(self):
+        super().__init__()
+        self.model, self.lm_head = LlamaBase(LLAMA), nn.Linear(LLAMA["hidden_size"], LLAMA["vocab_size"], bias=False)
+
+    def forward(self, ids):
+        return self.lm_head(self.model(ids)).flatten(0, 1)
+
+
+class Vgg11(nn.Module):
+    """As torchvision has it, but for its width and its images, of 32 x 32."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        layers, channels = [], 3
+        for n in (1, "M", 2, "M", 4, 4, "M", 8, 8, "M", 8, 8, "M"):
+            if n == "M":
+                layers.append(nn.MaxPool2d(2))
+            else:
+                layers += [nn.Conv2d(channels, n * width, 3, padding=1), nn.ReLU(inplace=True)]
+                channels = n * width
+        self.features = nn.Sequential(*layers)
+        self.classifier = nn.Sequential(nn.Linear(channels, 64), nn.ReLU(True), nn.Linear(64, 64), nn.ReLU(True),
+                                        nn.Linear(64, 10))
+
+    def forward(self, x):
+        return self.classifier(torch.flatten(self.features(x), 1))
+
+
+class BasicBlock(nn.Module):
+    def __init__(self, channels, width, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(channels, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)
+        changes = stride != 1 or channels != width
+        self.downsample = nn.Sequential(nn.Conv2d(channels, width, 1, stride, bias=False),
+                                        nn.BatchNorm2d(width)) if changes else None
+
+    def forward(self, x):
+        same = x if self.downsample is None else self.downsample(x)
+        x = self.relu(self.bn1(self.conv1(x)))
+        return self.relu(self.bn2(self.conv2(x)) + same)
+
+
+class ResNet18(nn.Module):
+    """As torchvision has it, but for its width and its images, of 32 x 32."""
+
+    def __init__(self, width=4):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width)
+        self.relu, self.maxpool = nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)
+        sizes = [width, 2 * width, 4 * width, 8 * width]
+        for i, (before, size) in enumerate(zip([width, *sizes], sizes), 1):
+            setattr(self, f"layer{i}", nn.Sequential(BasicBlock(before, size, 1 if i == 1 else 2), BasicBlock(size, size, 1)))
+        self.avgpool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(8 * width, 10)
+
+    def forward(self, x):
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(torch.flatten(self.avgpool(x), 1))
+
+
 class Recommender(nn.Module):
     """Of DLRM's sort: tables, two stacks of dense layers, joined."""
 
@@ -103,8 +248,14 @@ MODELS = {
     "convolutional": (Convolutional, lambda b: ((torch.randn(b, 3, 16, 16),), _ids(b, below=10))),
     "residual": (Residual, lambda b: ((torch.randn(b, 3, 8, 8),), _ids(b, below=10))),
     "language": (Language, lambda b: ((_ids(b, 16, below=64),), _ids(b * 16, below=64))),
+    "llama": (Llama, lambda b: ((_ids(b, LENGTH, below=64),), _ids(b * LENGTH, below=64))),
+    "vgg11": (Vgg11, lambda b: ((torch.randn(b, 3, 32, 32),), _ids(b, below=10))),
+    "resnet18": (ResNet18, lambda b: ((torch.randn(b, 3, 32, 32),), _ids(b, below=10))),
     "recommender": (Recommender, lambda b: ((torch.randn(b, 16), _ids(b, 3, below=64)), _ids(b, below=2))),
 }
 
 # Those of which every operator is a module, so that all that is sent is in the plan.
-ALL_MODULES = ("perceptron", "convolutional")
+ALL_MODULES = ("perceptron", "convolutional", "vgg11")
+
+# Those that the suite runs; of the others, which are larger, `--models all` does.
+QUICK = ("perceptron", "convolutional", "residual", "language", "llama", "recommender")

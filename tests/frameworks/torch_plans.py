@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plans in PyTorch: on gloo ranks here, each trains as one device does, and sends what the program says.
 
-usage: torch_plans.py CLEAVE TREE [--ranks 2,4] [--layouts N] [--models NAME,...] [--seed S] [--verbose]
+usage: torch_plans.py CLEAVE TREE [--ranks 2,4] [--layouts N] [--models NAME,...|all] [--seed S] [--verbose]
 
 For every model and number of ranks: the plan that `cleave search` finds, and N layouts drawn at random, some with
 sharded updates.  Three steps of SGD in double: losses, gradients of the first step and parameters are those of one
@@ -90,12 +90,23 @@ class Tools:
         with open(self.machine, "w", encoding="utf-8") as stream:
             json.dump(MACHINE, stream)
 
-    def cases(self, name, make, data, ranks, n, seed):
-        inputs, _ = data(4)
-        onnx = os.path.join(self.folder, f"{name}.onnx")
-        names = self.cleave.torch.export(make(), inputs, onnx)
+    def write(self, name, model, inputs):
+        """The model as a file: its config.json where it has one, else as ONNX."""
+        config = getattr(model, "config", None)
+        file = os.path.join(self.folder, f"{name}.{'json' if config else 'onnx'}")
+        if config:
+            with open(file, "w", encoding="utf-8") as stream:
+                json.dump(config, stream)
+            self.inputs[name] = ["--sequence", inputs[0].shape[1]]
+            return file
+        names = self.cleave.torch.export(model, inputs, file)
         floats = [i for i, x in zip(names, inputs) if x.is_floating_point()]
         self.inputs[name] = ["--inputs", ",".join(floats)] if floats else []
+        return file
+
+    def cases(self, name, make, data, ranks, n, seed):
+        inputs, _ = data(4)
+        onnx = self.write(name, make(), inputs)
         path = os.path.join(self.folder, f"{name}.{ranks}")
         model = ["--model", onnx, "--batch", BATCH, *self.inputs[name]]
         self.cleave.run("search", *model, "--machine", self.machine, "--devices", ranks, "--threads", 1,
@@ -240,7 +251,7 @@ def main():
     for ranks in map(int, a.ranks.split(",")):
         with tempfile.TemporaryDirectory() as folder:
             tools, cases = Tools(a.folder or folder, cleave, models.ALL_MODULES), []
-            for name in a.models.split(",") if a.models else models.MODELS:
+            for name in {"": models.QUICK, "all": models.MODELS}.get(a.models) or a.models.split(","):
                 torch.manual_seed(0)
                 cases += tools.cases(name, *models.MODELS[name], ranks, a.layouts, a.seed)
             n += len(cases)

@@ -31,10 +31,14 @@ sed 's#"/classifier/classifier.6/Gemm": {"split": {[^}]*}, "devices": \[0, 1\]#"
 expect_error 2 'can'"'"'t have it as it is' export --to torch "${alexnet[@]}" --layout "$work/uneven.json" --strict -o "$work/output"
 
 # --- wrong words
-expect_error 2 '--to tensorflow: torch and jax are known' \
+expect_error 2 '--to tensorflow: torch, jax, megatron and torchtitan are known' \
     export --to tensorflow "${alexnet[@]}" --layout "$plan" -o "$work/output"
 expect_error 2 'was made for another model' \
     export --to torch --model "$models/lenet5.onnx" --batch 32 --layout "$plan" -o "$work/output"
+
+# --- launchers train transformers
+expect_error 2 'megatron trains transformers, and this has no attention by heads' \
+    export --to megatron "${alexnet[@]}" --layout "$plan" -o "$work/output"
 
 # --- search --for finds what is exported as it is: all operators on all devices, the step that export prices
 lenet=(--model "$models/lenet5.onnx" --batch 64)
@@ -47,6 +51,22 @@ for framework in torch jax; do
     expect_ok export --to $framework "${lenet[@]}" --layout "$work/for.json" --machine "$k80" --strict -o "$work/plan.json"
     grep -qF ': 1.00 x the plan' "$work/out" || fail "--for $framework finds what is not run so: $(cat "$work/out")"
 done
+
+# --- and what it finds, however little it looks, is no worse than any baseline as the framework would run that
+for framework in torch jax; do
+    expect_ok search "${lenet[@]}" --machine "$k80" --devices 4 --for $framework --method mcmc --proposals 1 --quiet --json \
+        -o "$work/for.json"
+    found=$(json_value "$work/out" step_seconds)
+    for method in data-parallel single layer-per-device one-weird-trick zero-1; do
+        expect_ok search "${lenet[@]}" --machine "$k80" --devices 4 --method $method --quiet -o "$work/baseline.json"
+        expect_ok export --to $framework "${lenet[@]}" --layout "$work/baseline.json" --machine "$k80" --quiet --json -o "$work/plan.json"
+        exported=$(sed -n 's/.*"exported": {"step_seconds": \([^,]*\),.*/\1/p' "$work/out")
+        awk "BEGIN { exit !($found <= $exported) }" || fail "--for $framework finds $found, and $method takes $exported"
+    done
+done
+
+# --- on some devices of a torus, the links of which lead to others
+expect_ok search "${lenet[@]}" --machine "$tree/configs/machines/tpu4-4x4x4.json" --devices 4 --for jax --time 1 --quiet -o "$work/for.json"
 expect_error 2 '--for torch goes without stages' search "${lenet[@]}" --machine "$k80" --devices 4 --for torch --stages 2 \
     -o "$work/output"
 expect_error 2 '--for mpi: torch and jax are known' search "${lenet[@]}" --machine "$k80" --devices 4 --for mpi -o "$work/output"

@@ -190,8 +190,8 @@ static const char *repeat(cleave_composer *c, const char *name, const char *x,
 }
 
 const char *cleave_compose_attention(cleave_composer *c, const char *scope,
-                                     const cleave_attention *a, const char *q, const char *k,
-                                     const char *v) {
+                                     const cleave_composed_attention *a, const char *q,
+                                     const char *k, const char *v) {
     k = repeat(c, part(c, scope, "all_keys"), k, &a->heads, a->heads.length);
     v = repeat(c, part(c, scope, "all_values"), v, &a->heads, a->heads.length);
     const char *keys =

@@ -179,6 +179,20 @@ static cleave_status read_config(const cleave_json_cursor *root, const cleave_fa
     return check_tables(root, config, error);
 }
 
+cleave_status cleave_config_sizes(const cleave_config_request *from, cleave_arena *arena,
+                                  const cleave_family **family, cleave_config *config,
+                                  cleave_error *error) {
+    cleave_json *document;
+    *config = (cleave_config){.sequence = from->sequence};
+    CLEAVE_TRY(cleave_json_parse(from->data, from->bytes, from->file, &document, error));
+    cleave_json_cursor root = cleave_json_root(document);
+    cleave_status status = find_family(&root, family, error);
+    if (status == CLEAVE_OK)
+        status = read_config(&root, *family, arena, config, error);
+    cleave_json_free(document);
+    return status;
+}
+
 static cleave_status compose(const cleave_json_cursor *root, const cleave_config_request *from,
                              cleave_arena *arena, cleave_onnx_graph *graph, cleave_error *error) {
     const cleave_family *family = NULL;

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "graph/import/config/compose_layers.h"
+#include "graph/import/config/config.h"
 
 /* What sizes may be: products of three are far from overflow. */
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
@@ -112,6 +113,11 @@ extern const int cleave_n_families;
    `sequence`.  BAD_INPUT names the field. */
 cleave_status cleave_config_read(const cleave_json_cursor *root, const cleave_family *family,
                                  cleave_arena *arena, cleave_config *config, cleave_error *error);
+
+/* The sizes alone, whole and checked, as cleave_config_decode has them. */
+cleave_status cleave_config_sizes(const cleave_config_request *from, cleave_arena *arena,
+                                  const cleave_family **family, cleave_config *config,
+                                  cleave_error *error);
 
 /* ---- rotary positions; rotary.c ------------------------------------------------------------- */
 

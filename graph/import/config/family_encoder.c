@@ -33,9 +33,10 @@ static const char *attend(const encoder *e, const char *block, const char *x) {
     cleave_composer *c = e->c;
     const cleave_config *config = e->config;
     const char *scope = name_of(e, block, e->attention), *parts[3];
-    const cleave_attention how = {.heads = {e->length, config->heads, config->heads, config->head},
-                                  .scale = 1 / sqrt((double)config->head),
-                                  .dropout = config->attention_dropout};
+    const cleave_composed_attention how = {
+        .heads = {e->length, config->heads, config->heads, config->head},
+        .scale = 1 / sqrt((double)config->head),
+        .dropout = config->attention_dropout};
     for (int i = 0; i < 3; i++) {
         parts[i] = cleave_compose_linear(c, name_of(e, scope, modules[i]), x, config->width,
                                          config->width, e->biases);

@@ -293,7 +293,7 @@ static const char *attend_latent(cleave_decoder *d, const char *block, const cha
     if (r->kind != CLEAVE_ROTARY_DEFAULT && r->magnitude_of_all > 0)
         scale *= pow(cleave_yarn_magnitude(r, r->magnitude_of_all), 2);
     const cleave_heads made = {config->sequence, config->heads, config->heads, both};
-    const cleave_attention how = {
+    const cleave_composed_attention how = {
         .heads = {config->sequence, config->heads, config->heads, config->value_head},
         .scale = scale,
         .added = {cleave_decoder_mask(d, layer)},

@@ -11,8 +11,8 @@ static const char *activate(cleave_composer *c, const cleave_config *config, con
                                      cleave_compose_name(c, "%s.act", scope), x);
 }
 
-static cleave_attention attention_of(const cleave_config *config, const char *mask) {
-    return (cleave_attention){
+static cleave_composed_attention attention_of(const cleave_config *config, const char *mask) {
+    return (cleave_composed_attention){
         .heads = {config->sequence, config->heads, config->kv_heads, config->head},
         .scale = 1 / sqrt((double)config->head),
         .added = {mask},
@@ -38,7 +38,7 @@ static const char *gpt2_attend(cleave_composer *c, const cleave_config *config, 
                                const char *x, const char *mask, int64_t layer) {
     const char *scope = cleave_compose_name(c, "%s.attn", block);
     const char *which[] = {"q", "k", "v"}, *parts[3];
-    cleave_attention how = attention_of(config, mask);
+    cleave_composed_attention how = attention_of(config, mask);
     how.scale = config->scales ? how.scale : 1;
     how.scale /= config->scales_by_layer ? (double)(layer + 1) : 1;
     x = cleave_compose_conv1d(c, cleave_compose_name(c, "%s.c_attn", scope), x, config->width,
@@ -141,7 +141,7 @@ static const char *phi_heads(const turned *t, const char *scope, const char *whi
 static const char *phi_block(const turned *t, const char *x, int64_t layer) {
     cleave_composer *c = t->c;
     const cleave_config *config = t->config;
-    const cleave_attention how = attention_of(config, t->mask);
+    const cleave_composed_attention how = attention_of(config, t->mask);
     const char *block = cleave_compose_name(c, "model.layers.%lld", (long long)layer);
     const char *scope = cleave_compose_name(c, "%s.self_attn", block);
     const char *y = layer_norm(c, config, block, "input_layernorm", x);
@@ -177,7 +177,7 @@ static const char *neox_attend(const turned *t, const char *block, const char *x
     const cleave_config *config = t->config;
     const char *scope = cleave_compose_name(c, "%s.attention", block);
     const char *which[] = {"q", "k", "v"}, *parts[3];
-    const cleave_attention how = attention_of(config, t->mask);
+    const cleave_composed_attention how = attention_of(config, t->mask);
     cleave_heads triple = how.heads;
     triple.size *= 3;
     x = cleave_compose_linear(c, cleave_compose_name(c, "%s.query_key_value", scope), x,

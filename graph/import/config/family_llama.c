@@ -50,7 +50,7 @@ static const char *heads_of(const cleave_decoder *d, const char *scope, const ch
 static const char *attend(cleave_decoder *d, const char *block, const char *x, int64_t layer) {
     const cleave_config *config = d->config;
     const char *scope = cleave_compose_name(d->c, "%s.self_attn", block);
-    const cleave_attention how = {
+    const cleave_composed_attention how = {
         .heads = {config->sequence, config->heads, config->kv_heads, config->head},
         .scale = 1 / sqrt((double)config->head),
         .added = {cleave_decoder_mask(d, layer)},

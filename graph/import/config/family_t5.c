@@ -75,7 +75,7 @@ static const char *attend(side *s, const char *layer, const char *module, const 
     int64_t inner = config->heads * config->head;
     if (of_itself && s->bias == NULL)
         s->bias = make_bias(s, scope);
-    const cleave_attention how = {
+    const cleave_composed_attention how = {
         .heads = {config->sequence, config->heads, config->heads, config->head},
         .scale = 1,
         .added = {of_itself ? s->bias : NULL, of_itself ? s->mask : NULL},

@@ -18,6 +18,10 @@ def _words(x):
     return ["P" if p.is_partial() else f"S{p.dim}" if p.is_shard() else "R" for p in x.placements]
 
 
+def _has_parts(x):
+    return isinstance(x, DTensor) or (isinstance(x, (list, tuple)) and any(map(_has_parts, x)))
+
+
 class Functions(TorchFunctionMode):
     """Within the forward of one module.  `attention`: how its one attention is cut, or None."""
 
@@ -27,6 +31,8 @@ class Functions(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if _has_parts(args):
+            args = [self.spread(x) for x in args]
         if not args or not isinstance(args[0], DTensor):
             return func(*args, **kwargs)
         if func is F.scaled_dot_product_attention and self.attention is not None:
@@ -36,6 +42,13 @@ class Functions(TorchFunctionMode):
         if func is F.dropout:
             return self.drop(*args, **kwargs)
         return func(*args, **kwargs)
+
+    def spread(self, x):
+        """What a function is given beside DTensors (tables of positions, masks) every rank has whole."""
+        if isinstance(x, (list, tuple)) and any(isinstance(y, torch.Tensor) for y in x):
+            return type(x)(map(self.spread, x))
+        plain = isinstance(x, torch.Tensor) and not isinstance(x, DTensor)
+        return lie.spread(x, self.mesh, ["R"] * self.mesh.ndim) if plain else x
 
     def attend(self, func, q, k, v, *rest, **kwargs):
         self.n += 1

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""What people do with a model besides training it, under plans: states, checkpoints, clipped gradients, models built on
+the meta device.
+
+usage: torch_states.py CLEAVE TREE [--ranks N] [--models NAME,...]
+
+A model is trained two steps under the plan that is found, its gradients clipped, and saved by
+torch.distributed.checkpoint; that is loaded by a model without a plan, by one under a drawn plan, and by one that was
+built on the meta device: they have the very values, and the third step of each is that of one device.  A checkpoint of one device loads under a plan likewise.
+Exits 77 where there is no PyTorch.
+"""
+import argparse
+import copy
+import os
+import sys
+import tempfile
+import warnings
+
+import torch_plans as plans  # exits 77 without PyTorch
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as checkpoint
+import torch.multiprocessing
+import torch.nn.functional as F
+
+CLIP, TOLERANCE = 0.05, 1e-10
+# PyTorch adds 1e-6 to the norm that it divides by, and of DTensors does so to each rank's part of it.
+CLIPPED = 1e-6
+
+
+def step(model, inputs, targets):
+    """One of plain SGD, so that a step has no state but the model's; the norm of the gradients before they are clipped."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer.zero_grad()
+    F.cross_entropy(model(*inputs), targets).backward()
+    norm = plans.whole(torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP))
+    optimizer.step()
+    return norm.item()
+
+
+def values(model):
+    return {name: plans.whole(x).clone() for name, x in model.state_dict().items()}
+
+
+def save(model, folder):
+    checkpoint.save(model.state_dict(), checkpoint_id=folder)
+    dist.barrier()
+
+
+def load(model, folder):
+    state = model.state_dict()
+    checkpoint.load(state, checkpoint_id=folder)
+    model.load_state_dict(state)
+    return model
+
+
+class Check:
+    def __init__(self, name, folder):
+        self.name, self.folder, self.wrong = name, folder, []
+
+    def same(self, what, mine, expected, tolerance=TOLERANCE):
+        if set(mine) != set(expected):
+            self.wrong.append(f"{what}: other names")
+            return
+        off, where = plans.apart(mine, expected)
+        if not off <= tolerance:
+            self.wrong.append(f"{what}: {where} is off by {off:.1e}")
+
+    def run(self, make, data, found, drawn):
+        import cleave.torch
+        torch.manual_seed(1)
+        first, (inputs, targets) = make().double(), data(plans.BATCH)
+        inputs = tuple(x.double() if x.is_floating_point() else x for x in inputs)
+        one = copy.deepcopy(first)
+        norms = [step(one, inputs, targets) for _ in range(2)]
+        two_steps = values(one)
+        save(one, os.path.join(self.folder, "one"))
+        step(one, inputs, targets)
+        after = values(one)
+
+        planned = cleave.torch.apply(copy.deepcopy(first), found)
+        mine = [step(planned, inputs, targets) for _ in range(2)]
+        if max(abs(a - b) for a, b in zip(mine, norms)) > CLIPPED or min(norms) <= CLIP:
+            self.wrong.append(f"norms of gradients are {mine}, of one device {norms}")
+        self.same("after two steps", values(planned), two_steps, CLIPPED)
+        two_steps_here = values(planned)
+        plain = copy.deepcopy(first)
+        plain.load_state_dict(two_steps_here)
+        self.same("a state that is loaded without a plan", values(plain), two_steps_here, 0)
+        save(planned, os.path.join(self.folder, "planned"))
+
+        with torch.device("meta"):
+            empty = make().double()
+        empty = cleave.torch.apply(empty, drawn).to_empty(device="cpu")
+        for what, model, saved in (("without a plan", copy.deepcopy(first), "planned"),
+                                   ("under another plan", cleave.torch.apply(copy.deepcopy(first), drawn), "planned"),
+                                   ("from the meta device", empty, "planned"),
+                                   ("of one device", cleave.torch.apply(copy.deepcopy(first), found), "one")):
+            load(model, os.path.join(self.folder, saved))
+            self.same(f"a checkpoint, {what}", values(model), two_steps if saved == "one" else two_steps_here, 0)
+            step(model, inputs, targets)
+            self.same(f"a step on, {what}", values(model), after, CLIPPED)
+        return self.wrong
+
+
+def work(rank, ranks, cases, port, models, folder):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks))
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")  # of PyTorch's own files
+    dist.init_process_group("gloo")
+    wrong = []
+    for name, found, drawn in cases:
+        saved = os.path.join(folder, name)
+        for what in Check(name, saved).run(*models[name], found, drawn):
+            wrong.append(f"{name}: {what}")
+    if rank == 0:
+        print("\n".join(wrong), flush=True)
+    dist.destroy_process_group()
+    sys.exit(1 if wrong else 0)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("cleave"), parser.add_argument("tree")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--models", default="residual,llama")
+    a = parser.parse_args()
+    os.environ["CLEAVE"] = a.cleave
+    sys.path[:0] = [os.path.join(a.tree, "python")]
+    import cleave
+    import cleave.torch
+    import models
+    with tempfile.TemporaryDirectory() as folder:
+        tools, cases = plans.Tools(folder, cleave, models.ALL_MODULES), []
+        for name in a.models.split(","):
+            found, drawn = tools.cases(name, *models.MODELS[name], a.ranks, 1, 1)
+            cases.append((name, found.plan, drawn.plan))
+        port = 27000 + os.getpid() % 1000
+        torch.multiprocessing.start_processes(work, (a.ranks, cases, port, models.MODELS, folder), nprocs=a.ranks,
+                                              start_method="fork")
+    print(f"states of {a.models} on {a.ranks} ranks: all as one device's")
+
+
+if __name__ == "__main__":
+    main()
