@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "cli/calibrate_bytes.h"
 #include "cli/calibrate_times.h"
+#include "costmodel/byte_price.h"
 #include "graph/model/collective_steps.h"
 
 #include <math.h>
@@ -169,6 +170,21 @@ cleave_status calibrate_times_apply(const calibrate_times *times, cleave_arena *
     return apply_collectives(times, arena, machine, error);
 }
 
+/* Two devices exchange by messages, one each way and one back, each of half a vector, and add one
+   up: links are such that this takes what a collective of two was found to take. */
+static void join_devices(cleave_machine *machine) {
+    const cleave_collective_span *pair = &machine->collectives.spans[0];
+    if (machine->collectives.n_spans == 0 || pair->n_devices != 2)
+        return;
+    double sum = 1.5 * cleave_sum_price_of(&machine->kinds[0]).seconds_per_byte;
+    double per_byte = 1 / pair->bytes_per_second;
+    per_byte = fmax(per_byte - sum, per_byte / 2);
+    for (int32_t c = 0; c < machine->node_types[0].n_link_classes; c++) {
+        machine->node_types[0].link_classes[c].bytes_per_second = 1 / per_byte;
+        machine->node_types[0].link_classes[c].latency_seconds = pair->latency_seconds / 2;
+    }
+}
+
 static int32_t count_devices(const calibrate_values *values, const calibrate_times *times) {
     int32_t most = 1;
     for (int32_t i = 0; i < times->n_collectives; i++)
@@ -210,6 +226,8 @@ cleave_status calibrate_take(const calibrate_values *values, cleave_arena *arena
         CLEAVE_TRY(calibrate_plain_machine(values->name, count_devices(values, &times), arena,
                                            &machine, error));
     CLEAVE_TRY(calibrate_times_apply(&times, arena, &machine, error));
+    if (values->machine == NULL)
+        join_devices(&machine);
     CLEAVE_TRY(cleave_machine_write(values->output, &machine, error));
     print_summary(values, &times, &machine);
     return CLEAVE_OK;

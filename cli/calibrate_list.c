@@ -25,6 +25,7 @@ typedef struct listing {
     calibrate_works works;
     int64_t touched_bytes;
     int64_t collective_bytes[N_KINDS][MOST_GROUP + 1]; /* the most, by group; 0: there is none */
+    CLEAVE_LIST(int64_t) freed_bytes;
     cleave_type precision;
 } listing;
 
@@ -67,6 +68,20 @@ static void note_pairs(listing *l, const cleave_model *model) {
             if (bytes > l->collective_bytes[kind][2])
                 l->collective_bytes[kind][2] = bytes;
     }
+}
+
+/* What a framework frees and takes again in every step, of a device that does all: tensors that
+   nests write, and gradients of parameters. */
+static cleave_status note_tensors(listing *l, const cleave_model *model, cleave_error *error) {
+    for (int32_t t = 0; t < model->n_tensors; t++) {
+        const cleave_tensor *tensor = &model->tensors[t];
+        int64_t bytes = cleave_tensor_size(tensor) * cleave_type_bytes(tensor->stored);
+        bool is_freed = model->writer[t] >= 0 ||
+                        (tensor->kind == CLEAVE_TENSOR_PARAMETER && tensor->needs_gradient);
+        if (is_freed && !CLEAVE_LIST_PUSH(&l->freed_bytes, bytes))
+            return cleave_fail_memory(error, "listing what to time");
+    }
+    return CLEAVE_OK;
 }
 
 static cleave_status add_baseline_collectives(listing *l, const cleave_model *model,
@@ -120,6 +135,8 @@ static cleave_status add_model(listing *l, int i, cleave_arena *arena, cleave_er
     l->precision = model->precision;
     CLEAVE_TRY(calibrate_works_add(&l->works, fused, &l->machine, &touched_bytes, error));
     note_pairs(l, fused);
+    l->freed_bytes.n = 0; /* of the last model */
+    CLEAVE_TRY(note_tensors(l, fused, error));
     CLEAVE_TRY(add_baseline_collectives(l, fused, arena, error));
     CLEAVE_TRY(add_found(l, fused, arena, error));
     for (int k = 0; k < l->values->layouts.n; k++) {
@@ -224,6 +241,11 @@ static cleave_status write_list(const listing *l, cleave_error *error) {
     cleave_json_put_integer(&w, l->machine.n_devices);
     cleave_json_key(&w, "touched_bytes");
     cleave_json_put_integer(&w, l->touched_bytes);
+    cleave_json_key(&w, "freed_bytes");
+    cleave_json_begin_array(&w, true);
+    for (int32_t i = 0; i < l->freed_bytes.n; i++)
+        cleave_json_put_integer(&w, l->freed_bytes.items[i]);
+    cleave_json_end_array(&w);
     put_operators(&w, &l->works);
     put_byte_works(&w);
     put_collectives(&w, l);
@@ -252,5 +274,6 @@ cleave_status calibrate_list(const calibrate_values *values, cleave_arena *arena
                "listed in %s\n",
                l.works.n, n_wanted, values->list);
     CLEAVE_LIST_FREE(&l.works);
+    CLEAVE_LIST_FREE(&l.freed_bytes);
     return status;
 }

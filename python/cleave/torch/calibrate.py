@@ -23,8 +23,8 @@ MOST_BETWEEN = 1 << 28  # bytes of other memory between two repeats, if a step t
 class Clock:
     """Seconds of a call on a device, other memory touched before."""
 
-    def __init__(self, device, between_bytes):
-        self.device, self.cuda = device, device.type == "cuda"
+    def __init__(self, device, between_bytes, freed_bytes):
+        self.device, self.cuda, self.freed_bytes = device, device.type == "cuda", freed_bytes
         n = min(max(between_bytes, 1 << 20), between_limit(self.cuda))
         self.between = torch.zeros(n // 4, device=device)
 
@@ -56,6 +56,9 @@ class Clock:
 
     def forget(self, near):
         """As a step leaves the caches: what the call before has written lies near, all else does not."""
+        if not self.cuda:  # between steps all is freed, and what goes back to the system then is taken again page by page
+            held = [torch.empty(n, dtype=torch.uint8) for n in self.freed_bytes]
+            del held
         self.between.add_(1)
         with torch.no_grad():
             for x in near:
@@ -77,8 +80,9 @@ def between_limit(cuda):
 # ---- what is timed ----------------------------------------------------------------------------------------------
 
 class Timer:
-    def __init__(self, device, between_bytes, compiled):
-        self.device, self.compiled, self.clock = device, compiled, Clock(device, between_bytes)
+    def __init__(self, device, listed, compiled):
+        self.device, self.compiled = device, compiled
+        self.clock = Clock(device, listed["touched_bytes"], listed["freed_bytes"])
         x = torch.zeros(1, device=device, requires_grad=True)
         y = x.view(1)
         g = torch.ones(1, device=device)
@@ -249,11 +253,18 @@ def main():
     if a.device == "cuda" and not torch.cuda.is_available():
         raise CleaveError("--device cuda: PyTorch finds no GPU here")
     torch.set_num_threads(a.threads)
+    if collectives.is_launched() and int(os.environ["RANK"]) > 0:  # the first rank times all else meanwhile
+        collectives.time_launched(listed["collectives"], None, a.device)
+        return
     device = torch.device(a.device)
     times = Times(a.times, describe(device, listed["precision"], a.threads, a.compile))
     known = len(times.kernels)
-    left = time_all(listed, times, Timer(device, listed["touched_bytes"], a.compile), a.time, a.quiet)
-    collectives.time_all(listed["collectives"], times, a.device, a.threads)
+    left = time_all(listed, times, Timer(device, listed, a.compile), a.time, a.quiet)
+    if collectives.is_launched():
+        collectives.time_launched(listed["collectives"], times, a.device)
+    else:
+        collectives.time_all(listed["collectives"], times, a.device, a.threads)
+    times.save()
     print(f"{len(times.kernels) - known} timed now, {known} before, {len(times.failed)} that PyTorch could not do, "
           f"{left} left to interpolation; {len(times.collectives)} collectives: {a.times}")
     for failed in list(times.failed.values())[:3]:

@@ -1,6 +1,8 @@
 """Times collectives by torch.distributed: of ranks that this script starts, or of those of a launcher that started it."""
+import datetime
 import os
 import socket
+import sys
 import time
 
 import torch
@@ -44,17 +46,24 @@ def median(call, device, group):
     return seconds[n // 2], (seconds[3 * n // 4] - seconds[n // 4]) / 2 / max(seconds[n // 2], 1e-12)
 
 
+def begin(device_type):
+    """Joins the ranks that the environment tells of, which may wait long for the first."""
+    device = torch.device("cpu")
+    if device_type == "cuda":
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", os.environ["RANK"])))
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device_type == "cuda" else "gloo", timeout=datetime.timedelta(hours=12))
+    return device
+
+
 def work(rank, ranks, entries, port, device_type, threads, queue):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks))
     torch.set_num_threads(threads)
-    device = torch.device(device_type, rank) if device_type == "cuda" else torch.device("cpu")
-    if device_type == "cuda":
-        torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device_type == "cuda" else "gloo")
-    for found in time_here(entries, device):
+    for found in time_here(entries, begin(device_type)):
         if rank == 0:
             queue.put(found)
-    dist.destroy_process_group()
+    dist.barrier()
+    os._exit(0)  # gloo of PyTorch 2.6 may wait for ever where groups end
 
 
 def time_here(entries, device):
@@ -65,7 +74,7 @@ def time_here(entries, device):
         if n > dist.get_world_size():
             continue
         if n not in groups:
-            groups[n] = dist.new_group(list(range(n)))
+            groups[n] = dist.new_group(list(range(n))) if n < dist.get_world_size() else dist.group.WORLD
         if rank >= n:
             continue
         try:
@@ -74,12 +83,15 @@ def time_here(entries, device):
             yield entry, None, (str(error).strip().splitlines() or [""])[0]
 
 
+def describe(entry):
+    return f"{entry['kind']} of {entry['devices']} devices, {entry['bytes']} bytes"
+
+
 def keep(times, found):
     entry, seconds, spread = found
     key = (entry["kind"], entry["devices"], entry["bytes"])
     if seconds is None:
-        name = f"{entry['kind']} of {entry['devices']} devices, {entry['bytes']} bytes"
-        times.failed[name] = {"key": name, "why": spread}
+        times.failed[describe(entry)] = {"key": describe(entry), "why": spread}
     else:
         times.collectives[key] = {**entry, "seconds": seconds, "spread": spread}
 
@@ -90,16 +102,39 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def is_launched():
+    """By torchrun, or another launcher that sets its variables."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def time_launched(entries, times, device_type):
+    """On the ranks of a launcher; `times` is None but on the first."""
+    device, first = begin(device_type), dist.get_rank() == 0
+    wanted = [list_wanted(entries, times) if first else None]
+    dist.broadcast_object_list(wanted, 0, device=device)
+    for found in time_here(wanted[0], device):
+        if first:
+            keep(times, found)
+            times.save(at_once=False)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def list_wanted(entries, times):
+    return [e for e in entries if (e["kind"], e["devices"], e["bytes"]) not in times.collectives
+            and describe(e) not in times.failed]
+
+
 def time_all(entries, times, device_type, threads):
     """Those that are not known yet, of up to as many ranks as the list wants and there are devices for."""
-    wanted = [e for e in entries if (e["kind"], e["devices"], e["bytes"]) not in times.collectives
-              and f"{e['kind']} of {e['devices']} devices, {e['bytes']} bytes" not in times.failed]
+    wanted = list_wanted(entries, times)
     here = torch.cuda.device_count() if device_type == "cuda" else os.cpu_count() or 1
     ranks = min(max((e["devices"] for e in wanted), default=0), here)
     if ranks < 2:
         return
-    context = torch.multiprocessing.get_context("spawn")
-    queue = context.SimpleQueue()
+    # A Python that is run by a script of its own says so, as tests/frameworks/setup makes one.
+    torch.multiprocessing.set_executable(os.environ.get("PYTHON_EXEC", sys.executable))
+    queue = torch.multiprocessing.get_context("spawn").SimpleQueue()
     started = torch.multiprocessing.start_processes(work, (ranks, wanted, free_port(), device_type, threads, queue),
                                                     nprocs=ranks, join=False, start_method="spawn")
     while not started.join(timeout=0.2) or not queue.empty():
