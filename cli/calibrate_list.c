@@ -70,15 +70,13 @@ static void note_pairs(listing *l, const cleave_model *model) {
     }
 }
 
-/* What a framework frees and takes again in every step, of a device that does all: tensors that
-   nests write, and gradients of parameters. */
-static cleave_status note_tensors(listing *l, const cleave_model *model, cleave_error *error) {
+/* Gradients of parameters, which a framework frees between steps and takes again in each. */
+static cleave_status note_gradients(listing *l, const cleave_model *model, cleave_error *error) {
     for (int32_t t = 0; t < model->n_tensors; t++) {
         const cleave_tensor *tensor = &model->tensors[t];
         int64_t bytes = cleave_tensor_size(tensor) * cleave_type_bytes(tensor->stored);
-        bool is_freed = model->writer[t] >= 0 ||
-                        (tensor->kind == CLEAVE_TENSOR_PARAMETER && tensor->needs_gradient);
-        if (is_freed && !CLEAVE_LIST_PUSH(&l->freed_bytes, bytes))
+        if (tensor->kind == CLEAVE_TENSOR_PARAMETER && tensor->needs_gradient &&
+            !CLEAVE_LIST_PUSH(&l->freed_bytes, bytes))
             return cleave_fail_memory(error, "listing what to time");
     }
     return CLEAVE_OK;
@@ -136,7 +134,7 @@ static cleave_status add_model(listing *l, int i, cleave_arena *arena, cleave_er
     CLEAVE_TRY(calibrate_works_add(&l->works, fused, &l->machine, &touched_bytes, error));
     note_pairs(l, fused);
     l->freed_bytes.n = 0; /* of the last model */
-    CLEAVE_TRY(note_tensors(l, fused, error));
+    CLEAVE_TRY(note_gradients(l, fused, error));
     CLEAVE_TRY(add_baseline_collectives(l, fused, arena, error));
     CLEAVE_TRY(add_found(l, fused, arena, error));
     for (int k = 0; k < l->values->layouts.n; k++) {

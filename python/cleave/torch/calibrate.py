@@ -56,7 +56,7 @@ class Clock:
 
     def forget(self, near):
         """As a step leaves the caches: what the call before has written lies near, all else does not."""
-        if not self.cuda:  # between steps all is freed, and what goes back to the system then is taken again page by page
+        if not self.cuda:  # as between steps: what goes back to the system then is taken again page by page
             held = [torch.empty(n, dtype=torch.uint8) for n in self.freed_bytes]
             del held
         self.between.add_(1)
