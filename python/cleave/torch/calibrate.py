@@ -15,7 +15,7 @@ import torch
 from ..command import CleaveError
 from . import calls, collectives
 
-EACH_SECONDS, FEWEST, MOST = 0.12, 5, 61  # seconds for one piece of work, and repeats of it
+FEWEST, MOST = 5, 61  # repeats of one piece of work
 SAVE_SECONDS = 5
 MOST_BETWEEN = 1 << 28  # bytes of other memory between two repeats, if a step touches more
 
@@ -23,8 +23,8 @@ MOST_BETWEEN = 1 << 28  # bytes of other memory between two repeats, if a step t
 class Clock:
     """Seconds of a call on a device, other memory touched before."""
 
-    def __init__(self, device, between_bytes, freed_bytes):
-        self.device, self.cuda, self.freed_bytes = device, device.type == "cuda", freed_bytes
+    def __init__(self, device, between_bytes, freed_bytes, each):
+        self.device, self.cuda, self.freed_bytes, self.each = device, device.type == "cuda", freed_bytes, each
         n = min(max(between_bytes, 1 << 20), between_limit(self.cuda))
         self.between = torch.zeros(n // 4, device=device)
 
@@ -46,7 +46,7 @@ class Clock:
         for _ in range(3 if self.cuda else 1):
             self.once(prepare, run)
         seconds, spent, began = [], 0.0, time.perf_counter()
-        while len(seconds) < FEWEST or (spent < EACH_SECONDS and len(seconds) < MOST):
+        while len(seconds) < FEWEST or (spent < self.each and len(seconds) < MOST):
             seconds.append(self.once(prepare, run))
             spent = time.perf_counter() - began
         seconds.sort()
@@ -80,9 +80,9 @@ def between_limit(cuda):
 # ---- what is timed ----------------------------------------------------------------------------------------------
 
 class Timer:
-    def __init__(self, device, listed, compiled):
+    def __init__(self, device, listed, compiled, each):
         self.device, self.compiled = device, compiled
-        self.clock = Clock(device, listed["touched_bytes"], listed["freed_bytes"])
+        self.clock = Clock(device, listed["touched_bytes"], listed["freed_bytes"], each)
         x = torch.zeros(1, device=device, requires_grad=True)
         y = x.view(1)
         g = torch.ones(1, device=device)
@@ -235,7 +235,7 @@ def time_all(listed, times, timer, seconds, quiet):
     return sum(1 for entry, _ in work if entry["key"] not in times.kernels and entry["key"] not in times.failed)
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(prog="python3 -m cleave.torch.calibrate", description=__doc__.splitlines()[0])
     parser.add_argument("kernels", metavar="KERNELS.json")
     parser.add_argument("-o", dest="times", metavar="TIMES.json", required=True)
@@ -244,8 +244,9 @@ def main():
     parser.add_argument("--compile", action="store_true", help="as torch.compile makes it")
     parser.add_argument("--threads", type=int, default=1, help="of a device that is a cpu (default 1)")
     parser.add_argument("--time", type=float, default=120, help="seconds for what only other splits would need")
+    parser.add_argument("--each", type=float, default=0.12, help="seconds for one piece of work (default 0.12)")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
-    a = parser.parse_args()
+    a = parser.parse_args(arguments)
     listed = read_list(a.kernels)
     if a.precision and a.precision != listed["precision"]:
         raise CleaveError(f"--precision {a.precision}: {a.kernels} is for {listed['precision']}: "
@@ -259,7 +260,7 @@ def main():
     device = torch.device(a.device)
     times = Times(a.times, describe(device, listed["precision"], a.threads, a.compile))
     known = len(times.kernels)
-    left = time_all(listed, times, Timer(device, listed, a.compile), a.time, a.quiet)
+    left = time_all(listed, times, Timer(device, listed, a.compile, a.each), a.time, a.quiet)
     if collectives.is_launched():
         collectives.time_launched(listed["collectives"], times, a.device)
     else:

@@ -127,9 +127,9 @@ def aligned(x, have, axes):
     for i in reversed([i for i, axis in enumerate(have) if axis is None]):
         x = x.select(i, 0)
     have = [axis for axis in have if axis is not None]
-    order = [axis for axis in axes if axis in have]
-    if order != have:
-        x = x.permute([have.index(axis) for axis in order])
+    wanted = [axis for axis in axes if axis in have]
+    if wanted != have:
+        x = x.permute([have.index(axis) for axis in wanted])
     missing = [i for i, axis in enumerate(axes) if axis not in have]
     for i in missing if any(axis in have for axis in axes) else ():
         x = x.unsqueeze(i)
@@ -159,12 +159,11 @@ def run_point(nest, tensors):
     value = run_tape(nest["tape"], read(nest, tensors), axes)
     left = [i for i, axis in enumerate(axes) if axis not in have]
     if nest["combiner"] == "moments":
-        left = [i for i in left if i < value.dim()]
-        variance, mean = torch.var_mean(value, left, correction=0)
-        value = torch.stack([torch.full_like(mean, float(math.prod(value.shape[i] for i in left))), mean, variance])
-        have = [axis for axis in axes if axis not in have or axis == names(nest["output"])[0]][:1]
-        rest = [axis for axis in names(nest["output"])[1:]]
-        tensors.made[nest["output"]["tensor"]] = order(value, [names(nest["output"])[0], *rest], names(nest["output"]))
+        record, *rest = names(nest["output"])  # count, mean and squares are the first dimension
+        left = [i for i, axis in enumerate(a for a in axes if a != record) if axis not in rest]
+        squares, mean = torch.var_mean(value.squeeze(list(axes).index(record)), left, correction=0)
+        value = torch.stack([torch.full_like(mean, float(math.prod(axes[a] for a in axes if a not in have))), mean, squares])
+        write(nest, tensors, value, [record, *(axis for axis in axes if axis in rest)])
         return
     if left and nest["combiner"] == "sum":
         value = value.sum(left)
