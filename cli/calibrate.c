@@ -284,9 +284,13 @@ const command command_calibrate = {
                "Run it again on the same file to measure more.  Under mpirun, also over several\n"
                "hosts, it measures the links between the ranks that are there; rank 0 reads and\n"
                "writes the file.  The memory of the runtime is measured only where it starts its\n"
-               "ranks itself: run it alone first.",
+               "ranks itself: run it alone first.\n"
+               "With --through torch it is PyTorch that is measured, whole operators as it runs\n"
+               "them; --list-kernels and --import are the steps of that, for a GPU elsewhere.",
     .examples = "  cleave calibrate --model configs/models/lenet5.onnx --batch 256 --devices 2 \\\n"
-                "      --time 10 -o machine.json\n",
+                "      --time 10 -o machine.json\n"
+                "  cleave calibrate --list-kernels kernels.json --devices 2 \\\n"
+                "      --model configs/models/lenet5.onnx --batch 256\n",
     .options = COMMAND_OPTIONS(rows),
     .value_bytes = sizeof(calibrate_values),
     .run = run,

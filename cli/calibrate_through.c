@@ -17,7 +17,7 @@ extern char **environ;
 static cleave_status run_script(const char *const *arguments, cleave_error *error) {
     pid_t child;
     int outcome = 0;
-    char *all[24] = {0}; /* posix_spawn does not write to them */
+    char *all[24] = {0}; /* which are not written to */
     for (int i = 0; arguments[i] != NULL; i++)
         all[i] = (char *)(uintptr_t)arguments[i];
     int failed = posix_spawnp(&child, all[0], NULL, NULL, all, environ);
