@@ -6,6 +6,8 @@
    where it stopped. */
 #include "cli/calibrate.h"
 #include "base/progress.h"
+#include "cli/calibrate_list.h"
+#include "cli/calibrate_times.h"
 #include "cli/child.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
@@ -20,7 +22,7 @@
 #include <unistd.h>
 
 static const option_row rows[] = {
-    {"--model", "M.onnx", OPTION_TEXT_LIST, offsetof(calibrate_values, models), .required = true,
+    {"--model", "M.onnx", OPTION_TEXT_LIST, offsetof(calibrate_values, models),
      .help = "a model whose kernels are measured"},
     {"--batch", "N", OPTION_INTEGER_LIST, offsetof(calibrate_values, batches), .least = 1,
      .most = 1LL << 31, .help = "its global batch; one for each --model, in order"},
@@ -42,14 +44,52 @@ static const option_row rows[] = {
          "measure what the given layouts need once more, as the machine is now, and nothing else"},
     {"--name", "NAME", OPTION_TEXT, offsetof(calibrate_values, name),
      .help = "of the machine (default its host name)"},
-    {"-o", "MACHINE.json", OPTION_OUTPUT, offsetof(calibrate_values, output), .required = true,
+    {"-o", "MACHINE.json", OPTION_OUTPUT, offsetof(calibrate_values, output),
      .help = "the machine file; what it has is kept"},
+    {"--list-kernels", "KERNELS.json", OPTION_OUTPUT, offsetof(calibrate_values, list),
+     .help = "measure nothing: write what a framework is to time"},
+    {"--import", "TIMES.json", OPTION_TEXT, offsetof(calibrate_values, import),
+     .help = "measure nothing: take what a framework was timed to take"},
+    {"--through", "torch", OPTION_TEXT, offsetof(calibrate_values, through),
+     .help = "list, time in that framework, and take its times"},
+    {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(calibrate_values, machine),
+     .help = "with the three before: the machine whose devices are measured, for all else of it"},
+    {"--python", "PYTHON", OPTION_TEXT, offsetof(calibrate_values, python), .standard = "python3",
+     .help = "with --through: the Python that has the framework"},
+    {"--device", "cuda|cpu", OPTION_TEXT, offsetof(calibrate_values, device),
+     .help = "with --through: where it is timed (default cuda where there is one)"},
+    {"--threads", "N", OPTION_INTEGER, offsetof(calibrate_values, threads), .least = 1,
+     .most = 4096, .help = "with --through, on the cpu: of a device (default 1)"},
+    {"--compile", NULL, OPTION_FLAG, offsetof(calibrate_values, compile),
+     .help = "with --through: as torch.compile makes it"},
     ROW_PRECISION(calibrate_values),
     ROW_REDUCE_PRECISION(calibrate_values),
     ROW_QUIET(calibrate_values),
 };
 
+/* Is it another one that measures? */
+static bool measures_elsewhere(const calibrate_values *values) {
+    return values->list != NULL || values->import != NULL || values->through != NULL;
+}
+
+static cleave_status check_modes(const calibrate_values *values, cleave_error *error) {
+    int n = (values->list != NULL) + (values->import != NULL) + (values->through != NULL);
+    if (n > 1)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--list-kernels, --import and --through: one of them at a time");
+    if (values->import == NULL && values->models.n == 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "--model is missing");
+    if (values->list == NULL && values->output == NULL)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "-o is missing");
+    if (values->machine != NULL && n == 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--machine %s: goes with --list-kernels, --import or --through",
+                           values->machine);
+    return CLEAVE_OK;
+}
+
 static cleave_status check_usage(const calibrate_values *values, cleave_error *error) {
+    CLEAVE_TRY(check_modes(values, error));
     if (values->batches.n != 0 && values->batches.n != values->models.n)
         return cleave_fail(
             error, CLEAVE_BAD_INPUT,
@@ -207,11 +247,21 @@ static cleave_status calibrate(const calibrate_values *values, char *const *argu
     return values->again ? CLEAVE_OK : measure_runtime(values, arena, error);
 }
 
+static cleave_status measure_elsewhere(const calibrate_values *values, cleave_arena *arena,
+                                       cleave_error *error) {
+    CLEAVE_TRY(check_usage(values, error));
+    return values->list != NULL     ? calibrate_list(values, arena, error)
+           : values->import != NULL ? calibrate_take(values, arena, error)
+                                    : calibrate_through(values, arena, error);
+}
+
 static cleave_status run(const void *any, char *const *arguments, cleave_error *error) {
     const calibrate_values *values = any;
     cleave_arena arena = {0};
     cleave_status status;
-    if (!cleave_world_is_launched()) {
+    if (measures_elsewhere(values)) {
+        status = measure_elsewhere(values, &arena, error);
+    } else if (!cleave_world_is_launched()) {
         status = calibrate(values, arguments, &arena, error);
     } else {
         cleave_world *world;
@@ -234,9 +284,13 @@ const command command_calibrate = {
                "Run it again on the same file to measure more.  Under mpirun, also over several\n"
                "hosts, it measures the links between the ranks that are there; rank 0 reads and\n"
                "writes the file.  The memory of the runtime is measured only where it starts its\n"
-               "ranks itself: run it alone first.",
+               "ranks itself: run it alone first.\n"
+               "With --through torch it is PyTorch that is measured, whole operators as it runs\n"
+               "them; --list-kernels and --import are the steps of that, for a GPU elsewhere.",
     .examples = "  cleave calibrate --model configs/models/lenet5.onnx --batch 256 --devices 2 \\\n"
-                "      --time 10 -o machine.json\n",
+                "      --time 10 -o machine.json\n"
+                "  cleave calibrate --list-kernels kernels.json --devices 2 \\\n"
+                "      --model configs/models/lenet5.onnx --batch 256\n",
     .options = COMMAND_OPTIONS(rows),
     .value_bytes = sizeof(calibrate_values),
     .run = run,

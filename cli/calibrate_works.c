@@ -4,6 +4,7 @@
 #include "costmodel/cost.h"
 #include "graph/lower/lower.h"
 #include "graph/model/layout.h"
+#include "graph/program/operator_work.h"
 #include "search/problem/candidates.h"
 #include "search/search.h"
 
@@ -31,7 +32,17 @@ static cleave_status add_work(const collector *c, const cleave_nest *nest, cleav
                            .reuse = *reuse,
                            .wanted = wanted};
     cleave_provenance provenance;
-    cleave_work_describe(c->model, nest, pass, part, &work.work);
+    bool backward = pass != CLEAVE_PASS_FORWARD;
+    if (!c->works->whole_operators) {
+        cleave_work_describe(c->model, nest, pass, part, &work.work);
+    } else {
+        int32_t lead = cleave_operator_lead(c->model, nest->op, backward);
+        bool is_second = pass == CLEAVE_PASS_WEIGHT_GRADIENT &&
+                         cleave_nest_pass_inputs(c->model, nest, CLEAVE_PASS_INPUT_GRADIENT) != 0;
+        if (nest != &c->model->nests[lead] || is_second)
+            return CLEAVE_OK;
+        cleave_operator_work_describe(c->model, nest->op, backward, part, &work.work);
+    }
     work.expected_seconds = cleave_cost_compute(&c->machine->kinds[0], &work.work, &provenance);
     return CLEAVE_LIST_PUSH(c->works, work) ? CLEAVE_OK
                                             : cleave_fail_memory(error, "listing what to measure");

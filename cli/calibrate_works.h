@@ -25,7 +25,12 @@ typedef struct calibrate_work {
                                 do it */
 } calibrate_work;
 
-typedef CLEAVE_LIST(calibrate_work) calibrate_works;
+typedef struct calibrate_works {
+    calibrate_work *items;
+    int32_t n, capacity;
+    bool whole_operators; /* what is listed: leads and their parts, each with its operator's work,
+                             both passes of backward being one (graph/program/operator_work.h) */
+} calibrate_works;
 
 /* Adds the work of a model on a machine.  `touched_bytes`: what a device touches in a data-parallel
    step. */

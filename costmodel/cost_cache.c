@@ -3,6 +3,7 @@
 #include "base/random.h"
 #include "graph/model/attention.h"
 #include "graph/model/precision.h"
+#include "graph/program/operator_work.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -175,6 +176,28 @@ static bool grow(cleave_cost_cache *cache) {
     return true;
 }
 
+/* Where the kind has times of whole operators of this sort, all is the lead's. */
+static bool price_in_operator(const cleave_cost_cache *cache, const cleave_device_kind *kind,
+                              const cleave_compute *compute, cost_entry *price) {
+    const cleave_nest *nest = &cache->model->nests[compute->nest];
+    bool backward = compute->pass != CLEAVE_PASS_FORWARD;
+    cleave_work work;
+    cleave_operator_family(cache->model, nest->op, backward, work.family, sizeof work.family);
+    int32_t fit = cost_find_fit(kind, work.family);
+    if (fit < 0)
+        return false;
+    price->provenance = CLEAVE_PROVENANCE_PREDICTED;
+    price->source = price->family_fit = fit;
+    price->picoseconds = 0;
+    if (cleave_operator_lead(cache->model, nest->op, backward) != compute->nest)
+        return true;
+    cleave_operator_work_describe(cache->model, nest->op, backward, &compute->part, &work);
+    double seconds = cost_find_price(kind, &work, &price->provenance, &price->source) *
+                     cleave_operator_share(cache->model, nest, compute->pass, &compute->part);
+    price->picoseconds = cleave_picoseconds(seconds);
+    return true;
+}
+
 const cost_entry *cost_cache_compute(cleave_cost_cache *cache, const cleave_compute *compute) {
     digest d = digest_of(cache, compute);
     cost_entry *found = find_entry(cache->entries, cache->capacity, d);
@@ -189,15 +212,17 @@ const cost_entry *cost_cache_compute(cleave_cost_cache *cache, const cleave_comp
     const cleave_device_kind *kind = &machine->kinds[machine->device_kind[compute->part.device]];
     const cleave_nest *nest = &cache->model->nests[compute->nest];
     cleave_work work;
+    *found = (cost_entry){.index = d.a, .check = d.b};
+    cache->n_entries++;
+    if (kind->n_fits > 0 && price_in_operator(cache, kind, compute, found))
+        return found;
     if (kind->n_kernels > 0 || kind->n_fits > 0)
         cleave_work_describe(cache->model, nest, compute->pass, &compute->part, &work);
     else /* there is nothing to look up */
         cleave_work_measure(cache->model, nest, compute->pass, &compute->part, &work);
-    *found = (cost_entry){.index = d.a, .check = d.b};
     double seconds = cost_find_price(kind, &work, &found->provenance, &found->source);
     found->picoseconds = cleave_picoseconds(seconds);
     found->family_fit = cost_find_fit(kind, work.family);
-    cache->n_entries++;
     return found;
 }
 

@@ -34,6 +34,8 @@ int cleave_opcode_operands(cleave_opcode opcode) { return rows[opcode].operands;
 
 int cleave_opcode_gradient_operands(cleave_opcode opcode) { return rows[opcode].gradient_operands; }
 
+const char *cleave_opcode_name(cleave_opcode opcode) { return rows[opcode].name; }
+
 cleave_opcode cleave_opcode_find(const char *name) {
     int i = 0;
     while (i < CLEAVE_N_OPCODES && strcasecmp(rows[i].name, name) != 0)

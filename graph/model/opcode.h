@@ -101,6 +101,7 @@ typedef struct cleave_instruction {
 int cleave_opcode_operands(cleave_opcode opcode);
 int cleave_opcode_gradient_operands(cleave_opcode opcode);
 
+const char *cleave_opcode_name(cleave_opcode opcode); /* "ADD" */
 /* By name, in letters of any case; CLEAVE_N_OPCODES: none. */
 cleave_opcode cleave_opcode_find(const char *name);
 

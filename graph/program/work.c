@@ -22,18 +22,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const kind_names[] = {"convolution", "product", "pool",   "moments",
-                                         "pointwise",   "reduce",  "gather", "attention"};
+const char *const cleave_nest_kind_names[] = {"convolution", "product", "pool",   "moments",
+                                              "pointwise",   "reduce",  "gather", "attention"};
 static const double piece_bytes = 0x1p25;
 /* Within what sockets hold, so that a link needn't wait. */
 static const double copy_piece_bytes = 0x1p20;
 static const char *const combiner_names[] = {"", " sum", " max", " moments"};
 
-/* Longer than any key of a legal nest: 9 operands of 8 dimensions and 32 instructions. */
-typedef struct text {
-    char bytes[16384];
-    size_t n;
-} text;
+typedef cleave_work_text text;
 
 static void append(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void append(text *t, const char *format, ...) {
@@ -126,25 +122,30 @@ static void append_gradients(text *t, const cleave_model *model, const cleave_ne
         append(t, " exact=%" PRIx32, exact);
 }
 
+void cleave_work_write(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
+                       const cleave_part *part, cleave_work_text *t) {
+    append(t, "%s %s%s /", cleave_nest_kind_names[nest->kind], cleave_pass_names[pass],
+           combiner_names[nest->combiner]);
+    for (int a = 0; a < nest->n_axes; a++)
+        append(t, " %s=%" PRId64, nest->axes[a].name, part->hi[a] - part->lo[a]);
+    append(t, " /");
+    for (int i = 0; i < nest->n_inputs; i++)
+        append_operand(t, model, nest, &nest->inputs[i],
+                       model->tensors[nest->inputs[i].tensor].stored, part);
+    append(t, " >");
+    append_operand(t, model, nest, &nest->output, output_type(model, nest, pass, part), part);
+    if (pass != CLEAVE_PASS_FORWARD)
+        append_gradients(t, model, nest, pass, part);
+    if (nest->attention != NULL)
+        append_attention(t, nest, part);
+    else if (!is_product(nest))
+        append_tape(t, nest);
+}
+
 static void write_key(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                       const cleave_part *part, cleave_work *work) {
     text t = {.n = 0};
-    append(&t, "%s %s%s /", kind_names[nest->kind], cleave_pass_names[pass],
-           combiner_names[nest->combiner]);
-    for (int a = 0; a < nest->n_axes; a++)
-        append(&t, " %s=%" PRId64, nest->axes[a].name, part->hi[a] - part->lo[a]);
-    append(&t, " /");
-    for (int i = 0; i < nest->n_inputs; i++)
-        append_operand(&t, model, nest, &nest->inputs[i],
-                       model->tensors[nest->inputs[i].tensor].stored, part);
-    append(&t, " >");
-    append_operand(&t, model, nest, &nest->output, output_type(model, nest, pass, part), part);
-    if (pass != CLEAVE_PASS_FORWARD)
-        append_gradients(&t, model, nest, pass, part);
-    if (nest->attention != NULL)
-        append_attention(&t, nest, part);
-    else if (!is_product(nest))
-        append_tape(&t, nest);
+    cleave_work_write(model, nest, pass, part, &t);
     int32_t pieces = cleave_work_pieces(model, nest, pass, part);
     if (pieces > 1)
         append(&t, " / pieces=%" PRId32, pieces);
@@ -340,7 +341,7 @@ void cleave_work_describe(const cleave_model *model, const cleave_nest *nest, cl
     bool is_short = takes_short(model, nest);
     snprintf(work->family, sizeof work->family, "%s%s%s%s%s %s",
              is_short ? cleave_precision_name(model->precision) : "", is_short ? " " : "",
-             is_grouped(nest) ? "grouped " : "", kind_names[nest->kind],
+             is_grouped(nest) ? "grouped " : "", cleave_nest_kind_names[nest->kind],
              is_product(nest) || nest->attention != NULL ? "" : combiner_names[nest->combiner],
              cleave_pass_names[pass]);
     write_key(model, nest, pass, part, work);

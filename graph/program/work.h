@@ -16,6 +16,8 @@ typedef enum cleave_work_sort {
     CLEAVE_WORK_ATTENTION
 } cleave_work_sort;
 
+extern const char *const cleave_nest_kind_names[]; /* by cleave_nest_kind: "convolution" */
+
 typedef struct cleave_work {
     char key[CLEAVE_WORK_KEY_BYTES]; /* equal keys: the same kernel on the same local shapes.  Such
                                         as "convolution forward n=32 k=64 h=55 w=55 c=3 r=11 s=11 /
@@ -39,6 +41,16 @@ void cleave_work_describe(const cleave_model *model, const cleave_nest *nest, cl
 /* The same without the key and the family, which take most of the time. */
 void cleave_work_measure(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                          const cleave_part *part, cleave_work *work);
+
+/* All that the time of a kernel can depend on; keys that are too long end in a hash of it.  Longer
+   than any of a legal nest: 9 operands of 8 dimensions and 32 instructions. */
+typedef struct cleave_work_text {
+    char bytes[16384];
+    size_t n;
+} cleave_work_text;
+/* Appends it. */
+void cleave_work_write(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
+                       const cleave_part *part, cleave_work_text *text);
 
 /* Into how many pieces long work is cut, with a poll of the communication lane between them: MPI
    moves nothing large unless it is called.  A piece has 2^29 flops of a product, 2^27 of any other

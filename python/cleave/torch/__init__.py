@@ -10,6 +10,7 @@ from ..command import CleaveError
 from ..plan import load
 from .apply import apply, mesh
 from .export import export, plan
+from .measure import Measurement, measure
 from .traffic import Traffic
 
-__all__ = ["CleaveError", "Traffic", "apply", "export", "load", "mesh", "plan"]
+__all__ = ["CleaveError", "Measurement", "Traffic", "apply", "export", "load", "measure", "mesh", "plan"]

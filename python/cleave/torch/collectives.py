@@ -1,0 +1,144 @@
+"""Times collectives by torch.distributed: of ranks that this script starts, or of those of a launcher that started it."""
+import datetime
+import os
+import socket
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing
+
+FEWEST, MOST, EACH_SECONDS = 5, 40, 0.1
+
+
+def run(kind, n_bytes, device, group):
+    """A call of a collective, whose whole vector has so many bytes."""
+    n = dist.get_world_size(group)
+    elements = max(1, n_bytes // 4 // n) * n
+    whole, part = torch.ones(elements, device=device), torch.ones(elements // n, device=device)
+    if kind == "all-reduce":
+        return lambda: dist.all_reduce(whole, group=group)
+    if kind == "all-gather":
+        return lambda: dist.all_gather_into_tensor(whole, part, group=group)
+    return lambda: dist.reduce_scatter_tensor(part, whole, group=group)
+
+
+def median(call, device, group):
+    """Of the slowest rank; all ranks repeat as often."""
+    call()
+    seconds, began = [], time.perf_counter()
+    again = torch.ones(1, device=device)
+    while again.item() > 0:
+        dist.barrier(group)
+        start = time.perf_counter()
+        call()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        took = torch.tensor([time.perf_counter() - start], device=device)
+        dist.all_reduce(took, dist.ReduceOp.MAX, group=group)
+        seconds.append(took.item())
+        more = len(seconds) < FEWEST or (time.perf_counter() - began < EACH_SECONDS and len(seconds) < MOST)
+        again = torch.tensor([float(more)], device=device)
+        dist.broadcast(again, 0, group=group)
+    seconds.sort()
+    n = len(seconds)
+    return seconds[n // 2], (seconds[3 * n // 4] - seconds[n // 4]) / 2 / max(seconds[n // 2], 1e-12)
+
+
+def begin(device_type):
+    """Joins the ranks that the environment tells of, which may wait long for the first."""
+    device = torch.device("cpu")
+    if device_type == "cuda":
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", os.environ["RANK"])))
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device_type == "cuda" else "gloo", timeout=datetime.timedelta(hours=12))
+    return device
+
+
+def work(rank, ranks, entries, port, device_type, threads, queue):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks))
+    torch.set_num_threads(threads)
+    for found in time_here(entries, begin(device_type)):
+        if rank == 0:
+            queue.put(found)
+    dist.barrier()
+    os._exit(0)  # gloo of PyTorch 2.6 may wait for ever where groups end
+
+
+def time_here(entries, device):
+    """(entry, seconds, spread) or (entry, None, why), on the ranks that are there."""
+    rank, groups = dist.get_rank(), {}
+    for entry in entries:
+        n = entry["devices"]
+        if n > dist.get_world_size():
+            continue
+        if n not in groups:
+            groups[n] = dist.new_group(list(range(n))) if n < dist.get_world_size() else dist.group.WORLD
+        if rank >= n:
+            continue
+        try:
+            yield (entry, *median(run(entry["kind"], entry["bytes"], device, groups[n]), device, groups[n]))
+        except (RuntimeError, NotImplementedError, ValueError) as error:
+            yield entry, None, (str(error).strip().splitlines() or [""])[0]
+
+
+def describe(entry):
+    return f"{entry['kind']} of {entry['devices']} devices, {entry['bytes']} bytes"
+
+
+def keep(times, found):
+    entry, seconds, spread = found
+    key = (entry["kind"], entry["devices"], entry["bytes"])
+    if seconds is None:
+        times.failed[describe(entry)] = {"key": describe(entry), "why": spread}
+    else:
+        times.collectives[key] = {**entry, "seconds": seconds, "spread": spread}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def is_launched():
+    """By torchrun, or another launcher that sets its variables."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def time_launched(entries, times, device_type):
+    """On the ranks of a launcher; `times` is None but on the first."""
+    device, first = begin(device_type), dist.get_rank() == 0
+    wanted = [list_wanted(entries, times) if first else None]
+    dist.broadcast_object_list(wanted, 0, device=device)
+    for found in time_here(wanted[0], device):
+        if first:
+            keep(times, found)
+            times.save(at_once=False)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def list_wanted(entries, times):
+    return [e for e in entries if (e["kind"], e["devices"], e["bytes"]) not in times.collectives
+            and describe(e) not in times.failed]
+
+
+def time_all(entries, times, device_type, threads):
+    """Those that are not known yet, of up to as many ranks as the list wants and there are devices for."""
+    wanted = list_wanted(entries, times)
+    here = torch.cuda.device_count() if device_type == "cuda" else os.cpu_count() or 1
+    ranks = min(max((e["devices"] for e in wanted), default=0), here)
+    if ranks < 2:
+        return
+    # A Python that is run by a script of its own says so, as tests/frameworks/setup makes one.
+    torch.multiprocessing.set_executable(os.environ.get("PYTHON_EXEC", sys.executable))
+    queue = torch.multiprocessing.get_context("spawn").SimpleQueue()
+    started = torch.multiprocessing.start_processes(work, (ranks, wanted, free_port(), device_type, threads, queue),
+                                                    nprocs=ranks, join=False, start_method="spawn")
+    while not started.join(timeout=0.2) or not queue.empty():
+        while not queue.empty():
+            keep(times, queue.get())
+            times.save(at_once=False)
+    times.save()

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Calibration through PyTorch: what is listed is what a model does, and a run that was ended goes on.
+
+usage: torch_calibration.py CLEAVE TREE
+
+Every operator of every test model is a call that gives an output of the operator's shape, and gradients of all that it
+has gradients of.  The script keeps what it timed before, times collectives of two ranks, and its file makes a machine
+by which a step has a price.  Exits 77 where there is no PyTorch.
+"""
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+except ImportError as error:
+    print(f"skipped: {error}; ./bootstrap frameworks sets PyTorch up")
+    sys.exit(77)
+
+BATCH = 8
+failed = []
+
+
+def expect(truth, claim):
+    if not truth:
+        failed.append(claim)
+        print(f"not so: {claim}")
+
+
+def list_of(cleave, folder, name, make, data, devices):
+    inputs, _ = data(4)
+    onnx, path = os.path.join(folder, f"{name}.onnx"), os.path.join(folder, f"{name}.kernels.json")
+    floats = [i for i, x in zip(cleave.torch.export(make(), inputs, onnx), inputs) if x.is_floating_point()]
+    given = ["--model", onnx, "--batch", str(BATCH)] + (["--inputs", ",".join(floats)] if floats else [])
+    subprocess.run([cleave.command.find(), "calibrate", "--list-kernels", path, *given, "--devices", str(devices)],
+                   check=True, stdout=subprocess.DEVNULL)
+    with open(path, encoding="utf-8") as stream:
+        return given, path, json.load(stream)
+
+
+def check_call(entry, calls):
+    call = calls.Call(entry, torch.device("cpu"))
+    y = call.forward()
+    shapes = [tuple(nest["output"]["shape"]) for nest in entry["nests"]]
+    expect(tuple(y.shape) in shapes or y.dim() == 0, f"{entry['key']} gives {tuple(y.shape)}, and its nests {shapes}")
+    if entry["backward"]:
+        torch.autograd.backward([y], [torch.ones_like(y)], inputs=call.leaves)
+        written = {nest["output"]["tensor"] for nest in entry["nests"]}
+        wanted = {nest["inputs"][i]["tensor"] for nest in entry["nests"] for i in nest["gradients"]} - written
+        expect(len(call.leaves) == len(wanted), f"{entry['key']} has gradients of {len(wanted)} tensors")
+        expect(all(leaf.grad is not None for leaf in call.leaves), f"{entry['key']} gives all of them")
+
+
+def time_in_script(calibrate, path, times):
+    """As the script runs; here, since importing PyTorch once more takes longer than all that is timed."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        calibrate.main([path, "-o", times, "--device", "cpu", "--each", "0.001", "--quiet"])
+    with open(times, encoding="utf-8") as stream:
+        return json.load(stream)
+
+
+def check_script(cleave, folder, given, path, listed):
+    """First of some operators, as of a run that was ended, then of all."""
+    from cleave.torch import calibrate
+    times, machine = os.path.join(folder, "times.json"), os.path.join(folder, "machine.json")
+    small = {**listed, "copies": listed["copies"][-3:], "collectives": [], "touched_bytes": 1 << 20}
+    small["operators"] = [e for e in listed["operators"] if e["wanted"]]
+    with open(path, "w", encoding="utf-8") as stream:
+        json.dump({**small, "operators": small["operators"][:4]}, stream)
+    before = time_in_script(calibrate, path, times)
+    with open(path, "w", encoding="utf-8") as stream:
+        json.dump({**small, "collectives": [c for c in listed["collectives"] if c["bytes"] == 1 << 12]}, stream)
+    after = time_in_script(calibrate, path, times)
+    keys = [k["key"] for k in after["kernels"]]
+    expect(after["kernels"][:len(before["kernels"])] == before["kernels"], "what was timed before is kept")
+    expect(sorted(keys) == sorted(e["key"] for e in small["operators"] + small["copies"]), "all of the list is timed")
+    expect(not after["failed"], f"PyTorch has a call for all: {after['failed']}")
+    expect({c["kind"] for c in after["collectives"]} == {"all-reduce", "reduce-scatter", "all-gather"},
+           f"collectives of two ranks are timed: {after['collectives']}")
+    subprocess.run([cleave.command.find(), "calibrate", "--import", times, "-o", machine], check=True,
+                   stdout=subprocess.DEVNULL)
+    said = cleave.command.run("simulate", *given, "--machine", machine, "--method", "single", "--devices", 1)
+    wanted = [e for e in small["operators"] if e["nests"][0]["axes"].get("n") == BATCH]
+    expect(0 < said["step_seconds"] < 1 and wanted, f"a step has a price: {said['step_seconds']}")
+    return said["step_seconds"]
+
+
+def check_measure(cleave, make, data, predicted):
+    model, (inputs, targets) = make(), data(BATCH)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(*inputs), targets).backward()
+        optimizer.step()
+    found = cleave.torch.measure(model, step, steps=5, predicted=predicted)
+    expect(found.seconds > 0 and abs(found.error - (predicted / found.seconds - 1)) < 1e-12 and "predicted" in str(found),
+           f"a measurement sets predicted beside measured: {found}")
+
+
+def main():
+    tree = sys.argv[2]
+    os.environ["CLEAVE"] = sys.argv[1]
+    python = os.path.join(tree, "python")
+    os.environ["PYTHONPATH"] = python
+    sys.path[:0] = [python, os.path.dirname(os.path.abspath(__file__))]
+    import cleave
+    import cleave.torch
+    from cleave.torch import calls
+    import models
+    torch.set_num_threads(1)
+    n = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (make, data) in models.MODELS.items():
+            given, path, listed = list_of(cleave, folder, name, make, data, 2)
+            for entry in listed["operators"]:
+                if entry["wanted"] or len(listed["operators"]) < 50:  # the others are the same at other extents
+                    check_call(entry, calls)
+                    n += 1
+            if name == "perceptron":
+                check_measure(cleave, make, data, check_script(cleave, folder, given, path, listed))
+    if failed:
+        sys.exit(1)
+    print(f"{n} passes of operators are calls of PyTorch {torch.__version__}")
+
+
+if __name__ == "__main__":
+    main()
