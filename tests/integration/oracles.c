@@ -53,7 +53,7 @@ static cleave_status read_expected(oracle *test, const char *name, float **value
     return cleave_safetensors_read(&test->expected, entry, 0, entry->n_elements, *values, error);
 }
 
-/* Parameters that were saved against those of PyTorch. */
+/* Parameters that were saved, and what is kept beside them, against those of PyTorch. */
 static int compare_parameters(oracle *test, const char *saved_path, const char *what) {
     cleave_error error = {""};
     cleave_arena scratch = {0};
@@ -63,10 +63,13 @@ static int compare_parameters(oracle *test, const char *saved_path, const char *
     int bad = 0, compared = 0;
     for (int32_t t = 0; t < test->imported.n_tensors && !bad; t++) {
         const cleave_tensor *tensor = &test->imported.tensors[t];
-        if (tensor->kind != CLEAVE_TENSOR_PARAMETER || tensor->view.kind != CLEAVE_VIEW_NONE)
-            continue;
         char name[256], message[512];
         snprintf(name, sizeof name, "after3/%s", tensor->name);
+        bool kept = tensor->kind == CLEAVE_TENSOR_BUFFER &&
+                    cleave_safetensors_find(&test->expected, name) != NULL;
+        if ((tensor->kind != CLEAVE_TENSOR_PARAMETER && !kept) ||
+            tensor->view.kind != CLEAVE_VIEW_NONE)
+            continue;
         float *want = NULL;
         int64_t n = 0;
         const cleave_safetensors_entry *entry = cleave_safetensors_find(&saved, tensor->name);
