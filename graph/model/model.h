@@ -106,6 +106,9 @@ typedef struct cleave_tensor {
                             initial_value */
     int64_t below; /* I64 data are ids of tables of this extent; made-up ones lie in 0..below-1.
                       0: they are no ids; made-up ones are 0 */
+    int64_t filled_rows; /* along filled_dimension the first so many, in the mean, are not zero; 0:
+                            nothing is known (graph/model/filled.h) */
+    int filled_dimension;
     int64_t also;  /* given data may have this value besides (ignored targets); 0: none */
 } cleave_tensor;
 

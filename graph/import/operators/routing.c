@@ -201,6 +201,10 @@ static cleave_status add_sources(cleave_importer *im, const route *r) {
     CLEAVE_TRY(cleave_import_new_tensor(
         im, (cleave_new_tensor){im->node->outputs[1], r->op, "", 3, shape, found}, &sources));
     memcpy(im->tensors.items[sources].axes, names, sizeof names);
+    /* An even choice; without a capacity all experts together have just so many for sure. */
+    int64_t even = (r->tokens * r->k + r->experts - 1) / r->experts;
+    im->tensors.items[sources].tensor.filled_dimension = 2;
+    im->tensors.items[sources].tensor.filled_rows = even < r->capacity ? even : r->capacity;
     cleave_nest nest = over_choices(r, CLEAVE_COMBINE_SUM);
     int e = cleave_nest_add_axis(&nest, "e", r->experts, true, -1);
     int c = cleave_nest_add_axis(&nest, "c", r->capacity, true, -1);
