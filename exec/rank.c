@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/progress.h"
 #include "base/units.h"
+#include "exec/dropped.h"
 #include "exec/kernels/convert.h"
 #include "exec/kernels/copy.h"
 #include "exec/memory.h"
@@ -294,6 +295,7 @@ static cleave_status run_item(cleave_rank *rank, int32_t id, cleave_error *error
     if (rank->finds_nan != NULL && rank->finds_nan(rank, item) &&
         (rank->nan_item < 0 || id < rank->nan_item))
         rank->nan_item = id;
+    rank->dropped += cleave_dropped_count(rank, item);
     rank->done[id] = true;
     rank->end[id] = since_step(rank);
     if (item->kind == CLEAVE_ITEM_COMPUTE || item->kind == CLEAVE_ITEM_UPDATE)
@@ -356,6 +358,7 @@ cleave_status cleave_rank_step(cleave_rank *rank, int64_t step, cleave_error *er
     rank->position[0] = rank->position[1] = 0;
     rank->step = step;
     rank->nan_item = -1;
+    rank->dropped = 0;
     rank->kernel_seconds = rank->polled_seconds = 0;
     rank->n_polls = rank->n_polls_that_moved = 0;
     rank->step_started = cleave_clock_seconds();

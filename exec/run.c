@@ -4,6 +4,7 @@
 #include "base/progress.h"
 #include "exec/checkpoint.h"
 #include "exec/data/save.h"
+#include "exec/dropped.h"
 #include "exec/gather_timeline.h"
 #include "exec/watch.h"
 #include "graph/lower/lower.h"
@@ -195,6 +196,7 @@ static cleave_status stream_step(running *run, int64_t step, cleave_error *error
     if (run->records != NULL)
         cleave_step_records_offer(run->records, run->rank, i,
                                   cleave_clock_seconds() - run->rank->step_started);
+    run->result->dropped[i] = run->rank->dropped;
     run->result->kernel_seconds = run->rank->kernel_seconds;
     run->result->last_step_seconds = cleave_clock_seconds() - run->rank->step_started;
     return CLEAVE_OK;
@@ -221,6 +223,7 @@ static cleave_status run_step(running *run, int64_t step, word *said, cleave_err
     result->step_seconds[i] = said->seconds;
     if (run->records != NULL)
         cleave_step_records_offer(run->records, rank, i, said->seconds);
+    result->dropped[i] = rank->dropped;
     result->kernel_seconds = rank->kernel_seconds;
     result->last_step_seconds = seconds;
     return CLEAVE_OK;
@@ -285,6 +288,8 @@ static cleave_status run_rank(running *run, cleave_arena *arena, cleave_error *e
     CLEAVE_TRY(status);
     CLEAVE_TRY(gather_bytes(rank, arena, result, error));
     CLEAVE_TRY(gather_memory(rank, arena, result, error));
+    if (result->n_choices > 0)
+        CLEAVE_TRY(cleave_dropped_gather(rank, result->dropped, result->n_steps, error));
     CLEAVE_TRY(median(result->step_seconds, result->n_steps, &result->median_step_seconds, error));
     if (run->records != NULL)
         CLEAVE_TRY(cleave_gather_timeline(rank, run->records, result->median_step_seconds, arena,
@@ -336,12 +341,14 @@ cleave_status cleave_run(cleave_world *world, const cleave_model *model,
                            "the layout is for %d devices, but there are %d ranks",
                            layout->n_devices, cleave_world_size(world));
     cleave_run_result run = {.n_devices = layout->n_devices,
+                             .n_choices = cleave_dropped_most(model),
                              .loads_data = options->data != NULL || options->text != NULL};
     CLEAVE_TRY(find_checkpoint(world, model, options, arena, &run, error));
     run.program = CLEAVE_ARENA_ARRAY(arena, cleave_program, 1);
     run.step_seconds = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);
     run.loss = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);
-    if (run.program == NULL || run.step_seconds == NULL || run.loss == NULL)
+    run.dropped = CLEAVE_ARENA_ARRAY(arena, int64_t, run.n_steps);
+    if (run.program == NULL || run.step_seconds == NULL || run.loss == NULL || run.dropped == NULL)
         return cleave_fail_memory(error, "preparing a run");
     cleave_kernels *kernels = NULL; /* for workspaces; the rank has its own */
     CLEAVE_TRY(cleave_kernels_create(&kernels, error));

@@ -185,6 +185,8 @@ static cleave_status add_slots(cleave_importer *im, route *r) {
     int row = cleave_nest_emit(&nest, CLEAVE_OP_ADD, first, position, 0, 0);
     row = cleave_nest_emit(&nest, CLEAVE_OP_MASK, row, fits, 0, 0);
     cleave_nest_emit(&nest, CLEAVE_OP_SCALE, row, 0, 1, end);
+    if (r->capacity < r->tokens)
+        im->tensors.items[r->slots].tensor.dropped_from = r->experts * r->capacity;
     CLEAVE_TRY(cleave_import_add_nest(im, &nest, "", &im->operators.items[r->op].main_nest));
     cleave_import_set_output(im, 0, r->slots, false);
     cleave_import_set_type(im, 0, CLEAVE_ONNX_INT64);
