@@ -1,7 +1,5 @@
 #include "exec/dropped.h"
 
-#include <stdlib.h>
-
 int64_t cleave_dropped_count(const cleave_rank *rank, const cleave_item *item) {
     const cleave_program *program = rank->program;
     if (item->kind != CLEAVE_ITEM_COMPUTE || program->slots[item->slot].generation > 0)
@@ -25,20 +23,4 @@ int64_t cleave_dropped_most(const cleave_model *model) {
         if (model->tensors[t].dropped_from > 0)
             n += cleave_tensor_size(&model->tensors[t]);
     return n;
-}
-
-cleave_status cleave_dropped_gather(const cleave_rank *rank, int64_t *dropped, int64_t n,
-                                    cleave_error *error) {
-    int32_t n_ranks = rank->program->n_devices;
-    int64_t *all = calloc((size_t)n * (size_t)n_ranks + 1, sizeof *all);
-    if (all == NULL)
-        return cleave_fail_memory(error, "counting dropped tokens");
-    cleave_world_gather(rank->world, dropped, n * (int64_t)sizeof *dropped, all);
-    for (int64_t i = 0; i < n && rank->device == 0; i++) {
-        dropped[i] = 0;
-        for (int32_t r = 0; r < n_ranks; r++)
-            dropped[i] += all[r * n + i];
-    }
-    free(all);
-    return CLEAVE_OK;
 }

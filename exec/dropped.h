@@ -12,8 +12,4 @@ int64_t cleave_dropped_count(const cleave_rank *rank, const cleave_item *item);
 /* How many choices of a step may be dropped; 0: there is no capacity, or room for all. */
 int64_t cleave_dropped_most(const cleave_model *model);
 
-/* Adds up `dropped`, [n] of every rank, on rank 0; of the others it is left as it is. */
-cleave_status cleave_dropped_gather(const cleave_rank *rank, int64_t *dropped, int64_t n,
-                                    cleave_error *error);
-
 #endif

@@ -101,6 +101,21 @@ static cleave_status gather_memory(cleave_rank *rank, cleave_arena *arena,
     return CLEAVE_OK;
 }
 
+/* Adds up on rank 0 what every rank dropped in each step. */
+static cleave_status gather_dropped(cleave_rank *rank, cleave_arena *arena,
+                                    cleave_run_result *result, cleave_error *error) {
+    int64_t n = result->n_choices > 0 ? result->n_steps : 0;
+    int32_t n_ranks = rank->device == 0 ? rank->program->n_devices : 0;
+    int64_t *all = CLEAVE_ARENA_ARRAY(arena, int64_t, n * n_ranks + 1);
+    if (all == NULL)
+        return cleave_fail_memory(error, "gathering what was dropped");
+    cleave_world_gather(rank->world, result->dropped, n * (int64_t)sizeof *all, all);
+    for (int64_t i = 0; i < n; i++)
+        for (int32_t r = 1; r < n_ranks; r++)
+            result->dropped[i] += all[r * n + i];
+    return CLEAVE_OK;
+}
+
 /* A run while it goes on. */
 typedef struct running {
     cleave_rank *rank;
@@ -288,8 +303,7 @@ static cleave_status run_rank(running *run, cleave_arena *arena, cleave_error *e
     CLEAVE_TRY(status);
     CLEAVE_TRY(gather_bytes(rank, arena, result, error));
     CLEAVE_TRY(gather_memory(rank, arena, result, error));
-    if (result->n_choices > 0)
-        CLEAVE_TRY(cleave_dropped_gather(rank, result->dropped, result->n_steps, error));
+    CLEAVE_TRY(gather_dropped(rank, arena, result, error));
     CLEAVE_TRY(median(result->step_seconds, result->n_steps, &result->median_step_seconds, error));
     if (run->records != NULL)
         CLEAVE_TRY(cleave_gather_timeline(rank, run->records, result->median_step_seconds, arena,
