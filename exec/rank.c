@@ -178,28 +178,38 @@ static cleave_status run_compute(cleave_rank *rank, const cleave_compute *comput
                                             : cleave_kernel_run(rank->kernels, &call, error);
 }
 
+/* Elements `from` to `to` of what is updated.  A master is rounded while it lies in the cache. */
+static void update_range(cleave_rank *rank, const cleave_update *update, int64_t from, int64_t to) {
+    enum { CACHED = 1 << 13 };
+    char *parameter = cleave_rank_buffer(rank, update->parameter);
+    const float *gradient = cleave_rank_buffer(rank, update->gradient);
+    bool rounds = update->master >= 0;
+    float *exact = rounds ? cleave_rank_buffer(rank, update->master)
+                          : (void *)((float *)(void *)parameter + update->first);
+    int64_t n = rounds && to - from > CACHED ? CACHED : to - from;
+    for (int64_t i = from; i < to; i += n) {
+        float *state[2] = {NULL, NULL};
+        n = n < to - i ? n : to - i;
+        for (int s = 0; s < 2; s++)
+            if (update->state[s] >= 0)
+                state[s] = (float *)cleave_rank_buffer(rank, update->state[s]) + i;
+        cleave_optimizer_update(&rank->options->optimizer, rank->step + 1, n, exact + i,
+                                gradient + i, state[0], state[1]);
+        if (rounds)
+            cleave_convert(CLEAVE_F32, exact + i, CLEAVE_BF16,
+                           (uint16_t *)(void *)parameter + update->first + i, n);
+    }
+}
+
 static cleave_status run_update(cleave_rank *rank, const cleave_update *update,
                                 cleave_error *error) {
     int64_t n = rank->program->buffers[update->gradient].bytes / (int64_t)sizeof(float);
-    int64_t first = update->first;
     int32_t pieces = cleave_work_pieces_of_bytes(cleave_update_bytes(rank->program, update));
-    char *parameter = cleave_rank_buffer(rank, update->parameter);
-    float *exact = update->master < 0 ? (float *)parameter + first
-                                      : (float *)cleave_rank_buffer(rank, update->master);
     for (int32_t i = 0; i < pieces; i++) {
-        int64_t from = cleave_block_start(n, pieces, i), to = cleave_block_start(n, pieces, i + 1);
-        float *state[2] = {NULL, NULL};
-        for (int s = 0; s < 2; s++)
-            if (update->state[s] >= 0)
-                state[s] = (float *)cleave_rank_buffer(rank, update->state[s]) + from;
         if (i > 0)
             CLEAVE_TRY(poll(rank, error));
-        cleave_optimizer_update(&rank->options->optimizer, rank->step + 1, to - from, exact + from,
-                                (const float *)cleave_rank_buffer(rank, update->gradient) + from,
-                                state[0], state[1]);
-        if (update->master >= 0)
-            cleave_convert(CLEAVE_F32, exact + from, CLEAVE_BF16,
-                           (uint16_t *)parameter + first + from, to - from);
+        update_range(rank, update, cleave_block_start(n, pieces, i),
+                     cleave_block_start(n, pieces, i + 1));
     }
     return CLEAVE_OK;
 }
