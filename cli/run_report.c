@@ -129,6 +129,18 @@ static void put_losses(cleave_json_writer *w, const run_report *report) {
     cleave_json_end_array(w);
 }
 
+static void put_dropped(cleave_json_writer *w, const cleave_run_result *result) {
+    if (result->n_choices == 0)
+        return;
+    cleave_json_key(w, "choices");
+    cleave_json_put_integer(w, result->n_choices);
+    cleave_json_key(w, "dropped_choices");
+    cleave_json_begin_array(w, true);
+    for (int64_t s = 0; s < result->n_steps; s++)
+        cleave_json_put_integer(w, result->dropped[s]);
+    cleave_json_end_array(w);
+}
+
 cleave_status run_report_print_json(const run_report *report, cleave_error *error) {
     const cleave_run_result *result = report->result;
     const run_prediction *p = report->prediction;
@@ -140,6 +152,7 @@ cleave_status run_report_print_json(const run_report *report, cleave_error *erro
         price_report_put(&w, &p->step.prices.shares);
     }
     put_losses(&w, report);
+    put_dropped(&w, result);
     cleave_json_key(&w, "bytes_sent");
     cleave_json_put_integer(&w, result->bytes_sent);
     inputs_put_bytes_between(&w, result->bytes_between, result->n_devices);
@@ -258,6 +271,19 @@ static void add_losses(table *t, const run_report *report) {
     }
 }
 
+/* Of a step, as a share of all choices of all layers. */
+static void add_dropped(table *t, const cleave_run_result *result) {
+    int64_t last = result->n_steps - 1;
+    double percent = 100.0 / (double)result->n_choices;
+    if (result->n_choices == 0 || last < 0)
+        return;
+    table_text(t, "choices of experts dropped");
+    table_format(t, "%.3g %% at step %lld, %.3g %% at step %lld, of %lld",
+                 percent * (double)result->dropped[0], (long long)result->first_step + 1,
+                 percent * (double)result->dropped[last],
+                 (long long)(result->first_step + result->n_steps), (long long)result->n_choices);
+}
+
 static int64_t largest(const int64_t *bytes, int32_t n) {
     int64_t most = 0;
     for (int32_t d = 0; d < n; d++)
@@ -279,6 +305,7 @@ void run_report_print_text(const run_report *report, cleave_arena *arena) {
     const cleave_run_result *result = report->result;
     table t = {.arena = arena, .n_columns = 2, .align = "ll"};
     add_losses(&t, report);
+    add_dropped(&t, result);
     table_text(&t, "step, median");
     table_quantity(&t, result->median_step_seconds, CLEAVE_UNIT_SECONDS);
     if (report->prediction != NULL)

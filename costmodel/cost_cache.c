@@ -2,6 +2,7 @@
 
 #include "base/random.h"
 #include "graph/model/attention.h"
+#include "graph/model/filled.h"
 #include "graph/model/precision.h"
 #include "graph/program/operator_work.h"
 
@@ -146,6 +147,9 @@ static digest digest_of(const cleave_cost_cache *cache, const cleave_compute *co
         digest_add(&d,
                    (int64_t)(0x1p30 * cleave_attention_seen_share(nest->attention, compute->part.lo,
                                                                   compute->part.hi)));
+    int filled = cleave_nest_filled_axis(cache->model, nest);
+    if (filled >= 0)
+        digest_add(&d, compute->part.lo[filled]);
     if (d.a == 0 && d.b == 0)
         d.a = 1;
     return d;

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/progress.h"
 #include "base/units.h"
+#include "exec/dropped.h"
 #include "exec/kernels/convert.h"
 #include "exec/kernels/copy.h"
 #include "exec/memory.h"
@@ -177,28 +178,38 @@ static cleave_status run_compute(cleave_rank *rank, const cleave_compute *comput
                                             : cleave_kernel_run(rank->kernels, &call, error);
 }
 
+/* Elements `from` to `to` of what is updated.  A master is rounded while it lies in the cache. */
+static void update_range(cleave_rank *rank, const cleave_update *update, int64_t from, int64_t to) {
+    enum { CACHED = 1 << 13 };
+    char *parameter = cleave_rank_buffer(rank, update->parameter);
+    const float *gradient = cleave_rank_buffer(rank, update->gradient);
+    bool rounds = update->master >= 0;
+    float *exact = rounds ? cleave_rank_buffer(rank, update->master)
+                          : (void *)((float *)(void *)parameter + update->first);
+    int64_t n = rounds && to - from > CACHED ? CACHED : to - from;
+    for (int64_t i = from; i < to; i += n) {
+        float *state[2] = {NULL, NULL};
+        n = n < to - i ? n : to - i;
+        for (int s = 0; s < 2; s++)
+            if (update->state[s] >= 0)
+                state[s] = (float *)cleave_rank_buffer(rank, update->state[s]) + i;
+        cleave_optimizer_update(&rank->options->optimizer, rank->step + 1, n, exact + i,
+                                gradient + i, state[0], state[1]);
+        if (rounds)
+            cleave_convert(CLEAVE_F32, exact + i, CLEAVE_BF16,
+                           (uint16_t *)(void *)parameter + update->first + i, n);
+    }
+}
+
 static cleave_status run_update(cleave_rank *rank, const cleave_update *update,
                                 cleave_error *error) {
     int64_t n = rank->program->buffers[update->gradient].bytes / (int64_t)sizeof(float);
-    int64_t first = update->first;
     int32_t pieces = cleave_work_pieces_of_bytes(cleave_update_bytes(rank->program, update));
-    char *parameter = cleave_rank_buffer(rank, update->parameter);
-    float *exact = update->master < 0 ? (float *)parameter + first
-                                      : (float *)cleave_rank_buffer(rank, update->master);
     for (int32_t i = 0; i < pieces; i++) {
-        int64_t from = cleave_block_start(n, pieces, i), to = cleave_block_start(n, pieces, i + 1);
-        float *state[2] = {NULL, NULL};
-        for (int s = 0; s < 2; s++)
-            if (update->state[s] >= 0)
-                state[s] = (float *)cleave_rank_buffer(rank, update->state[s]) + from;
         if (i > 0)
             CLEAVE_TRY(poll(rank, error));
-        cleave_optimizer_update(&rank->options->optimizer, rank->step + 1, to - from, exact + from,
-                                (const float *)cleave_rank_buffer(rank, update->gradient) + from,
-                                state[0], state[1]);
-        if (update->master >= 0)
-            cleave_convert(CLEAVE_F32, exact + from, CLEAVE_BF16,
-                           (uint16_t *)parameter + first + from, to - from);
+        update_range(rank, update, cleave_block_start(n, pieces, i),
+                     cleave_block_start(n, pieces, i + 1));
     }
     return CLEAVE_OK;
 }
@@ -294,6 +305,7 @@ static cleave_status run_item(cleave_rank *rank, int32_t id, cleave_error *error
     if (rank->finds_nan != NULL && rank->finds_nan(rank, item) &&
         (rank->nan_item < 0 || id < rank->nan_item))
         rank->nan_item = id;
+    rank->dropped += cleave_dropped_count(rank, item);
     rank->done[id] = true;
     rank->end[id] = since_step(rank);
     if (item->kind == CLEAVE_ITEM_COMPUTE || item->kind == CLEAVE_ITEM_UPDATE)
@@ -356,6 +368,7 @@ cleave_status cleave_rank_step(cleave_rank *rank, int64_t step, cleave_error *er
     rank->position[0] = rank->position[1] = 0;
     rank->step = step;
     rank->nan_item = -1;
+    rank->dropped = 0;
     rank->kernel_seconds = rank->polled_seconds = 0;
     rank->n_polls = rank->n_polls_that_moved = 0;
     rank->step_started = cleave_clock_seconds();

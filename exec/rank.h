@@ -36,6 +36,7 @@ typedef struct cleave_rank {
        that did; -1: none was seen. */
     bool (*finds_nan)(const struct cleave_rank *rank, const cleave_item *item);
     int32_t nan_item;
+    int64_t dropped;          /* choices of experts in this step (exec/dropped.h) */
     bool communicating;       /* an item of the communication lane is being run */
     int64_t *sent, *received; /* [n_devices] bytes in this step, to and from */
 } cleave_rank;

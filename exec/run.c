@@ -4,6 +4,7 @@
 #include "base/progress.h"
 #include "exec/checkpoint.h"
 #include "exec/data/save.h"
+#include "exec/dropped.h"
 #include "exec/gather_timeline.h"
 #include "exec/watch.h"
 #include "graph/lower/lower.h"
@@ -97,6 +98,21 @@ static cleave_status gather_memory(cleave_rank *rank, cleave_arena *arena,
     cleave_world_gather(rank->world, &resident, sizeof resident, all);
     result->rss_peak_bytes = all;
     result->peak_bytes = rank->program->peak_bytes;
+    return CLEAVE_OK;
+}
+
+/* Adds up on rank 0 what every rank dropped in each step. */
+static cleave_status gather_dropped(cleave_rank *rank, cleave_arena *arena,
+                                    cleave_run_result *result, cleave_error *error) {
+    int64_t n = result->n_choices > 0 ? result->n_steps : 0;
+    int32_t n_ranks = rank->device == 0 ? rank->program->n_devices : 0;
+    int64_t *all = CLEAVE_ARENA_ARRAY(arena, int64_t, n * n_ranks + 1);
+    if (all == NULL)
+        return cleave_fail_memory(error, "gathering what was dropped");
+    cleave_world_gather(rank->world, result->dropped, n * (int64_t)sizeof *all, all);
+    for (int64_t i = 0; i < n; i++)
+        for (int32_t r = 1; r < n_ranks; r++)
+            result->dropped[i] += all[r * n + i];
     return CLEAVE_OK;
 }
 
@@ -195,6 +211,7 @@ static cleave_status stream_step(running *run, int64_t step, cleave_error *error
     if (run->records != NULL)
         cleave_step_records_offer(run->records, run->rank, i,
                                   cleave_clock_seconds() - run->rank->step_started);
+    run->result->dropped[i] = run->rank->dropped;
     run->result->kernel_seconds = run->rank->kernel_seconds;
     run->result->last_step_seconds = cleave_clock_seconds() - run->rank->step_started;
     return CLEAVE_OK;
@@ -221,6 +238,7 @@ static cleave_status run_step(running *run, int64_t step, word *said, cleave_err
     result->step_seconds[i] = said->seconds;
     if (run->records != NULL)
         cleave_step_records_offer(run->records, rank, i, said->seconds);
+    result->dropped[i] = rank->dropped;
     result->kernel_seconds = rank->kernel_seconds;
     result->last_step_seconds = seconds;
     return CLEAVE_OK;
@@ -285,6 +303,7 @@ static cleave_status run_rank(running *run, cleave_arena *arena, cleave_error *e
     CLEAVE_TRY(status);
     CLEAVE_TRY(gather_bytes(rank, arena, result, error));
     CLEAVE_TRY(gather_memory(rank, arena, result, error));
+    CLEAVE_TRY(gather_dropped(rank, arena, result, error));
     CLEAVE_TRY(median(result->step_seconds, result->n_steps, &result->median_step_seconds, error));
     if (run->records != NULL)
         CLEAVE_TRY(cleave_gather_timeline(rank, run->records, result->median_step_seconds, arena,
@@ -336,12 +355,14 @@ cleave_status cleave_run(cleave_world *world, const cleave_model *model,
                            "the layout is for %d devices, but there are %d ranks",
                            layout->n_devices, cleave_world_size(world));
     cleave_run_result run = {.n_devices = layout->n_devices,
+                             .n_choices = cleave_dropped_most(model),
                              .loads_data = options->data != NULL || options->text != NULL};
     CLEAVE_TRY(find_checkpoint(world, model, options, arena, &run, error));
     run.program = CLEAVE_ARENA_ARRAY(arena, cleave_program, 1);
     run.step_seconds = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);
     run.loss = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);
-    if (run.program == NULL || run.step_seconds == NULL || run.loss == NULL)
+    run.dropped = CLEAVE_ARENA_ARRAY(arena, int64_t, run.n_steps);
+    if (run.program == NULL || run.step_seconds == NULL || run.loss == NULL || run.dropped == NULL)
         return cleave_fail_memory(error, "preparing a run");
     cleave_kernels *kernels = NULL; /* for workspaces; the rank has its own */
     CLEAVE_TRY(cleave_kernels_create(&kernels, error));

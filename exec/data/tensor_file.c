@@ -129,6 +129,44 @@ static cleave_status open_index(const char *path, cleave_arena *arena, cleave_te
     return status;
 }
 
+/* ---- weights of experts -----------------------------------------------------------------------
+ */
+
+/* Lists what the file has in parts behind what it has whole. */
+static cleave_status add_stacks(cleave_tensor_file *file, cleave_arena *arena,
+                                cleave_error *error) {
+    int32_t n = file->file.n_entries;
+    file->n_plain = n;
+    CLEAVE_TRY(cleave_stacks_find(file->file.entries, n, arena, &file->stacks, error));
+    if (file->stacks.n == 0)
+        return CLEAVE_OK;
+    cleave_safetensors_entry *all =
+        CLEAVE_ARENA_ARRAY(arena, cleave_safetensors_entry, n + file->stacks.n);
+    if (all == NULL)
+        return cleave_fail_memory(error, "stacking weights of experts");
+    memcpy(all, file->file.entries, (size_t)n * sizeof *all);
+    for (int32_t i = 0; i < file->stacks.n; i++)
+        all[n + i] = file->stacks.items[i].entry;
+    file->file.entries = all;
+    file->file.n_entries += file->stacks.n;
+    return CLEAVE_OK;
+}
+
+static cleave_status read_stack(const cleave_tensor_file *file, const cleave_stack *stack,
+                                int64_t first, int64_t count, char *data, cleave_error *error) {
+    int64_t of_a_part = stack->entry.n_elements / stack->n_parts;
+    while (count > 0) {
+        int64_t from = first % of_a_part;
+        int64_t n = count < of_a_part - from ? count : of_a_part - from;
+        CLEAVE_TRY(cleave_tensor_file_read(
+            file, &file->file.entries[stack->parts[first / of_a_part]], from, n, data, error));
+        data += n * cleave_type_bytes(stack->entry.type);
+        first += n;
+        count -= n;
+    }
+    return CLEAVE_OK;
+}
+
 /* ---- any of them ------------------------------------------------------------------------------
  */
 
@@ -136,12 +174,16 @@ cleave_status cleave_tensor_file_open(const char *path, cleave_arena *arena,
                                       cleave_tensor_file *file, cleave_error *error) {
     if (ends_with(path, ".onnx"))
         return open_onnx(path, arena, file, error);
-    if (ends_with(path, ".json"))
-        return open_index(path, arena, file, error);
     cleave_tensor_file opened = {.values = NULL};
-    CLEAVE_TRY(cleave_safetensors_open(path, arena, &opened.file, error));
-    *file = opened;
-    return CLEAVE_OK;
+    CLEAVE_TRY(ends_with(path, ".json")
+                   ? open_index(path, arena, &opened, error)
+                   : cleave_safetensors_open(path, arena, &opened.file, error));
+    cleave_status status = add_stacks(&opened, arena, error);
+    if (status == CLEAVE_OK)
+        *file = opened;
+    else
+        cleave_tensor_file_close(&opened);
+    return status;
 }
 
 void cleave_tensor_file_close(cleave_tensor_file *file) {
@@ -154,9 +196,12 @@ cleave_status cleave_tensor_file_read(const cleave_tensor_file *file,
                                       const cleave_safetensors_entry *entry, int64_t first,
                                       int64_t count, void *data, cleave_error *error) {
     if (file->values == NULL) {
+        int64_t i = entry - file->file.entries;
+        if (i >= file->n_plain)
+            return read_stack(file, &file->stacks.items[i - file->n_plain], first, count, data,
+                              error);
         const cleave_safetensors *holds =
-            file->n_shards > 0 ? &file->shards[file->shard_of[entry - file->file.entries]]
-                               : &file->file;
+            file->n_shards > 0 ? &file->shards[file->shard_of[i]] : &file->file;
         return cleave_safetensors_read(holds, entry, first, count, data, error);
     }
     if (first < 0 || count < 0 || first > entry->n_elements || count > entry->n_elements - first)

@@ -6,14 +6,16 @@
 #ifndef CLEAVE_EXEC_DATA_TENSOR_FILE_H
 #define CLEAVE_EXEC_DATA_TENSOR_FILE_H
 
-#include "exec/data/safetensors.h"
+#include "exec/data/stacked.h"
 
 typedef struct cleave_tensor_file {
     cleave_safetensors file; /* its path and entries, whatever the format */
     const void **values;     /* [n_entries] of an ONNX file; null: the elements are in the file */
     int32_t n_shards;        /* of an index; 0: it is none */
     cleave_safetensors *shards;
-    int32_t *shard_of; /* [n_entries] */
+    int32_t *shard_of;    /* [n_plain] */
+    int32_t n_plain;      /* of the entries; those behind them are */
+    cleave_stacks stacks; /* these */
 } cleave_tensor_file;
 
 /* Close it afterwards; entries live in the arena.  BAD_INPUT naming file and tensor. */

@@ -8,7 +8,8 @@
    axis makes a matrix product; the others are looped over.
 
    What does the matrix products: exec/kernels/multiply.h. */
-#include "exec/kernels/multiply.h"
+#include "exec/kernels/filled_rows.h"
+#include "graph/model/filled.h"
 
 #include <string.h>
 
@@ -29,6 +30,9 @@ typedef struct contraction {
     loops classes[N_CLASSES];
     int taken[N_CLASSES]; /* the loop of each class that the matrix product does; -1: none */
     bool swapped;         /* of the matrix product: Z^T = Y^T X^T */
+    /* The class, or BATCH, and the strides of the loop along rows that may be zero. */
+    int filled;
+    int64_t filled_stride[N_ROLES];
 } contraction;
 
 /* X, Y and Z of a pass: forward, or the gradient of input `wanted`. */
@@ -125,7 +129,8 @@ static bool classify(const cleave_kernel_call *call, int wanted, contraction *c)
     choose_roles(call, wanted, operands, arrays);
     /* Windows are better off elsewhere; what a product has are rows between each other. */
     bool windows = call->nest->kind != CLEAVE_NEST_PRODUCT;
-    *c = (contraction){{0}, {{0, {{0, {0}}}}}, {-1, -1, -1, -1}, false};
+    *c = (contraction){.taken = {-1, -1, -1, -1}, .filled = BATCH};
+    int filled = cleave_nest_filled_axis(call->model, call->nest);
     for (int role = 0; role < N_ROLES; role++) {
         const cleave_tensor *tensor = &call->model->tensors[operands[role]->tensor];
         for (int d = 0; d < tensor->rank && windows; d++)
@@ -146,16 +151,18 @@ static bool classify(const cleave_kernel_call *call, int wanted, contraction *c)
         }
         if (item.extent == 1)
             continue;
-        if (in[X] && in[Y] && in[Z])
-            insert(&c->classes[BATCH], item, Z);
-        else if (in[X] && in[Z])
-            insert(&c->classes[ROWS], item, Z);
-        else if (in[Y] && in[Z])
-            insert(&c->classes[COLUMNS], item, Z);
-        else if (in[X] && in[Y])
-            insert(&c->classes[SUMMED], item, Y);
-        else
+        int class = in[X] && in[Y] && in[Z] ? BATCH
+                    : in[X] && in[Z]        ? ROWS
+                    : in[Y] && in[Z]        ? COLUMNS
+                    : in[X] && in[Y]        ? SUMMED
+                                            : N_CLASSES;
+        if (class == N_CLASSES)
             return false;
+        insert(&c->classes[class], item, class == SUMMED ? Y : Z);
+        if (a == filled) {
+            c->filled = class;
+            memcpy(c->filled_stride, item.stride, sizeof item.stride);
+        }
     }
     bool covered = covers(c, cleave_kernel_array_size(call, operands[Z], arrays[Z]));
     for (int class = 0; class < N_CLASSES; class ++)
@@ -217,9 +224,17 @@ static bool make_product(const contraction *c, const int *taken, bool *swapped,
     return true;
 }
 
-/* The choice with the most work in each matrix product. */
+/* Is the loop along rows that may be zero among those that the matrix product does? */
+static bool takes_filled(const contraction *c, const int *taken) {
+    int i = c->filled == BATCH ? -1 : taken[c->filled];
+    return i >= 0 && memcmp(c->classes[c->filled].items[i].stride, c->filled_stride,
+                            sizeof c->filled_stride) == 0;
+}
+
+/* The choice with the most work in each matrix product; better one along rows that may be zero. */
 static void choose_loops(contraction *c, cleave_blas_product *product) {
     double most = 0;
+    bool best_takes = false;
     int taken[N_CLASSES] = {-1, -1, -1, -1};
     for (taken[ROWS] = -1; taken[ROWS] < c->classes[ROWS].n; taken[ROWS]++)
         for (taken[COLUMNS] = -1; taken[COLUMNS] < c->classes[COLUMNS].n; taken[COLUMNS]++)
@@ -229,8 +244,10 @@ static void choose_loops(contraction *c, cleave_blas_product *product) {
                 if (!make_product(c, taken, &swapped, &candidate))
                     continue;
                 double work = (double)candidate.m * (double)candidate.n * (double)candidate.k;
-                if (work > most) {
+                bool takes = takes_filled(c, taken);
+                if (takes == best_takes ? work > most : takes) {
                     most = work;
+                    best_takes = takes;
                     *product = candidate;
                     c->swapped = swapped;
                     memcpy(c->taken, taken, sizeof taken);
@@ -263,10 +280,21 @@ typedef struct taken_apart {
     contraction c;
     const cleave_array *arrays[N_ROLES];
     cleave_blas_product product;
+    cleave_filled_place place; /* in it, of rows that may be zero */
     int n_outer;
     loops rest;
     int64_t steps;
 } taken_apart;
+
+/* Sums that are looped over are not rounded on their way, so the result has to be exact. */
+static cleave_filled_place place_of(const taken_apart *t) {
+    const contraction *c = &t->c;
+    if (!takes_filled(c, c->taken))
+        return CLEAVE_FILLED_NOT;
+    if (c->filled == SUMMED)
+        return t->arrays[Z]->type == CLEAVE_F32 ? CLEAVE_FILLED_SUMMED : CLEAVE_FILLED_NOT;
+    return (c->filled == ROWS) != c->swapped ? CLEAVE_FILLED_ROWS : CLEAVE_FILLED_COLUMNS;
+}
 
 static taken_apart take_apart(const cleave_kernel_call *call, int wanted, double alpha) {
     taken_apart t = {.n_outer = 0};
@@ -274,6 +302,7 @@ static taken_apart take_apart(const cleave_kernel_call *call, int wanted, double
     choose_roles(call, wanted, operands, t.arrays);
     classify(call, wanted, &t.c);
     choose_loops(&t.c, &t.product);
+    t.place = place_of(&t);
     t.rest = remaining_loops(&t.c, &t.n_outer);
     t.product.alpha = (float)alpha;
     t.product.beta = wanted >= 0 && (call->accumulated >> wanted & 1) ? 1 : 0;
@@ -305,8 +334,11 @@ static cleave_status contract(const cleave_kernels *kernels, const cleave_kernel
         for (int l = t.n_outer; l < t.rest.n; l++)
             if (index[l] > 0)
                 product.beta = 1;
-        CLEAVE_TRY(
-            cleave_multiply_in_pieces(kernels, call, &product, &m, call->pieces / t.steps, error));
+        CLEAVE_TRY(t.place == CLEAVE_FILLED_NOT
+                       ? cleave_multiply_in_pieces(kernels, call, &product, &m,
+                                                   call->pieces / t.steps, error)
+                       : cleave_filled_multiply(kernels, call, &product, &m, t.place,
+                                                call->pieces / t.steps, error));
         CLEAVE_TRY(cleave_kernel_pace_step(&pace, error));
         int l = t.rest.n - 1;
         for (; l >= 0; l--) {
@@ -337,9 +369,12 @@ static int64_t workspace_of_halves(cleave_kernels *kernels, const cleave_kernel_
         return -1;
     cleave_blas_product adds = *p; /* where sums are looped over, all steps but the first one */
     adds.beta = t.rest.n > t.n_outer ? 1 : p->beta;
+    bool whole = t.place == CLEAVE_FILLED_NOT;
     int64_t pieces = call->pieces / t.steps,
-            first = cleave_multiply_workspace(kernels, p, &m, pieces),
-            later = cleave_multiply_workspace(kernels, &adds, &m, pieces);
+            first = whole ? cleave_multiply_workspace(kernels, p, &m, pieces)
+                          : cleave_filled_workspace(kernels, p, &m, t.place),
+            later = whole ? cleave_multiply_workspace(kernels, &adds, &m, pieces)
+                          : cleave_filled_workspace(kernels, &adds, &m, t.place);
     return first < 0 || later < 0 ? -1 : first > later ? first : later;
 }
 

@@ -8,6 +8,7 @@
 #include "exec/kernels/copy.h"
 #include "exec/measure/surroundings.h"
 #include "exec/memory.h"
+#include "graph/model/filled.h"
 #include "graph/model/gather.h"
 
 #include <math.h>
@@ -151,6 +152,23 @@ static bool fill_constant(const cleave_tensor *tensor, cleave_array *array) {
     return true;
 }
 
+/* Of rows that are mostly empty the first ones are filled, as many as in the mean. */
+static void empty_rows(const kernel_subject *of, const cleave_operand *operand, cleave_array *array,
+                       int64_t n) {
+    const cleave_kernel_call *call = &of->call;
+    const cleave_tensor *tensor = &call->model->tensors[operand->tensor];
+    int axis = cleave_nest_filled_axis(call->model, call->nest);
+    for (int d = 0; d < tensor->rank && axis >= 0; d++) {
+        if (operand->map[d].n_terms != 1 || operand->map[d].terms[0].axis != axis)
+            continue;
+        int64_t extent = array->box.hi[d] - array->box.lo[d];
+        double filled = (double)extent * cleave_filled_share(call->model, call->nest, &call->part);
+        for (int64_t i = 0; i < n; i++)
+            if ((double)(i / array->strides[d] % extent) >= filled)
+                cleave_element_put(array->type, array->data, i, 0);
+    }
+}
+
 /* Floats in (-1, 1) as in a network, where branches of the libraries depend on signs; in (0.1, 1.1)
    where the tape minds.  No special values, no denormals. */
 static bool fill_array(kernel_subject *of, const cleave_operand *operand, cleave_array *array,
@@ -172,6 +190,7 @@ static bool fill_array(kernel_subject *of, const cleave_operand *operand, cleave
         x = (x ^ (x >> 13)) * UINT32_C(0xc2b2ae3d);
         cleave_element_put(array->type, array->data, i, least + (float)(x >> 8) * scale);
     }
+    empty_rows(of, operand, array, n);
     return true;
 }
 

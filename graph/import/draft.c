@@ -130,7 +130,8 @@ static cleave_status source_tensor(cleave_importer *im, const cleave_value *valu
     if (value->initializer != NULL) {
         *draft = draft_of(value->name, value->initializer->rank, value->initializer->shape);
         take_value(draft, value->initializer);
-        draft->tensor.kind = value->running ? CLEAVE_TENSOR_BUFFER : CLEAVE_TENSOR_PARAMETER;
+        draft->tensor.kind =
+            value->running || value->chooses ? CLEAVE_TENSOR_BUFFER : CLEAVE_TENSOR_PARAMETER;
     } else {
         const cleave_onnx_value *input = value->input;
         if (input->type != CLEAVE_ONNX_FLOAT && input->type != CLEAVE_ONNX_INT64 &&

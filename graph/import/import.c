@@ -181,6 +181,46 @@ static void survey(cleave_importer *im, const bool *live) {
     }
 }
 
+/* Does a gradient come through output i of such a node?  Comparisons and places have none. */
+static bool passes_gradient(const cleave_onnx_node *node, int32_t i) {
+    static const char *const none[] = {"ArgMax",      "ArgMin",         "Equal",
+                                       "Greater",     "GreaterOrEqual", "Less",
+                                       "LessOrEqual", "Shape",          "Size"};
+    for (size_t k = 0; k < sizeof none / sizeof *none; k++)
+        if (strcmp(node->type, none[k]) == 0)
+            return false;
+    return i == 0 || strcmp(node->type, "TopK") != 0;
+}
+
+/* Sources that do no more than choose: no gradient of any output reaches them, so no framework
+   trains them either (the bias that balances a router). */
+static cleave_status find_choosing(cleave_importer *im, const int32_t *order, const bool *live) {
+    bool *reached = CLEAVE_ARENA_ARRAY(&im->scratch, bool, im->values.n);
+    if (reached == NULL)
+        return cleave_import_no_memory(im);
+    for (int32_t i = 0; i < im->graph.n_outputs; i++)
+        reached[cleave_name_map_find(&im->names, im->graph.outputs[i].name)] = true;
+    for (int32_t k = im->graph.n_nodes - 1; k >= 0; k--) {
+        const cleave_onnx_node *node = &im->graph.nodes[order[k]];
+        bool passes = false;
+        for (int32_t i = 0; i < node->n_outputs && live[order[k]]; i++) {
+            int32_t id = cleave_name_map_find(&im->names, node->outputs[i]);
+            passes = passes || (id >= 0 && reached[id] && passes_gradient(node, i));
+        }
+        for (int32_t i = 0; i < node->n_inputs && passes; i++) {
+            int32_t id = cleave_name_map_find(&im->names, node->inputs[i]);
+            if (id >= 0)
+                reached[id] = true;
+        }
+    }
+    bool any = false;
+    for (int32_t i = 0; i < im->values.n; i++)
+        any = any || (reached[i] && im->values.items[i].state == CLEAVE_VALUE_SOURCE);
+    for (int32_t i = 0; i < im->values.n; i++)
+        im->values.items[i].chooses = any && im->values.items[i].n_uses > 0 && !reached[i];
+    return CLEAVE_OK;
+}
+
 /* ---- the batch ------------------------------------------------------------------------------- */
 
 static cleave_status check_batch(cleave_importer *im) {
@@ -243,6 +283,7 @@ static cleave_status import_nodes(cleave_importer *im) {
     CLEAVE_TRY(find_live(im, order, live));
     CLEAVE_TRY(cleave_import_rewrite(im, order, live));
     survey(im, live);
+    CLEAVE_TRY(find_choosing(im, order, live));
     CLEAVE_TRY(check_batch(im));
     for (int32_t i = 0; i < im->graph.n_nodes; i++) {
         im->node = &im->graph.nodes[order[i]];

@@ -45,16 +45,18 @@ cleave_tensor_kind cleave_import_input_kind(const cleave_importer *im, const cle
                  {CLEAVE_TENSOR_DATA, "it weighs the classes of a loss"},
                  {CLEAVE_TENSOR_BUFFER, "it is a running statistic"},
                  {CLEAVE_TENSOR_DATA, "the file has its parameters as initializers"},
+                 {CLEAVE_TENSOR_BUFFER, "it does no more than choose: no gradient reaches it"},
                  {CLEAVE_TENSOR_PARAMETER,
                   "it is of floats and of fixed shape, in a file without initializers"}};
     const bool holds[] = {value->input->type != CLEAVE_ONNX_FLOAT,
                           value->input->rank > 0 && value->input->symbols[0] != NULL,
                           value->named,
-                          im->inputs != NULL && value->running,
+                          im->inputs != NULL && (value->running || value->chooses),
                           im->inputs != NULL,
                           value->weighs_classes,
                           value->running,
                           im->has_float_initializers,
+                          value->chooses,
                           true};
     int i = 0;
     while (!holds[i])

@@ -53,8 +53,9 @@ typedef struct cleave_value {
     const cleave_onnx_tensor *initializer; /* of a source, else null */
     const cleave_onnx_value *input;        /* of a source, else null */
     bool running; /* a source that is kept, not trained: running statistics, weights of classes */
-    bool starts_at_one;  /* such a source; else at 0 */
-    bool weighs_classes; /* such a source */
+    bool chooses; /* no gradient of an output reaches it */
+    bool starts_at_one;  /* a running source; else at 0 */
+    bool weighs_classes; /* a running source */
     bool named;          /* among the inputs that are data by request */
 } cleave_value;
 

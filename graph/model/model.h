@@ -106,7 +106,11 @@ typedef struct cleave_tensor {
                             initial_value */
     int64_t below; /* I64 data are ids of tables of this extent; made-up ones lie in 0..below-1.
                       0: they are no ids; made-up ones are 0 */
-    int64_t also;  /* given data may have this value besides (ignored targets); 0: none */
+    int64_t filled_rows; /* along filled_dimension the first so many, in the mean, are not zero; 0:
+                            nothing is known (graph/model/filled.h) */
+    int filled_dimension;
+    int64_t dropped_from; /* elements from this on are choices without a row; 0: it has none */
+    int64_t also;         /* given data may have this value besides (ignored targets); 0: none */
 } cleave_tensor;
 
 /* index = offset + sum of stride x axis.  Where that falls outside the tensor the operand has no

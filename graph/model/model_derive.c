@@ -8,6 +8,7 @@
    last instruction whose derivative can be written with its own value: if nothing else needs a
    register that depends on an input, keeping the output is enough. */
 #include "graph/model/attention.h"
+#include "graph/model/filled.h"
 #include "graph/model/model_internal.h"
 #include "graph/model/precision.h"
 
@@ -269,6 +270,7 @@ cleave_status cleave_model_finish(cleave_model *model, cleave_error *error) {
         model->writer[cleave_nest_combined(&model->nests[n])->tensor] = n;
     }
     CLEAVE_TRY(cleave_model_derive_gradients(model, error));
+    cleave_model_derive_filled(model);
     cleave_model_hash(model);
     return cleave_model_check(model, error);
 }

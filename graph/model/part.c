@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "graph/model/attention.h"
+#include "graph/model/filled.h"
 
 void cleave_part_raw_box(const cleave_part *part, const cleave_operand *operand, int rank,
                          cleave_box *raw) {
@@ -67,7 +68,8 @@ uint32_t cleave_nest_padded_axes(const cleave_model *model, const cleave_nest *n
         axes |= padded_axes_of(model, &whole, &nest->inputs[i]);
     if (nest->attention != NULL && cleave_attention_hides(nest->attention))
         axes |= 1u << nest->attention->rows | 1u << nest->attention->keys;
-    return axes;
+    int filled = cleave_nest_filled_axis(model, nest);
+    return filled < 0 ? axes : axes | 1u << filled;
 }
 
 bool cleave_parts_work_alike(const cleave_nest *nest, uint32_t padded_axes, const cleave_part *a,

@@ -13,6 +13,7 @@
 
 #include "base/random.h"
 #include "graph/model/attention.h"
+#include "graph/model/filled.h"
 #include "graph/model/gather.h"
 #include "graph/model/precision.h"
 
@@ -140,6 +141,8 @@ void cleave_work_write(const cleave_model *model, const cleave_nest *nest, cleav
         append_attention(t, nest, part);
     else if (!is_product(nest))
         append_tape(t, nest);
+    if (cleave_nest_filled_axis(model, nest) >= 0)
+        append(t, " / filled=%.4f", cleave_filled_share(model, nest, part));
 }
 
 static void write_key(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
@@ -252,7 +255,8 @@ static double count_flops(const cleave_model *model, const cleave_nest *nest, cl
     if (nest->kind == CLEAVE_NEST_GATHER)
         return points;
     if (is_product(nest))
-        return 2 * points * (pass == CLEAVE_PASS_FORWARD ? 1 : count_gradients(model, nest, pass));
+        return 2 * points * cleave_filled_share(model, nest, part) *
+               (pass == CLEAVE_PASS_FORWARD ? 1 : count_gradients(model, nest, pass));
     int per_point = nest->n_instructions + (nest->combiner != CLEAVE_COMBINE_NONE);
     return points * per_point * (pass == CLEAVE_PASS_FORWARD ? 1 : 2);
 }
@@ -315,6 +319,9 @@ static double find_smallest(const cleave_model *model, const cleave_nest *nest,
         double extent = 1;
         for (int a = 0; a < nest->n_axes; a++)
             extent *= (groups[g] >> a & 1) != 0 ? (double)(part->hi[a] - part->lo[a]) : 1;
+        int filled = cleave_nest_filled_axis(model, nest);
+        if (filled >= 0 && (groups[g] >> filled & 1) != 0)
+            extent = fmax(1, extent * cleave_filled_share(model, nest, part));
         smallest = fmin(smallest, extent);
     }
     return smallest;

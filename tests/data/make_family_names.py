@@ -2,9 +2,10 @@
 """Writes which parameters the framework's classes have for the configurations that ship.
 
 For each configs/models/NAME.json a file configs/NAME.parameters here: on the first line how many elements all
-have together, then a line for each parameter with its shape and its name, as checkpoints have it;
-those of layers that are alike on one line, with a star for the layer and how many there are.
-Needs PyTorch and transformers (made with 2.15 and 5.23).  The tests only need the files.
+parameters have together, then a line for each with its shape and its name, as checkpoints have it; those of layers
+that are alike on one line, with a star for the layer and how many there are.  What checkpoints have beside
+parameters, and nothing trains (biases that balance routers), has lines, too, and is not in the sum.
+Needs PyTorch and transformers (made with 2.15.0 and 5.24.0).  The tests only need the files.
 usage: make_family_names.py
 """
 import glob
@@ -31,16 +32,18 @@ def shapes_of(fields):
     shapes = {checkpoint_name(kind, n): tuple(p.shape) for n, p in model.named_parameters()}
     if untied:  # the newest classes tie it again; those of version 4, and the checkpoints, do not
         shapes["lm_head.weight"] = (config.vocab_size, config.d_model)
-    return shapes
+    saved = model.state_dict()
+    kept = {checkpoint_name(kind, n): tuple(b.shape) for n, b in model.named_buffers() if n in saved}
+    return shapes, kept
 
 
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
     for path in sorted(glob.glob(os.path.join(here, "..", "..", "configs", "models", "*.json"))):
         with open(path) as file:
-            shapes = shapes_of(json.load(file))
+            shapes, kept = shapes_of(json.load(file))
         alike = {}
-        for name, shape in shapes.items():
+        for name, shape in {**shapes, **kept}.items():
             line = "x".join(map(str, shape)) + " " + re.sub(r"\.(block|layers?|h)\.\d+\.", r".\1.*.", name, count=1)
             alike[line] = alike.get(line, 0) + 1
         elements = sum(torch.Size(shape).numel() for shape in shapes.values())

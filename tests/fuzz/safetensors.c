@@ -1,7 +1,8 @@
-/* Fuzzes the reader of safetensors headers: entries that are accepted lie within the data. */
+/* Fuzzes the reader of safetensors headers: entries that are accepted lie within the data, and what
+   is stacked of them has as many elements as its parts. */
 #include "fuzz.h"
 
-#include "exec/data/safetensors.h"
+#include "exec/data/stacked.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         const cleave_safetensors_entry *entry = &file.entries[i];
         int64_t bytes = cleave_safetensors_bytes(entry);
         if (entry->offset < 0 || bytes < 0 || entry->offset > data_bytes - bytes)
+            abort();
+    }
+    cleave_stacks stacks = {.n = 0};
+    if (status == CLEAVE_OK &&
+        cleave_stacks_find(file.entries, file.n_entries, &arena, &stacks, &error) != CLEAVE_OK)
+        abort();
+    for (int32_t i = 0; i < stacks.n; i++) {
+        int64_t n = 0, all = 1;
+        for (int32_t k = 0; k < stacks.items[i].n_parts; k++)
+            n += file.entries[stacks.items[i].parts[k]].n_elements;
+        for (int d = 0; d < stacks.items[i].entry.rank; d++)
+            all *= stacks.items[i].entry.shape[d];
+        if (n != stacks.items[i].entry.n_elements || n != all)
             abort();
     }
     cleave_arena_free(&arena);

@@ -59,6 +59,28 @@ static const char *with_axes(drawn_model *m, const char *type, const char *x, in
     return put_node(m, type, "%s", x);
 }
 
+/* Listed sizes, equal ones but for the last, or single elements; one or two of them are taken. */
+static void split_to_sequence(drawn_model *m, const char *type) {
+    (void)type;
+    drawn_shape shape = draw_shape(m, 1, 4);
+    int axis = (int)draw_between(m, 0, shape.rank - 1);
+    int64_t sizes[3], kind = draw_between(m, 0, 2), size = draw_between(m, 1, 2), n = 3;
+    for (int i = 0, total = 0; i < 3; i++)
+        shape.extent[axis] = total += (int)(sizes[i] = draw_between(m, 1, 2));
+    if (kind > 0)
+        n = kind == 2 ? shape.extent[axis] : (shape.extent[axis] + size - 1) / size;
+    const char *x = draw_operand(m, shape, DRAWN_ANY), *split = "";
+    split = kind == 0 ? put_list(m, 3, sizes) : kind == 1 ? put_integer_scalar(m, size) : "";
+    set_integer(m, "axis", draw_sign_of_axis(m, axis, shape.rank));
+    if (kind == 2 && draw_chance(m, 0.5))
+        set_integer(m, "keepdims", 0);
+    const char *parts = put_node(m, "SplitToSequence", "%s %s", x, split);
+    for (int64_t taken = draw_between(m, 1, 2); taken > 0; taken--) {
+        const char *at = put_integer_scalar(m, draw_between(m, -n, n - 1));
+        put_output(m, put_node(m, "SequenceAt", "%s %s", parts, at));
+    }
+}
+
 static void squeeze(drawn_model *m, const char *type) {
     drawn_shape shape = draw_shape(m, 2, 4);
     int64_t axes[CLEAVE_MAX_RANK];
@@ -250,11 +272,13 @@ const generator view_generators[] = {{"Concat", 7, concat, true},
                                      {"Identity", 7, identity, true},
                                      {"Pad", 7, pad, true},
                                      {"Reshape", 7, reshape, true},
+                                     {"SequenceAt", 11, split_to_sequence, true},
                                      {"Shape", 7, shape_node, false},
                                      {"Size", 7, shape_node, false},
                                      {"Slice", 7, slice, true},
                                      {"SpaceToDepth", 7, depth_to_space, true},
                                      {"Split", 7, split, true},
+                                     {"SplitToSequence", 11, split_to_sequence, true},
                                      {"Squeeze", 7, squeeze, true},
                                      {"Tile", 7, tile, true},
                                      {"Transpose", 7, transpose, true},

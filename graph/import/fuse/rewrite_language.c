@@ -137,8 +137,11 @@ static bool is_turn(cleave_match *m, const char *name, turn *t) {
         const cleave_onnx_node *across = cleave_match_take_maker(m, sum->inputs[1 - i], "Mul", 2);
         if (straight != NULL && across != NULL && is_across(m, across, t)) {
             const cleave_onnx_node *half = cleave_match_maker(m, t->left);
-            bool is_cut =
-                cleave_match_is_type(half, "Slice", 1) || cleave_match_is_type(half, "Split", 1);
+            if (cleave_match_is_type(half, "SequenceAt", 2))
+                half = cleave_match_maker(m, half->inputs[0]);
+            bool is_cut = cleave_match_is_type(half, "Slice", 1) ||
+                          cleave_match_is_type(half, "Split", 1) ||
+                          cleave_match_is_type(half, "SplitToSequence", 1);
             t->x = is_cut ? half->inputs[0] : "";
             t->cosines = cleave_match_other_input(straight, t->x);
             if (t->cosines != NULL)

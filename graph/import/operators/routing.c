@@ -185,6 +185,8 @@ static cleave_status add_slots(cleave_importer *im, route *r) {
     int row = cleave_nest_emit(&nest, CLEAVE_OP_ADD, first, position, 0, 0);
     row = cleave_nest_emit(&nest, CLEAVE_OP_MASK, row, fits, 0, 0);
     cleave_nest_emit(&nest, CLEAVE_OP_SCALE, row, 0, 1, end);
+    if (r->capacity < r->tokens)
+        im->tensors.items[r->slots].tensor.dropped_from = r->experts * r->capacity;
     CLEAVE_TRY(cleave_import_add_nest(im, &nest, "", &im->operators.items[r->op].main_nest));
     cleave_import_set_output(im, 0, r->slots, false);
     cleave_import_set_type(im, 0, CLEAVE_ONNX_INT64);
@@ -201,6 +203,10 @@ static cleave_status add_sources(cleave_importer *im, const route *r) {
     CLEAVE_TRY(cleave_import_new_tensor(
         im, (cleave_new_tensor){im->node->outputs[1], r->op, "", 3, shape, found}, &sources));
     memcpy(im->tensors.items[sources].axes, names, sizeof names);
+    /* An even choice; without a capacity all experts together have just so many for sure. */
+    int64_t even = (r->tokens * r->k + r->experts - 1) / r->experts;
+    im->tensors.items[sources].tensor.filled_dimension = 2;
+    im->tensors.items[sources].tensor.filled_rows = even < r->capacity ? even : r->capacity;
     cleave_nest nest = over_choices(r, CLEAVE_COMBINE_SUM);
     int e = cleave_nest_add_axis(&nest, "e", r->experts, true, -1);
     int c = cleave_nest_add_axis(&nest, "c", r->capacity, true, -1);

@@ -82,6 +82,25 @@ Test(import_inputs, running_statistics_are_buffers_unless_they_are_named) {
     expect_kinds(&graph, "x,mean,variance", "dppdd");
 }
 
+/* scores = x w; out = scores[the place of the largest of scores + bias]: w learns, the bias not. */
+Test(import_inputs, what_does_no_more_than_choose_is_kept_and_not_trained) {
+    bytes graph = {.n = 0}, attributes = {.n = 0};
+    attribute_integer(&attributes, "axis", 1);
+    graph_input(&graph, "x", "batch 3");
+    graph_input(&graph, "w", "3 4");
+    graph_input(&graph, "bias", "4");
+    initializer(&graph, "k", 1, (int64_t[]){1}, 7, (int64_t[]){1}, 8);
+    graph_output(&graph, "y");
+    node(&graph, "MatMul", "product", "x w", "scores", NULL);
+    node(&graph, "Add", "add", "scores bias", "biased", NULL);
+    node(&graph, "TopK", "top", "biased k", "values places", NULL);
+    node(&graph, "GatherElements", "pick", "scores places", "y", &attributes);
+    expect_kinds(&graph, NULL, "dpb");
+    expect_kinds(&graph, "x", "dpb");
+    expect_kinds(&graph, "x,bias", "dpd");
+    cr_expect_eq(find_tensor("bias")->initial_value, 0.0f);
+}
+
 Test(import_inputs, names_that_are_no_inputs_are_refused) {
     static const char *const names[] = {"logits", "x,,w", "", "nobody", "x,y"};
     bytes graph = structure("2 3");

@@ -206,6 +206,57 @@ Test(import_movement, splits_that_do_not_add_up_are_refused) {
     expect_refused(&graph, 11, 1, "split has 2 sizes that do not add up to 5");
 }
 
+/* Part `at` of x [batch, 5]; the sizes are an initializer of this rank, or left out. */
+static bytes sequence(int rank, int64_t n, const int64_t *sizes, int64_t keeps, int64_t at) {
+    bytes graph = {.n = 0}, attributes = {.n = 0};
+    graph_input(&graph, "x", "batch 5");
+    graph_output(&graph, "y");
+    if (n > 0)
+        initializer(&graph, "sizes", rank, &n, 7, sizes, (size_t)n * sizeof *sizes);
+    initializer(&graph, "at", 0, NULL, 7, &at, sizeof at);
+    attribute_integer(&attributes, "axis", -1);
+    attribute_integer(&attributes, "keepdims", keeps);
+    node(&graph, "SplitToSequence", "split", n > 0 ? "x sizes" : "x", "parts", &attributes);
+    node(&graph, "SequenceAt", "op", "parts at", "y", NULL);
+    return graph;
+}
+
+/* x = 1 2 3 4 5 */
+Test(import_movement, parts_of_a_sequence_are_ranges_of_what_was_split) {
+    bytes graph = sequence(1, 3, (int64_t[]){1, 3, 1}, 0, 1);
+    import(&graph, 18, 1, false);
+    expect_values("y", 3, (double[]){2, 3, 4});
+    graph = sequence(0, 1, (int64_t[]){2}, 1, -1);
+    import(&graph, 18, 1, false);
+    expect_values("y", 1, (double[]){5});
+    for (int keeps = 0; keeps < 2; keeps++) {
+        graph = sequence(0, 0, NULL, keeps, 3);
+        import(&graph, 18, 1, false);
+        expect_values("y", 1, (double[]){4});
+        cr_expect_eq(find_tensor("y")->rank, 1 + keeps);
+    }
+}
+
+Test(import_movement, other_sequences_are_refused) {
+    bytes graph = sequence(1, 2, (int64_t[]){2, 2}, 1, 0);
+    expect_refused(&graph, 18, 1, "its 2 sizes leave 1 of 5 elements");
+    graph = sequence(1, 2, (int64_t[]){4, 2}, 1, 0);
+    expect_refused(&graph, 18, 1, "its 2 sizes are not those of parts of 5 elements");
+    graph = sequence(0, 1, (int64_t[]){0}, 1, 0);
+    expect_refused(&graph, 18, 1, "parts of 0 elements are not possible");
+    graph = sequence(0, 1, (int64_t[]){2}, 1, 3);
+    expect_refused(&graph, 18, 1, "takes part 3 of 3");
+    graph = sequence(0, 1, (int64_t[]){2}, 1, 0);
+    graph_output(&graph, "parts");
+    expect_refused(&graph, 18, 1, "the sequence parts is an output of the graph");
+    graph = (bytes){.n = 0};
+    graph_input(&graph, "x", "batch 5");
+    initializer(&graph, "at", 0, NULL, 7, &(int64_t){0}, 8);
+    graph_output(&graph, "y");
+    node(&graph, "SequenceAt", "op", "x at", "y", NULL);
+    expect_refused(&graph, 18, 1, "takes from x, which no SplitToSequence makes");
+}
+
 Test(import_movement, pads_reflect_repeat_wrap_and_cut) {
     /* x = 1 2 3; 2 before and 1 behind, then 1 cut off in front and 2 behind. */
     static const struct {
