@@ -89,7 +89,7 @@ extern const command command_calibrate, command_search, command_simulate, comman
     }
 #define ROW_OPTIMIZER(type)                                                                        \
     {                                                                                              \
-        "--optimizer", "sgd|adam", OPTION_TEXT, offsetof(type, optimizer),                         \
+        "--optimizer", "sgd|adam|adamw", OPTION_TEXT, offsetof(type, optimizer),                   \
             .standard = "sgd", .help = "which optimizer updates the parameters"                    \
     }
 #define ROW_MOMENTUM(type)                                                                         \

@@ -39,7 +39,7 @@ int inputs_put_precision(const char *precision, const char *reduce_precision,
 cleave_status inputs_target(const char *option, const char *name, cleave_target *target,
                             cleave_error *error);
 
-/* State values per parameter: sgd 0, with momentum 1; adam 2.  BAD_INPUT for another name. */
+/* State values per parameter: sgd 0, with momentum 1; adam and adamw 2.  BAD_INPUT for another name. */
 cleave_status inputs_optimizer_states(const char *optimizer, double momentum, int *states,
                                       cleave_error *error);
 

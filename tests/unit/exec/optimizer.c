@@ -54,3 +54,44 @@ Test(optimizer, adam_corrects_its_means_for_their_start) {
     expect_near((double)m[0], 0.08);
     expect_near((double)p[0], 0.998733663);
 }
+
+Test(optimizer, adamw_shrinks_parameters_by_the_rate_and_keeps_decay_out_of_its_means) {
+    cleave_optimizer adamw = cleave_optimizer_default(CLEAVE_OPTIMIZER_ADAMW);
+    float p[1] = {1}, g[1] = {2}, m[1] = {0}, v[1] = {0};
+    cr_expect(cleave_optimizer_states(&adamw) == 2);
+    expect_near(adamw.weight_decay, 0.01);
+    adamw.weight_decay = 0.5;
+    adamw.learning_rate = 0.1;
+    /* m = 0.2, v = 0.004 as without decay; p = 1 x (1 - 0.1 x 0.5) - 0.1 x 2 / 2 = 0.85 */
+    cleave_optimizer_update(&adamw, 1, 1, p, g, m, v);
+    expect_near((double)m[0], 0.2);
+    expect_near((double)v[0], 0.004);
+    expect_near((double)p[0], 0.85);
+    /* g = -1: the second step of adam above is 0.421052632 / 1.58090152 = 0.266337038 rates;
+       p = 0.85 x 0.95 - 0.0266337038 = 0.7808662962 */
+    g[0] = -1;
+    cleave_optimizer_update(&adamw, 2, 1, p, g, m, v);
+    expect_near((double)p[0], 0.7808662962);
+}
+
+Test(optimizer, an_update_takes_the_rate_of_its_step) {
+    cleave_optimizer sgd = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD);
+    sgd.learning_rate = 0.4;
+    sgd.schedule = (cleave_rate_schedule){.warmup = 4};
+    float p[1] = {1}, g[1] = {1};
+    cleave_optimizer_update(&sgd, 1, 1, p, g, NULL, NULL); /* 0.4 / 4 */
+    expect_near((double)p[0], 0.9);
+    cleave_optimizer_update(&sgd, 5, 1, p, g, NULL, NULL);
+    expect_near((double)p[0], 0.5);
+}
+
+Test(optimizer, names_are_those_of_the_table) {
+    static const char *const names[] = {"sgd", "adam", "adamw"};
+    cleave_optimizer found;
+    cleave_error error;
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(cleave_optimizer_find(names[i], &found, &error), CLEAVE_OK);
+        cr_expect_str_eq(cleave_optimizer_name(&found), names[i]);
+    }
+    cr_expect_eq(cleave_optimizer_find("adamax", &found, &error), CLEAVE_BAD_INPUT);
+}
