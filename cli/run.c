@@ -20,7 +20,8 @@ typedef struct run_values {
         *inputs, *precision, *reduce_precision, *frozen, *attention, *from, *checkpoint,
         *lr_schedule;
     int64_t batch, sequence, steps, seed, checkpoint_every, keep, restart, warmup, lr_steps;
-    double learning_rate, lr_final, momentum, weight_decay, stall_timeout, checkpoint_time;
+    double learning_rate, lr_final, clip_norm, momentum, weight_decay, stall_timeout,
+        checkpoint_time;
     bool forward, throughput, json, quiet, no_overlap;
 } run_values;
 
@@ -80,6 +81,7 @@ static const option_row rows[] = {
     {"--lr-final", "R", OPTION_NUMBER, offsetof(run_values, lr_final), .most = 1e30,
      .help = "the learning rate at the end of linear and cosine (default 0)"},
     ROW_MOMENTUM(run_values),
+    ROW_CLIP(run_values),
     {"--weight-decay", "W", OPTION_NUMBER, offsetof(run_values, weight_decay), .may_lack = true,
      .help =
          "added to gradients, times the parameters; of adamw parameters shrink by it, times the "
@@ -128,6 +130,7 @@ static cleave_status fill_optimizer(const run_values *values, int64_t steps,
     if (!isnan(values->weight_decay))
         optimizer->weight_decay = values->weight_decay;
     optimizer->momentum = values->momentum;
+    optimizer->clip_norm = values->clip_norm;
     return cleave_rate_schedule_make(values->lr_schedule, &asked, steps, optimizer->learning_rate,
                                      &optimizer->schedule, error);
 }

@@ -185,6 +185,11 @@ static cleave_status run_update(cleave_rank *rank, const cleave_update *update,
     char *parameter = cleave_rank_buffer(rank, update->parameter);
     float *exact = update->master < 0 ? (float *)parameter + first
                                       : (float *)cleave_rank_buffer(rank, update->master);
+    const cleave_optimizer *optimizer = &rank->options->optimizer;
+    cleave_update_step at = {.step = rank->step + 1, .scale = 1};
+    if (update->squares >= 0)
+        at.scale = cleave_optimizer_clip(optimizer,
+                                         *(const float *)cleave_rank_buffer(rank, update->squares));
     for (int32_t i = 0; i < pieces; i++) {
         int64_t from = cleave_block_start(n, pieces, i), to = cleave_block_start(n, pieces, i + 1);
         float *state[2] = {NULL, NULL};
@@ -193,9 +198,9 @@ static cleave_status run_update(cleave_rank *rank, const cleave_update *update,
                 state[s] = (float *)cleave_rank_buffer(rank, update->state[s]) + from;
         if (i > 0)
             CLEAVE_TRY(poll(rank, error));
-        cleave_optimizer_update(&rank->options->optimizer, rank->step + 1, to - from, exact + from,
+        cleave_optimizer_update(optimizer, &at, to - from, exact + from,
                                 (const float *)cleave_rank_buffer(rank, update->gradient) + from,
-                                state[0], state[1]);
+                                state);
         if (update->master >= 0)
             cleave_convert(CLEAVE_F32, exact + from, CLEAVE_BF16,
                            (uint16_t *)parameter + first + from, to - from);

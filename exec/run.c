@@ -210,6 +210,9 @@ static cleave_status run_step(running *run, int64_t step, word *said, cleave_err
     double seconds = cleave_clock_seconds() - rank->step_started;
     int64_t i = step - result->first_step;
     CLEAVE_TRY(bring_loss(rank, &result->loss[i], &is_nan, error));
+    if (rank->device == 0 && rank->program->squares_buffer >= 0)
+        result->gradient_norm[i] =
+            sqrt((double)*(const float *)cleave_rank_buffer(rank, rank->program->squares_buffer));
     *said = (word){.seconds = seconds,
                    .is_nan = is_nan,
                    .ends = options->interrupted != NULL && *options->interrupted != 0,
@@ -259,6 +262,9 @@ static cleave_status run_steps(running *run, cleave_error *error) {
         char note[64] = "";
         if (!options->forward)
             snprintf(note, sizeof note, "loss %.4g", result->loss[step - result->first_step]);
+        if (result->gradient_norm != NULL)
+            snprintf(note + strlen(note), sizeof note - strlen(note), ", norm %.4g",
+                     result->gradient_norm[step - result->first_step]);
         cleave_progress_update(&progress, (double)done / (double)options->steps, note);
     }
     cleave_progress_end(&progress, NULL);
@@ -341,7 +347,10 @@ cleave_status cleave_run(cleave_world *world, const cleave_model *model,
     run.program = CLEAVE_ARENA_ARRAY(arena, cleave_program, 1);
     run.step_seconds = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);
     run.loss = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);
-    if (run.program == NULL || run.step_seconds == NULL || run.loss == NULL)
+    if (model->squares > 0)
+        run.gradient_norm = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);
+    if (run.program == NULL || run.step_seconds == NULL || run.loss == NULL ||
+        (model->squares > 0 && run.gradient_norm == NULL))
         return cleave_fail_memory(error, "preparing a run");
     cleave_kernels *kernels = NULL; /* for workspaces; the rank has its own */
     CLEAVE_TRY(cleave_kernels_create(&kernels, error));

@@ -44,6 +44,7 @@ typedef struct cleave_run_result {
     double checkpoint_seconds;     /* that the last checkpoint took until it was on the disk, */
     int64_t checkpoint_bytes;      /* and its size; 0: none was written */
     double *loss;                  /* [n_steps] before each update; null in forward */
+    double *gradient_norm;         /* [n_steps] before clipping; null: gradients are not clipped */
     double *step_seconds;          /* [n_steps] of the slowest rank */
     double median_step_seconds;    /* the first step left out where there are more */
     int64_t *bytes_between;        /* [source][destination] per step, as counted by the senders */

@@ -5,25 +5,26 @@
 #include <stddef.h>
 #include <string.h>
 
-typedef void update_function(const cleave_optimizer *optimizer, int64_t step, int64_t n,
-                             float *restrict parameter, const float *restrict gradient,
+typedef void update_function(const cleave_optimizer *optimizer, const cleave_update_step *at,
+                             int64_t n, float *restrict parameter, const float *restrict gradient,
                              float *restrict state0, float *restrict state1);
 
 /* v <- momentum v + g, p <- p - lr v, with g including the decay; v starts at zero, which makes the
    first v equal g as PyTorch has it. */
-static void update_sgd(const cleave_optimizer *optimizer, int64_t step, int64_t n,
+static void update_sgd(const cleave_optimizer *optimizer, const cleave_update_step *at, int64_t n,
                        float *restrict parameter, const float *restrict gradient,
                        float *restrict velocity, float *none) {
     (void)none;
-    float rate = (float)cleave_rate_at(&optimizer->schedule, optimizer->learning_rate, step),
-          decay = (float)optimizer->weight_decay, momentum = (float)optimizer->momentum;
+    float rate = (float)cleave_rate_at(&optimizer->schedule, optimizer->learning_rate, at->step),
+          decay = (float)optimizer->weight_decay, momentum = (float)optimizer->momentum,
+          scale = at->scale;
     if (velocity == NULL) {
         for (int64_t i = 0; i < n; i++)
-            parameter[i] -= rate * (gradient[i] + decay * parameter[i]);
+            parameter[i] -= rate * (scale * gradient[i] + decay * parameter[i]);
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        float v = momentum * velocity[i] + (gradient[i] + decay * parameter[i]);
+        float v = momentum * velocity[i] + (scale * gradient[i] + decay * parameter[i]);
         velocity[i] = v;
         parameter[i] -= rate * v;
     }
@@ -31,25 +32,26 @@ static void update_sgd(const cleave_optimizer *optimizer, int64_t step, int64_t 
 
 /* m and v are moving means of g and g^2, corrected for their start at zero.  The decay joins the
    gradient; of AdamW it shrinks the parameter before the step.  (Both at 0 are exact.) */
-static void update_adam(const cleave_optimizer *optimizer, int64_t step, int64_t n,
+static void update_adam(const cleave_optimizer *optimizer, const cleave_update_step *at, int64_t n,
                         float *restrict parameter, const float *restrict gradient,
                         float *restrict mean, float *restrict square) {
-    double correction1 = 1 - pow(optimizer->beta1, (double)step);
-    double correction2 = 1 - pow(optimizer->beta2, (double)step);
-    double at = cleave_rate_at(&optimizer->schedule, optimizer->learning_rate, step);
+    double correction1 = 1 - pow(optimizer->beta1, (double)at->step);
+    double correction2 = 1 - pow(optimizer->beta2, (double)at->step);
+    double now = cleave_rate_at(&optimizer->schedule, optimizer->learning_rate, at->step);
     bool apart = optimizer->kind == CLEAVE_OPTIMIZER_ADAMW;
     float beta1 = (float)optimizer->beta1, beta2 = (float)optimizer->beta2,
           rest1 = (float)(1 - optimizer->beta1), rest2 = (float)(1 - optimizer->beta2),
-          rate = (float)(at / correction1), scale = (float)(1 / sqrt(correction2)),
-          epsilon = (float)optimizer->epsilon, decay = apart ? 0 : (float)optimizer->weight_decay,
-          kept = apart ? (float)(1 - at * optimizer->weight_decay) : 1;
+          rate = (float)(now / correction1), root = (float)(1 / sqrt(correction2)),
+          scale = at->scale, epsilon = (float)optimizer->epsilon,
+          decay = apart ? 0 : (float)optimizer->weight_decay,
+          kept = apart ? (float)(1 - now * optimizer->weight_decay) : 1;
     for (int64_t i = 0; i < n; i++) {
-        float g = gradient[i] + decay * parameter[i];
+        float g = scale * gradient[i] + decay * parameter[i];
         float m = beta1 * mean[i] + rest1 * g;
         float v = beta2 * square[i] + rest2 * g * g;
         mean[i] = m;
         square[i] = v;
-        parameter[i] = kept * parameter[i] - rate * m / (sqrtf(v) * scale + epsilon);
+        parameter[i] = kept * parameter[i] - rate * m / (sqrtf(v) * root + epsilon);
     }
 }
 
@@ -97,8 +99,13 @@ int cleave_optimizer_states(const cleave_optimizer *optimizer) {
                : rows[optimizer->kind].states;
 }
 
-void cleave_optimizer_update(const cleave_optimizer *optimizer, int64_t step, int64_t n,
-                             float *parameter, const float *gradient, float *state0,
-                             float *state1) {
-    rows[optimizer->kind].update(optimizer, step, n, parameter, gradient, state0, state1);
+float cleave_optimizer_clip(const cleave_optimizer *optimizer, float squares) {
+    double scale = optimizer->clip_norm / (sqrt((double)squares) + 1e-6);
+    return optimizer->clip_norm > 0 && !(scale >= 1) ? (float)scale : 1;
+}
+
+void cleave_optimizer_update(const cleave_optimizer *optimizer, const cleave_update_step *at,
+                             int64_t n, float *parameter, const float *gradient,
+                             float *const states[2]) {
+    rows[optimizer->kind].update(optimizer, at, n, parameter, gradient, states[0], states[1]);
 }

@@ -19,6 +19,7 @@ typedef struct cleave_optimizer {
     double momentum;              /* of SGD */
     double beta1, beta2, epsilon; /* of Adam and AdamW */
     cleave_rate_schedule schedule;
+    double clip_norm; /* gradients of a larger norm, all together, are scaled to it; 0: never */
 } cleave_optimizer;
 
 /* PyTorch's defaults: the learning rate 0.01 of SGD, 0.001 of the others; the decay 0.01 of AdamW,
@@ -33,9 +34,20 @@ const char *cleave_optimizer_name(const cleave_optimizer *optimizer);
 /* Values of state per parameter: 0 (SGD without momentum), 1 or 2. */
 int cleave_optimizer_states(const cleave_optimizer *optimizer);
 
-/* One update of n parameters in place.  `step` counts from 1, over the whole training.  States
-   start at zero; the ones that the optimizer has not are null. */
-void cleave_optimizer_update(const cleave_optimizer *optimizer, int64_t step, int64_t n,
-                             float *parameter, const float *gradient, float *state0, float *state1);
+/* What gradients are multiplied with whose squares have this sum, as
+   torch.nn.utils.clip_grad_norm_ does it: clip_norm / (norm + 1e-6), but 1 at most. */
+float cleave_optimizer_clip(const cleave_optimizer *optimizer, float squares);
+
+/* When an update is, and what it makes of gradients before all else. */
+typedef struct cleave_update_step {
+    int64_t step; /* from 1, over the whole training */
+    float scale;  /* of gradients: 1, or as they are clipped */
+} cleave_update_step;
+
+/* One update of n parameters in place.  States start at zero; the ones that the optimizer has not
+   are null. */
+void cleave_optimizer_update(const cleave_optimizer *optimizer, const cleave_update_step *at,
+                             int64_t n, float *parameter, const float *gradient,
+                             float *const states[2]);
 
 #endif

@@ -33,6 +33,17 @@ void lower_begin_visits(lowering *state);
 void lower_visits_free(lowering *state);
 void lower_visit_event(lowering *state, const lower_event *event); /* gather, reduce, settle */
 
+/* The norm of all gradients, by which updates clip them (norm.c). */
+void lower_norm_begin(lowering *state, const lower_event *event);
+void lower_norm_add(lowering *state, const lower_event *event);
+void lower_norm_end(lowering *state, const lower_event *event);
+
+/* The gradient of a share is whole in the main lane: the buffer that has it, of the share's box. */
+int32_t lower_whole_gradient(lowering *state, int32_t tensor, int32_t share);
+
+/* Lists in state->counted boxes that cover all that is updated of a parameter. */
+void lower_count_updated(lowering *state, int32_t tensor);
+
 void lower_update(lowering *state, const lower_event *event);
 void lower_assign(lowering *state, const lower_event *event);
 void lower_list_held(lowering *state);

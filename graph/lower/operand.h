@@ -41,9 +41,16 @@ typedef struct lower_share {
     lower_region at;
     int32_t master;       /* buffer that it updates first, of its box; -1: none */
     int32_t first_demand; /* of its gradient */
+    int32_t gradient;     /* once it was looked at before the update; else -1 */
     int dimension; /* of a fold whose windows share out what all use: the like of it in the next */
     int64_t step;  /* window is so much further along this one; 0: there is none */
 } lower_share;
+
+/* A box of a parameter that so many devices update, all alike: one of them for a share. */
+typedef struct lower_counted {
+    int32_t share, n_devices;
+    cleave_box box;
+} lower_counted;
 
 typedef struct lower_use {
     cleave_box box;
@@ -106,8 +113,9 @@ typedef struct lowering {
     CLEAVE_LIST(lower_operand) operands;
     CLEAVE_LIST(lower_operand_piece) pieces;
     CLEAVE_LIST(lower_use) uses;
-    cleave_piece_list pulled; /* of the operand at hand */
-    int32_t *table;           /* open addressing: operand id + 1 */
+    CLEAVE_LIST(lower_counted) counted; /* of the parameter at hand */
+    cleave_piece_list pulled;           /* of the operand at hand */
+    int32_t *table;                     /* open addressing: operand id + 1 */
     int32_t table_size;
     int32_t *first_row; /* [events of the family] of rows */
     /* Per event and part (of an assignment: per holder of its target): the operand that is read, -1

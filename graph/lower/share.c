@@ -33,6 +33,7 @@ typedef struct sharing {
     used_box *used; /* [n_used] equal boxes side by side */
     int32_t n_taken;
     const cleave_box **taken; /* [n_taken] distinct ones whose elements have their shares */
+    bool counts;              /* what is shared out is listed, and stays with all */
 } sharing;
 
 static int compare(int64_t a, int64_t b) { return (a > b) - (a < b); }
@@ -139,8 +140,18 @@ static void share_out(sharing *s, const cleave_box *piece, int32_t from, int32_t
             at = (lower_region){.buffer = -1, .box = block}; /* memory of its own */
         LOWER_PUSH(
             builder, &of->shares,
-            (lower_share){.holder = h, .at = at, .master = -1, .dimension = d, .step = step});
+            (lower_share){
+                .holder = h, .at = at, .master = -1, .gradient = -1, .dimension = d, .step = step});
     }
+}
+
+/* Each of the users has all of a piece. */
+static void count_out(sharing *s, const cleave_box *piece, int32_t from, int32_t end) {
+    lower_builder *builder = &s->state->base;
+    int32_t n = (end - from) * count_windows(builder, s->tensor);
+    for (int32_t i = from; i < end; i++)
+        LOWER_PUSH(builder, &s->state->counted,
+                   (lower_counted){.share = s->used[i].holder, .n_devices = n, .box = *piece});
 }
 
 static int32_t device_of(const lower_tensor *of, const lower_share *share) {
@@ -203,7 +214,7 @@ static void share_rest(sharing *s, cleave_box piece, int32_t t, int32_t from, in
     while (t < s->n_taken && !overlap(rank, &piece, s->taken[t]))
         t++;
     if (t == s->n_taken) {
-        share_out(s, &piece, from, end);
+        (s->counts ? count_out : share_out)(s, &piece, from, end);
         return;
     }
     for (int d = 0; d < rank; d++) {
@@ -218,6 +229,29 @@ static void share_rest(sharing *s, cleave_box piece, int32_t t, int32_t from, in
             share_rest(s, behind, t + 1, from, end);
             piece.hi[d] = behind.lo[d];
         }
+    }
+}
+
+/* Box after box that holders use, the smallest first. */
+static void share_used(sharing *s) {
+    for (int32_t i = 0, end; i < s->n_used; i = end) {
+        for (end = i + 1; end < s->n_used && are_equal(&s->used[i], &s->used[end]);)
+            end++;
+        share_rest(s, *s->used[i].box, 0, i, end);
+        s->taken[s->n_taken++] = s->used[i].box;
+    }
+}
+
+void lower_count_updated(lowering *state, int32_t tensor) {
+    const lower_tensor *of = &state->tensors[tensor];
+    state->counted.n = 0;
+    for (int32_t i = 0; i < of->shares.n && of->sharded; i++)
+        LOWER_PUSH(&state->base, &state->counted,
+                   (lower_counted){.share = i, .n_devices = 1, .box = of->shares.items[i].at.box});
+    sharing s = {.state = state, .tensor = tensor, .counts = true};
+    if (!of->sharded) { /* the share of a holder has its number */
+        list_used(&s);
+        share_used(&s);
     }
 }
 
@@ -259,12 +293,7 @@ static bool plan_shards(lowering *state, int32_t tensor) {
         s.sharded = CLEAVE_SHARDED_UPDATE; /* each has its own as it is */
     if (s.sharded < CLEAVE_SHARDED_WEIGHT && !builder->model->tensors[tensor].needs_gradient)
         return false; /* it has no update */
-    for (int32_t i = 0, end; i < s.n_used; i = end) {
-        for (end = i + 1; end < s.n_used && are_equal(&s.used[i], &s.used[end]);)
-            end++;
-        share_rest(&s, *s.used[i].box, 0, i, end);
-        s.taken[s.n_taken++] = s.used[i].box;
-    }
+    share_used(&s);
     if (s.sharded < CLEAVE_SHARDED_WEIGHT && !shares_save(state, tensor))
         return false;
     for (int32_t i = 0; i < of->shares.n; i++) {
@@ -293,6 +322,7 @@ static void plan_shares(lowering *state, int32_t tensor) {
         LOWER_PUSH(builder, &of->shares,
                    (lower_share){.holder = h,
                                  .master = -1,
+                                 .gradient = -1,
                                  .at = lower_region_of(builder, of->holders.items[h].buffer)});
 }
 
