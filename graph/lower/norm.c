@@ -33,16 +33,15 @@ void lower_norm_begin(lowering *state, const lower_event *event) {
 void lower_norm_add(lowering *state, const lower_event *event) {
     lower_builder *builder = &state->base;
     lower_tensor *of = &state->tensors[event->tensor];
-    for (int32_t i = 0; i < of->shares.n; i++)
-        of->shares.items[i].gradient = lower_whole_gradient(state, event->tensor, i);
     lower_count_updated(state, event->tensor);
-    for (int32_t i = 0; i < state->counted.n; i++) {
-        const lower_counted *counted = &state->counted.items[i];
-        const lower_share *share = &of->shares.items[counted->share];
-        const lower_region gradient = lower_region_of(builder, share->gradient);
+    for (int32_t i = 0; i < of->shares.n; i++) {
+        lower_share *share = &of->shares.items[i];
+        const lower_region gradient = lower_whole_gradient(state, event->tensor, i);
+        share->gradient = gradient.buffer;
         lower_copy_begin(builder);
-        lower_copy_add_squares(builder, event->tensor, &counted->box, &gradient,
-                               1 / (float)counted->n_devices);
+        for (int32_t c = share->first_counted; c >= 0; c = state->counted.items[c].next)
+            lower_copy_add_squares(builder, event->tensor, &state->counted.items[c].box, &gradient,
+                                   1 / (float)state->counted.items[c].n_devices);
         lower_copy_end(builder, of->holders.items[share->holder].device, CLEAVE_LANE_MAIN);
     }
 }

@@ -39,17 +39,19 @@ typedef struct lower_holder {
 typedef struct lower_share {
     int32_t holder;
     lower_region at;
-    int32_t master;       /* buffer that it updates first, of its box; -1: none */
-    int32_t first_demand; /* of its gradient */
-    int32_t gradient;     /* once it was looked at before the update; else -1 */
+    int32_t master;        /* buffer that it updates first, of its box; -1: none */
+    int32_t first_demand;  /* of its gradient */
+    int32_t gradient;      /* once it was looked at before the update; else -1 */
+    int32_t first_counted; /* linked list through counted[].next */
     int dimension; /* of a fold whose windows share out what all use: the like of it in the next */
     int64_t step;  /* window is so much further along this one; 0: there is none */
 } lower_share;
 
-/* A box of a parameter that so many devices update, all alike: one of them for a share. */
+/* A box of a parameter that a share updates, and so many devices alike. */
 typedef struct lower_counted {
-    int32_t share, n_devices;
     cleave_box box;
+    int32_t n_devices;
+    int32_t next; /* of the same share, or -1 */
 } lower_counted;
 
 typedef struct lower_use {

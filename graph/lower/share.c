@@ -145,13 +145,17 @@ static void share_out(sharing *s, const cleave_box *piece, int32_t from, int32_t
     }
 }
 
-/* Each of the users has all of a piece. */
+static void count(lowering *state, lower_share *share, const cleave_box *box, int32_t n_devices) {
+    LOWER_PUSH(&state->base, &state->counted,
+               (lower_counted){.box = *box, .n_devices = n_devices, .next = share->first_counted});
+    share->first_counted = state->counted.n - 1;
+}
+
+/* Each of the users has all of a piece; the share of a holder that has all has its number. */
 static void count_out(sharing *s, const cleave_box *piece, int32_t from, int32_t end) {
-    lower_builder *builder = &s->state->base;
-    int32_t n = (end - from) * count_windows(builder, s->tensor);
+    int32_t n = (end - from) * count_windows(&s->state->base, s->tensor);
     for (int32_t i = from; i < end; i++)
-        LOWER_PUSH(builder, &s->state->counted,
-                   (lower_counted){.share = s->used[i].holder, .n_devices = n, .box = *piece});
+        count(s->state, &s->state->tensors[s->tensor].shares.items[s->used[i].holder], piece, n);
 }
 
 static int32_t device_of(const lower_tensor *of, const lower_share *share) {
@@ -243,16 +247,19 @@ static void share_used(sharing *s) {
 }
 
 void lower_count_updated(lowering *state, int32_t tensor) {
-    const lower_tensor *of = &state->tensors[tensor];
-    state->counted.n = 0;
-    for (int32_t i = 0; i < of->shares.n && of->sharded; i++)
-        LOWER_PUSH(&state->base, &state->counted,
-                   (lower_counted){.share = i, .n_devices = 1, .box = of->shares.items[i].at.box});
+    lower_tensor *of = &state->tensors[tensor];
     sharing s = {.state = state, .tensor = tensor, .counts = true};
-    if (!of->sharded) { /* the share of a holder has its number */
-        list_used(&s);
-        share_used(&s);
+    state->counted.n = 0;
+    for (int32_t i = 0; i < of->shares.n; i++) {
+        lower_share *share = &of->shares.items[i];
+        share->first_counted = -1;
+        if (of->sharded)
+            count(state, share, &share->at.box, 1);
     }
+    if (of->sharded)
+        return;
+    list_used(&s);
+    share_used(&s);
 }
 
 /* Does every device keep at most what it would keep otherwise? */

@@ -29,7 +29,7 @@ static int32_t lasting_buffer(lower_builder *builder, cleave_buffer_kind kind, i
     return buffer;
 }
 
-int32_t lower_whole_gradient(lowering *state, int32_t tensor, int32_t i) {
+lower_region lower_whole_gradient(lowering *state, int32_t tensor, int32_t i) {
     lower_tensor *of = &state->tensors[tensor];
     const lower_share *share = &of->shares.items[i];
     int32_t n_reduced = 0, n_others = 0;
@@ -37,13 +37,11 @@ int32_t lower_whole_gradient(lowering *state, int32_t tensor, int32_t i) {
     if (state->schedule->joins_late[tensor] && n_reduced == 0 && !of->backward.begun)
         lower_begin_gradient(state, tensor);
     lower_do(&state->base, CLEAVE_WHEN_LAST);
-    if (share->gradient >= 0)
-        return share->gradient;
     if (n_reduced > 0)
         return lower_sum_of_visits(state, tensor, i);
     if (of->main_after[share->holder] >= 0)
         lower_sync(&state->base, of->main_after[share->holder]);
-    return of->backward.demands.items[share->first_demand].at.buffer;
+    return of->backward.demands.items[share->first_demand].at;
 }
 
 void lower_update(lowering *state, const lower_event *event) {
@@ -57,7 +55,9 @@ void lower_update(lowering *state, const lower_event *event) {
         bool has_master = cleave_has_master(&builder->model->tensors[tensor]);
         share->master =
             has_master ? lasting_buffer(builder, CLEAVE_BUFFER_PARAMETER, device, tensor, box) : -1;
-        int32_t gradient = lower_whole_gradient(state, tensor, i);
+        int32_t gradient =
+            share->gradient >= 0 ? share->gradient : lower_whole_gradient(state, tensor, i).buffer;
+        lower_do(builder, CLEAVE_WHEN_LAST);
         cleave_update update = {.tensor = tensor,
                                 .parameter = share->at.buffer,
                                 .first = share->at.offset,

@@ -355,6 +355,12 @@ cleave_status interpreter_run(const cleave_program *program, const interpreter_o
             result->loss[state.step] =
                 (double)*(float *)(void *)(state.memory[program->loss_device] +
                                            program->buffers[program->loss_buffer].offset);
+        if (state.step < 16)
+            result->squares[state.step] =
+                program->squares_buffer < 0
+                    ? 0
+                    : (double)*(float *)(void *)(state.memory[0] +
+                                                 program->buffers[program->squares_buffer].offset);
     }
     result->values = CLEAVE_ARENA_ARRAY(arena, float *, program->model->n_tensors);
     result->outputs = CLEAVE_ARENA_ARRAY(arena, float *, program->model->n_outputs);
