@@ -22,6 +22,11 @@ cleave_status cleave_run_check(const cleave_model *model, const cleave_layout *l
     if (!options->forward && !cleave_model_trains(model))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: the model has no loss, so it can't be trained", model->file);
+    if (!options->forward && (options->optimizer.clip_norm > 0) != (model->squares > 0))
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "%s: gradients are clipped where the model is loaded for it and a norm "
+                           "is given: here only one of the two is so",
+                           model->file);
     CLEAVE_TRY(cleave_checkpoint_check(options, error));
     cleave_values *values;
     CLEAVE_TRY(cleave_values_open(model, options, NULL, &values, error));

@@ -23,6 +23,7 @@ static cleave_status set_up(const cleave_run_settings *settings, cleave_run_opti
     optimizer.momentum = settings->momentum;
     if (settings->weight_decay != 0)
         optimizer.weight_decay = settings->weight_decay > 0 ? settings->weight_decay : 0;
+    optimizer.clip_norm = settings->clip_norm;
     int64_t steps = settings->steps > 0 ? settings->steps : settings->forward ? 1 : 10;
     const cleave_rate_schedule asked = {.warmup = settings->warmup,
                                         .steps = settings->schedule_steps,

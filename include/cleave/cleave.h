@@ -96,10 +96,11 @@ typedef struct cleave_model_settings {
        weights as they are kept, sent and multiplied, and of partial sums that are sent.  A layout
        that was made for another precision is refused, but where one is given here. */
     const char *precision, *reduce_precision;
-    bool stores_scores; /* attention keeps its scores for backward */
+    bool stores_scores;   /* attention keeps its scores for backward */
+    bool clips_gradients; /* by the norm of all together: a step finds it before it updates */
 } cleave_model_settings;
 #define CLEAVE_MODEL_SETTINGS_INIT                                                                 \
-    { sizeof(cleave_model_settings), 0, false, NULL, 0, NULL, NULL, false }
+    { sizeof(cleave_model_settings), 0, false, NULL, 0, NULL, NULL, false, false }
 
 /* Reads an ONNX file, with external data beside it, or the config.json of a language model.  A
    model whose first output is a scalar is trained on that, any other gets a mean cross-entropy on
@@ -422,11 +423,13 @@ typedef struct cleave_run_settings {
     int64_t warmup;            /* over so many steps it rises to `learning_rate`; then it falls, */
     int64_t schedule_steps;    /* in so many from the beginning (0: steps), */
     double final_rate;         /* to this */
+    double clip_norm; /* the most that the norm of all gradients may be, of a model that was loaded
+                         with `clips_gradients`; 0: they are not clipped */
 } cleave_run_settings;
 #define CLEAVE_RUN_SETTINGS_INIT                                                                   \
     {                                                                                              \
         sizeof(cleave_run_settings), 0, false, NULL, 0, 0, 0, 0, NULL, NULL, NULL, NULL, 0, NULL,  \
-            false, NULL, NULL, 0, 0, 0, NULL, false, NULL, 0, 0, 0                                 \
+            false, NULL, NULL, 0, 0, 0, NULL, false, NULL, 0, 0, 0, 0                              \
     }
 
 /* Of rank 0; the others know their rank and nothing else. */

@@ -60,7 +60,7 @@ goes_on() { # MODEL OPTION...
 goes_on tiny_resnet.onnx --momentum 0.9
 goes_on tiny_transformer.onnx --optimizer adam --precision bf16
 # The learning rate goes on where it was, though the first run was to be shorter, and so does adamw.
-goes_on tiny_cnn.onnx --optimizer adamw --lr-schedule cosine --warmup 1 --lr-steps 6 --lr-final 1e-4
+goes_on tiny_cnn.onnx --optimizer adamw --lr-schedule cosine --warmup 1 --lr-steps 6 --lr-final 1e-4 --clip-norm 0.5
 
 # What does not belong together is refused in a line.
 expect_error 2 "learning rate: constant, --warmup 0, not linear, --warmup 2, --lr-steps 9, --lr-final 0" \

@@ -65,6 +65,22 @@ expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$layout" --json
 bytes_between >"$work/simulate.bytes"
 [ -s "$work/run.bytes" ] && cmp "$work/run.bytes" "$work/simulate.bytes" || fail "bytes differ"
 
+# With clipping, too: one more number goes each way.  The norm is told, and the layout does not change it.
+norms() { sed -n 's/^  "gradient_norm": \[\(.*\)\],*$/\1/p' "$work/out" | tr -d ','; }
+expect_ok run "${lenet[@]}" --layout "$layout" --steps 3 --clip-norm 0.5 --json
+bytes_between >"$work/run.clipped"
+two=$(norms)
+expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$layout" --clip-norm 0.5 --json
+bytes_between | cmp - "$work/run.clipped" || fail "bytes differ where gradients are clipped"
+expect_ok run "${lenet[@]}" --steps 3 --clip-norm 0.5 --json
+awk -v a="$two" -v b="$(norms)" 'BEGIN {
+    n = split(a, x, " "); bad = n != 3 || split(b, y, " ") != n || x[3] == x[1]
+    for (i = 1; i <= n; i++) bad = bad || x[i] < 0.9999 * y[i] || x[i] > 1.0001 * y[i]
+    exit bad
+}' || fail "two ranks have the norms $two and one $(norms)"
+expect_ok run "${lenet[@]}" --steps 2 --clip-norm 0.5
+grep -q '^norm of the gradients ' "$work/out" || fail "no norm in $(cat "$work/out")"
+
 # A run goes on from saved weights, and forward saves outputs.
 expect_ok run "${lenet[@]}" --layout "$layout" --steps 1 --weights "$work/weights1.safetensors"
 expect_ok run "${lenet[@]}" --layout "$layout" --forward --weights "$work/weights1.safetensors" \
