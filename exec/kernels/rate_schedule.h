@@ -4,9 +4,8 @@
    Over the first `warmup` steps it rises in equal parts from rate / warmup to the rate.  From then
    on it falls to `final`, along a line or half a wave of the cosine, which it would reach in the
    step after the last of `steps`, and where it stays.  With N steps and W of warm-up that is
-   PyTorch's LinearLR(start_factor=1/W, total_iters=W-1) until milestone W, and then
-   CosineAnnealingLR(T_max=N-W, eta_min=final) or LinearLR(start_factor=1, end_factor=final/rate,
-   total_iters=N-W). */
+   PyTorch's LinearLR from 1 / W to 1 in W - 1 steps, up to milestone W, and then
+   CosineAnnealingLR to `final`, or LinearLR from 1 to final / rate, in N - W steps. */
 #ifndef CLEAVE_EXEC_KERNELS_RATE_SCHEDULE_H
 #define CLEAVE_EXEC_KERNELS_RATE_SCHEDULE_H
 
