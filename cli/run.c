@@ -18,7 +18,7 @@
 typedef struct run_values {
     const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace,
         *inputs, *precision, *reduce_precision, *frozen, *attention, *from, *checkpoint,
-        *lr_schedule;
+        *lr_schedule, *no_decay;
     int64_t batch, sequence, steps, seed, checkpoint_every, keep, restart, warmup, lr_steps;
     double learning_rate, lr_final, clip_norm, momentum, weight_decay, stall_timeout,
         checkpoint_time;
@@ -87,6 +87,10 @@ static const option_row rows[] = {
          "added to gradients, times the parameters; of adamw parameters shrink by it, times the "
          "learning rate (default 0.01 of adamw, else 0); on elements that no operator reads it "
          "acts or not, by layout"},
+    {"--no-decay", "PATTERN,...", OPTION_TEXT, offsetof(run_values, no_decay),
+     .help =
+         "parameters on which the weight decay does not act, such as \"*.bias,*norm*\" (default "
+         "none)"},
     ROW_SEED(run_values),
     {"--stall-timeout", "SECONDS", OPTION_SECONDS, offsetof(run_values, stall_timeout),
      .standard = "60", .help = "a transfer that takes longer ends the run; 0: never"},
@@ -147,6 +151,7 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
         .forward = values->forward,
         .stream = values->throughput,
         .optimizer = optimizer,
+        .no_decay = values->no_decay,
         .seed = (uint64_t)values->seed,
         .weights = values->weights,
         .data = values->data,

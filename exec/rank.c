@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/progress.h"
 #include "base/units.h"
+#include "exec/decay.h"
 #include "exec/kernels/convert.h"
 #include "exec/kernels/copy.h"
 #include "exec/memory.h"
@@ -185,10 +186,13 @@ static cleave_status run_update(cleave_rank *rank, const cleave_update *update,
     char *parameter = cleave_rank_buffer(rank, update->parameter);
     float *exact = update->master < 0 ? (float *)parameter + first
                                       : (float *)cleave_rank_buffer(rank, update->master);
-    const cleave_optimizer *optimizer = &rank->options->optimizer;
+    cleave_optimizer optimizer = rank->options->optimizer;
+    if (!cleave_decay_acts(rank->options->no_decay,
+                           rank->program->model->tensors[update->tensor].name))
+        optimizer.weight_decay = 0;
     cleave_update_step at = {.step = rank->step + 1, .scale = 1};
     if (update->squares >= 0)
-        at.scale = cleave_optimizer_clip(optimizer,
+        at.scale = cleave_optimizer_clip(&optimizer,
                                          *(const float *)cleave_rank_buffer(rank, update->squares));
     for (int32_t i = 0; i < pieces; i++) {
         int64_t from = cleave_block_start(n, pieces, i), to = cleave_block_start(n, pieces, i + 1);
@@ -198,7 +202,7 @@ static cleave_status run_update(cleave_rank *rank, const cleave_update *update,
                 state[s] = (float *)cleave_rank_buffer(rank, update->state[s]) + from;
         if (i > 0)
             CLEAVE_TRY(poll(rank, error));
-        cleave_optimizer_update(optimizer, &at, to - from, exact + from,
+        cleave_optimizer_update(&optimizer, &at, to - from, exact + from,
                                 (const float *)cleave_rank_buffer(rank, update->gradient) + from,
                                 state);
         if (update->master >= 0)

@@ -4,6 +4,7 @@
 #include "base/progress.h"
 #include "exec/checkpoint.h"
 #include "exec/data/save.h"
+#include "exec/decay.h"
 #include "exec/gather_timeline.h"
 #include "exec/watch.h"
 #include "graph/lower/lower.h"
@@ -27,6 +28,7 @@ cleave_status cleave_run_check(const cleave_model *model, const cleave_layout *l
                            "%s: gradients are clipped where the model is loaded for it and a norm "
                            "is given: here only one of the two is so",
                            model->file);
+    CLEAVE_TRY(cleave_decay_check(options->no_decay, model, error));
     CLEAVE_TRY(cleave_checkpoint_check(options, error));
     cleave_values *values;
     CLEAVE_TRY(cleave_values_open(model, options, NULL, &values, error));

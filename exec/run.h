@@ -13,6 +13,7 @@ typedef struct cleave_run_options {
     bool stream;   /* ranks begin the next step without waiting for each other: the time of a step
                       is that from the end of the one before to its own */
     cleave_optimizer optimizer;
+    const char *no_decay; /* patterns of names (exec/decay.h); null: none */
     uint64_t seed;
     /* Safetensors of parameters and buffers under their names, or NAME.onnx with initializers;
        null: initial values. */

@@ -81,6 +81,29 @@ awk -v a="$two" -v b="$(norms)" 'BEGIN {
 expect_ok run "${lenet[@]}" --steps 2 --clip-norm 0.5
 grep -q '^norm of the gradients ' "$work/out" || fail "no norm in $(cat "$work/out")"
 
+# Where no gradient counts, a decay of 1 at rate 0.5 halves what it acts on, and leaves the rest to the bit.
+expect_error 2 'no parameter is named like "x*"' run "${lenet[@]}" --no-decay 'c*,x*' --steps 1
+decay=(--optimizer sgd --steps 1 --lr 0.5 --clip-norm 1e-30)
+expect_ok run "${lenet[@]}" "${decay[@]}" --save "$work/undecayed.safetensors"
+expect_ok run "${lenet[@]}" --layout "$layout" "${decay[@]}" --weight-decay 1 --no-decay 'c1.*,*.bias' \
+    --save "$work/decayed.safetensors"
+python3 - "$work/undecayed.safetensors" "$work/decayed.safetensors" <<'PYTHON' || fail "the decay acted on others"
+import json, struct, sys
+
+def read(path):
+    data = open(path, "rb").read()
+    n = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8:8 + n])
+    return {k: struct.unpack("<%df" % ((v["data_offsets"][1] - v["data_offsets"][0]) // 4),
+                             data[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]])
+            for k, v in head.items() if k != "__metadata__"}
+
+before, after = read(sys.argv[1]), read(sys.argv[2])
+kept = {k for k in before if k.startswith("c1.") or k.endswith(".bias")}
+sys.exit(not (kept and len(kept) < len(before) and before.keys() == after.keys() and
+              all(after[k] == tuple(x if k in kept else x / 2 for x in before[k]) for k in before)))
+PYTHON
+
 # A run goes on from saved weights, and forward saves outputs.
 expect_ok run "${lenet[@]}" --layout "$layout" --steps 1 --weights "$work/weights1.safetensors"
 expect_ok run "${lenet[@]}" --layout "$layout" --forward --weights "$work/weights1.safetensors" \
