@@ -96,7 +96,7 @@ extern const command command_calibrate, command_search, command_simulate, comman
     }
 #define ROW_OPTIMIZER(type)                                                                        \
     {                                                                                              \
-        "--optimizer", "sgd|adam", OPTION_TEXT, offsetof(type, optimizer),                         \
+        "--optimizer", "sgd|adam|adamw", OPTION_TEXT, offsetof(type, optimizer),                   \
             .standard = "sgd", .help = "which optimizer updates the parameters"                    \
     }
 #define ROW_MOMENTUM(type)                                                                         \
@@ -104,6 +104,13 @@ extern const command command_calibrate, command_search, command_simulate, comman
         "--momentum", "B", OPTION_NUMBER, offsetof(type, momentum),                                \
             .most = 1, .standard = "0",                                                            \
             .help = "of sgd; above 0 it keeps one state value per parameter"                       \
+    }
+#define ROW_CLIP(type)                                                                             \
+    {                                                                                              \
+        "--clip-norm", "X", OPTION_NUMBER, offsetof(type, clip_norm),                              \
+            .least = 0, .most = 1e30,                                                              \
+            .help = "scale the gradients so that the norm of all of them together is at most X: "  \
+                    "updates then wait for it (default: not clipped)"                              \
     }
 #define ROW_FORWARD(type)                                                                          \
     {                                                                                              \

@@ -18,7 +18,7 @@ typedef struct compare_values {
         *frozen;
     const char *attention;
     int64_t batch, sequence, devices, proposals, seed, steps;
-    double time, momentum;
+    double time, momentum, clip_norm;
     bool forward, json, quiet;
 } compare_values;
 
@@ -43,6 +43,7 @@ static const option_row rows[] = {
     ROW_SEED(compare_values),
     ROW_OPTIMIZER(compare_values),
     ROW_MOMENTUM(compare_values),
+    ROW_CLIP(compare_values),
     {"-o", "PLAN.layout.json", OPTION_OUTPUT, offsetof(compare_values, output),
      .help = "keep the found layout"},
     ROW_JSON(compare_values),
@@ -89,17 +90,18 @@ static cleave_status read_measured(const cleave_json *document, measured *result
 /* Writes the layout to `path` and runs it. */
 static cleave_status measure(const compare_values *values, const cleave_model *model,
                              const char *path, comparison *c, cleave_error *error) {
-    char batch[32], sequence[32], steps[32], seed[32], momentum[40];
+    char batch[32], sequence[32], steps[32], seed[32], momentum[40], clip[40];
     snprintf(batch, sizeof batch, "%lld", (long long)values->batch);
     snprintf(sequence, sizeof sequence, "%lld", (long long)values->sequence);
     snprintf(steps, sizeof steps, "%lld", (long long)values->steps);
     snprintf(seed, sizeof seed, "%lld", (long long)values->seed);
     snprintf(momentum, sizeof momentum, "%.17g", values->momentum);
+    snprintf(clip, sizeof clip, "%.17g", values->clip_norm);
     const char *arguments[32] = {"run",        "--model", values->model, "--layout",
                                  path,         "--steps", steps,         "--seed",
                                  seed,         "--json",  "--optimizer", values->optimizer,
-                                 "--momentum", momentum};
-    int n = 14;
+                                 "--momentum", momentum,  "--clip-norm", clip};
+    int n = 16;
     if (values->batch > 0) {
         arguments[n++] = "--batch";
         arguments[n++] = batch;

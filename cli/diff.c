@@ -19,7 +19,7 @@ typedef struct diff_values {
     const char *a, *b, *model, *machine, *optimizer, *inputs, *precision, *reduce_precision,
         *frozen, *page;
     int64_t batch, sequence;
-    double momentum;
+    double momentum, clip_norm;
     bool forward, json, quiet;
 } diff_values;
 
@@ -41,6 +41,7 @@ static const option_row rows[] = {
     ROW_FORWARD(diff_values),
     ROW_OPTIMIZER(diff_values),
     ROW_MOMENTUM(diff_values),
+    ROW_CLIP(diff_values),
     ROW_JSON(diff_values),
     ROW_QUIET(diff_values),
 };

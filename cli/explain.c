@@ -9,7 +9,7 @@ typedef struct explain_values {
     const char *model, *machine, *layout, *operator_name, *optimizer, *inputs, *precision,
         *reduce_precision, *frozen;
     int64_t batch, sequence, splits;
-    double memory_limit, momentum;
+    double memory_limit, momentum, clip_norm;
     bool forward, json, quiet;
 } explain_values;
 
@@ -33,6 +33,7 @@ static const option_row rows[] = {
      .most = 0x1p62, .help = "most memory per device, such as \"2 GiB\" (default the machine's)"},
     ROW_OPTIMIZER(explain_values),
     ROW_MOMENTUM(explain_values),
+    ROW_CLIP(explain_values),
     ROW_JSON(explain_values),
     ROW_QUIET(explain_values),
 };

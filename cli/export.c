@@ -15,7 +15,7 @@ typedef struct export_values {
     const char *to, *model, *machine, *layout, *output, *read_back, *optimizer, *inputs, *precision,
         *reduce_precision, *frozen;
     int64_t batch, sequence;
-    double momentum;
+    double momentum, clip_norm;
     bool strict, json, quiet;
 } export_values;
 
@@ -41,6 +41,7 @@ static const option_row rows[] = {
      .help = "refuse a layout of which anything is lost"},
     ROW_OPTIMIZER(export_values),
     ROW_MOMENTUM(export_values),
+    ROW_CLIP(export_values),
     ROW_JSON(export_values),
     ROW_QUIET(export_values),
 };

@@ -19,7 +19,8 @@
                                     .inputs = (values)->inputs,                                    \
                                     .precision = (values)->precision,                              \
                                     .reduce_precision = (values)->reduce_precision,                \
-                                    .frozen = (values)->frozen})
+                                    .frozen = (values)->frozen,                                    \
+                                    .clips = (values)->clip_norm > 0})
 /* Takes --attention: BAD_INPUT for another word than "fused" and "stored". */
 /* --framework: how the machine's devices run what no kernel was measured of. */
 cleave_status inputs_framework(const char *framework, cleave_machine *machine, cleave_error *error);
@@ -41,7 +42,8 @@ int inputs_put_precision(const char *precision, const char *reduce_precision,
 cleave_status inputs_target(const char *option, const char *name, cleave_target *target,
                             cleave_error *error);
 
-/* State values per parameter: sgd 0, with momentum 1; adam 2.  BAD_INPUT for another name. */
+/* State values per parameter: sgd 0, with momentum 1; adam and adamw 2.  BAD_INPUT for another
+ * name. */
 cleave_status inputs_optimizer_states(const char *optimizer, double momentum, int *states,
                                       cleave_error *error);
 

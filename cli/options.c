@@ -166,9 +166,12 @@ cleave_status options_parse(const option_table *table, int n_arguments, char *co
     *help = is_given(n_arguments, arguments, "--help") || is_given(n_arguments, arguments, "-h");
     if (*help)
         return CLEAVE_OK;
-    for (int r = 0; r < table->n_rows; r++)
+    for (int r = 0; r < table->n_rows; r++) {
         if (table->rows[r].standard != NULL)
             CLEAVE_TRY(options_set(&table->rows[r], table->rows[r].standard, values, error));
+        if (table->rows[r].may_lack)
+            *(double *)((char *)values + table->rows[r].offset) = NAN;
+    }
     for (int i = 0; i < n_arguments; i++) {
         const option_row *row = NULL;
         const char *value = NULL;

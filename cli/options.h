@@ -42,6 +42,7 @@ typedef struct option_row {
     option_kind kind;
     size_t offset; /* of the value in the options struct */
     bool required;
+    bool may_lack;        /* a number that is NaN when it is not given */
     double least, most;   /* of numbers; both 0: any value of 0 or more */
     const char *standard; /* default, parsed like a given value; null: zero */
     const char *help;

@@ -10,7 +10,7 @@ typedef struct report_values {
     const char *model, *machine, *layout, *run, *sweep, *output, *optimizer, *inputs, *precision,
         *reduce_precision, *frozen;
     int64_t batch, sequence, splits;
-    double memory_limit, momentum;
+    double memory_limit, momentum, clip_norm;
     bool quiet;
 } report_values;
 
@@ -37,6 +37,7 @@ static const option_row rows[] = {
      .most = 0x1p62, .help = "most memory per device, such as \"2 GiB\" (default the machine's)"},
     ROW_OPTIMIZER(report_values),
     ROW_MOMENTUM(report_values),
+    ROW_CLIP(report_values),
     ROW_QUIET(report_values),
 };
 

@@ -12,13 +12,16 @@
 #include "graph/model/attention.h"
 #include "graph/model/precision.h"
 
+#include <math.h>
 #include <signal.h>
 
 typedef struct run_values {
     const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace,
-        *inputs, *precision, *reduce_precision, *frozen, *attention, *from, *checkpoint;
-    int64_t batch, sequence, steps, seed, checkpoint_every, keep, restart;
-    double learning_rate, momentum, weight_decay, stall_timeout, checkpoint_time;
+        *inputs, *precision, *reduce_precision, *frozen, *attention, *from, *checkpoint,
+        *lr_schedule, *no_decay;
+    int64_t batch, sequence, steps, seed, checkpoint_every, keep, restart, warmup, lr_steps;
+    double learning_rate, lr_final, clip_norm, momentum, weight_decay, stall_timeout,
+        checkpoint_time;
     bool forward, throughput, json, quiet, no_overlap;
 } run_values;
 
@@ -68,11 +71,26 @@ static const option_row rows[] = {
              "the time of a step is that between the ends of two"},
     ROW_OPTIMIZER(run_values),
     {"--lr", "R", OPTION_NUMBER, offsetof(run_values, learning_rate), .least = 1e-30, .most = 1e30,
-     .help = "learning rate (default 0.01 of sgd, 0.001 of adam)"},
+     .help = "learning rate (default 0.01 of sgd, 0.001 of adam and adamw)"},
+    {"--lr-schedule", "constant|linear|cosine", OPTION_TEXT, offsetof(run_values, lr_schedule),
+     .help = "how it falls from there to --lr-final (default constant)"},
+    {"--warmup", "K", OPTION_INTEGER, offsetof(run_values, warmup), .most = 0x1p40,
+     .help = "before, it rises in equal parts over the first K steps"},
+    {"--lr-steps", "K", OPTION_INTEGER, offsetof(run_values, lr_steps), .most = 0x1p40,
+     .help = "steps of the whole training after which it has fallen (default --steps)"},
+    {"--lr-final", "R", OPTION_NUMBER, offsetof(run_values, lr_final), .most = 1e30,
+     .help = "the learning rate at the end of linear and cosine (default 0)"},
     ROW_MOMENTUM(run_values),
-    {"--weight-decay", "W", OPTION_NUMBER, offsetof(run_values, weight_decay), .standard = "0",
-     .help = "added to gradients, times the parameters; on elements that no operator reads it acts "
-             "or not, by layout"},
+    ROW_CLIP(run_values),
+    {"--weight-decay", "W", OPTION_NUMBER, offsetof(run_values, weight_decay), .may_lack = true,
+     .help =
+         "added to gradients, times the parameters; of adamw parameters shrink by it, times the "
+         "learning rate (default 0.01 of adamw, else 0); on elements that no operator reads it "
+         "acts or not, by layout"},
+    {"--no-decay", "PATTERN,...", OPTION_TEXT, offsetof(run_values, no_decay),
+     .help =
+         "parameters on which the weight decay does not act, such as \"*.bias,*norm*\" (default "
+         "none)"},
     ROW_SEED(run_values),
     {"--stall-timeout", "SECONDS", OPTION_SECONDS, offsetof(run_values, stall_timeout),
      .standard = "60", .help = "a transfer that takes longer ends the run; 0: never"},
@@ -105,23 +123,35 @@ static void interrupt(int signal_number) {
     interrupted = 1;
 }
 
+/* The optimizer of a training of so many steps. */
+static cleave_status fill_optimizer(const run_values *values, int64_t steps,
+                                    cleave_optimizer *optimizer, cleave_error *error) {
+    const cleave_rate_schedule asked = {
+        .warmup = values->warmup, .steps = values->lr_steps, .final = values->lr_final};
+    CLEAVE_TRY(cleave_optimizer_find(values->optimizer, optimizer, error));
+    if (values->learning_rate > 0)
+        optimizer->learning_rate = values->learning_rate;
+    if (!isnan(values->weight_decay))
+        optimizer->weight_decay = values->weight_decay;
+    optimizer->momentum = values->momentum;
+    optimizer->clip_norm = values->clip_norm;
+    return cleave_rate_schedule_make(values->lr_schedule, &asked, steps, optimizer->learning_rate,
+                                     &optimizer->schedule, error);
+}
+
 static cleave_status fill_options(const run_values *values, cleave_run_options *options,
                                   cleave_error *error) {
     cleave_optimizer optimizer;
     if (values->throughput && !values->forward)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "--throughput goes with --forward alone");
-    CLEAVE_TRY(cleave_optimizer_find(values->optimizer, &optimizer, error));
-    if (values->learning_rate > 0)
-        optimizer.learning_rate = values->learning_rate;
-    optimizer.momentum = values->momentum;
-    optimizer.weight_decay = values->weight_decay;
+    int64_t steps = values->steps > 0 ? values->steps : values->forward ? 1 : 10;
+    CLEAVE_TRY(fill_optimizer(values, steps, &optimizer, error));
     *options = (cleave_run_options){
-        .steps = values->steps > 0 ? values->steps
-                 : values->forward ? 1
-                                   : 10,
+        .steps = steps,
         .forward = values->forward,
         .stream = values->throughput,
         .optimizer = optimizer,
+        .no_decay = values->no_decay,
         .seed = (uint64_t)values->seed,
         .weights = values->weights,
         .data = values->data,

@@ -127,6 +127,13 @@ static void put_losses(cleave_json_writer *w, const run_report *report) {
     for (int64_t s = 0; s < result->n_steps && result->loss != NULL; s++)
         cleave_json_put_number(w, result->loss[s]);
     cleave_json_end_array(w);
+    if (result->gradient_norm == NULL)
+        return;
+    cleave_json_key(w, "gradient_norm");
+    cleave_json_begin_array(w, true);
+    for (int64_t s = 0; s < result->n_steps; s++)
+        cleave_json_put_number(w, result->gradient_norm[s]);
+    cleave_json_end_array(w);
 }
 
 static void put_dropped(cleave_json_writer *w, const cleave_run_result *result) {
@@ -262,6 +269,12 @@ static void add_losses(table *t, const run_report *report) {
     table_format(t, "%.6g at step %lld, %.6g at step %lld", result->loss[0],
                  (long long)result->first_step + 1, result->loss[result->n_steps - 1],
                  (long long)(result->first_step + result->n_steps));
+    if (result->gradient_norm != NULL) {
+        table_text(t, "norm of the gradients");
+        table_format(t, "%.6g at step %lld, %.6g at step %lld", result->gradient_norm[0],
+                     (long long)result->first_step + 1, result->gradient_norm[result->n_steps - 1],
+                     (long long)(result->first_step + result->n_steps));
+    }
     if (report->text_entropy != NULL) {
         int64_t n;
         double loss = final_loss(result, &n);

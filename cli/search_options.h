@@ -12,7 +12,7 @@ typedef struct search_request {
     const char *schedule, *recompute, *zero;
     int64_t batch, sequence, devices, proposals, seed, micro_batches, stages, virtual_stages,
         tensor, context, expert;
-    double time, memory_limit, momentum;
+    double time, memory_limit, momentum, clip_norm;
     bool forward, throughput, whole_tokens;
 } search_request;
 
@@ -133,6 +133,7 @@ typedef struct search_request {
         ROW_THROUGHPUT, ROW_METHOD, ROW_TIME, ROW_PROPOSALS, ROW_SEED(search_request),             \
         ROW_MEMORY_LIMIT, ROW_FIX, ROW_ONLY, ROW_FOR, ROW_MICRO_BATCHES, ROW_STAGES, ROW_SCHEDULE, \
         ROW_RECOMPUTE, ROW_VIRTUAL, ROW_TENSOR, ROW_CONTEXT, ROW_EXPERT, ROW_WHOLE_TOKENS,         \
-        ROW_ZERO, ROW_OPTIMIZER(search_request), ROW_MOMENTUM(search_request)
+        ROW_ZERO, ROW_OPTIMIZER(search_request), ROW_MOMENTUM(search_request),                     \
+        ROW_CLIP(search_request)
 
 #endif

@@ -23,7 +23,7 @@ typedef struct simulate_values {
     const char *engine;
     const char *attention, *framework;
     int64_t batch, sequence, devices, seed;
-    double momentum;
+    double momentum, clip_norm;
     bool forward, json, closed_form, folded;
 } simulate_values;
 
@@ -49,6 +49,7 @@ static const option_row rows[] = {
     ROW_SEED(simulate_values),
     ROW_OPTIMIZER(simulate_values),
     ROW_MOMENTUM(simulate_values),
+    ROW_CLIP(simulate_values),
     {"--tasks", "F.dag", OPTION_TEXT, offsetof(simulate_values, tasks),
      .help = "instead of all these: a task graph to simulate"},
     {"--dump-tasks", "F.dag", OPTION_OUTPUT, offsetof(simulate_values, dump_tasks),

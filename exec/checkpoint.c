@@ -156,7 +156,8 @@ static cleave_manifest describe(const cleave_model *model, const cleave_run_opti
                              .precision = name_of(model->precision),
                              .reduce_precision = name_of(model->reduce_precision),
                              .optimizer = cleave_optimizer_name(&options->optimizer),
-                             .optimizer_states = cleave_optimizer_states(&options->optimizer)};
+                             .optimizer_states = cleave_optimizer_states(&options->optimizer),
+                             .schedule = options->optimizer.schedule};
 }
 
 static cleave_status describe_data(const cleave_run_options *options, cleave_manifest_file *data,
@@ -173,6 +174,16 @@ static cleave_status fail_to_match(const char *folder, const char *what, const c
                                    const char *here, cleave_error *error) {
     return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: the checkpoint is of another %s: %s, not %s",
                        folder, what, there, here);
+}
+
+static cleave_status check_schedule(const char *folder, const cleave_rate_schedule *there,
+                                    const cleave_rate_schedule *here, cleave_error *error) {
+    char was[128], is[128];
+    if (cleave_rate_schedule_equal(there, here))
+        return CLEAVE_OK;
+    cleave_rate_schedule_format(there, was, sizeof was);
+    cleave_rate_schedule_format(here, is, sizeof is);
+    return fail_to_match(folder, "schedule of the learning rate", was, is, error);
 }
 
 static cleave_status check_data(const char *folder, const cleave_manifest_file *there,
@@ -211,6 +222,7 @@ static cleave_status check_matches(const char *folder, const cleave_manifest *th
     if (there->optimizer_states != here.optimizer_states)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: the checkpoint was made %s momentum",
                            folder, there->optimizer_states > 0 ? "with" : "without");
+    CLEAVE_TRY(check_schedule(folder, &there->schedule, &here.schedule, error));
     if (there->seed != here.seed)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: the checkpoint was made with --seed %llu",
                            folder, (unsigned long long)there->seed);

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/progress.h"
 #include "base/units.h"
+#include "exec/decay.h"
 #include "exec/dropped.h"
 #include "exec/kernels/convert.h"
 #include "exec/kernels/copy.h"
@@ -178,23 +179,32 @@ static cleave_status run_compute(cleave_rank *rank, const cleave_compute *comput
                                             : cleave_kernel_run(rank->kernels, &call, error);
 }
 
-/* Elements `from` to `to` of what is updated.  A master is rounded while it lies in the cache. */
-static void update_range(cleave_rank *rank, const cleave_update *update, int64_t from, int64_t to) {
+/* An update, of elements `from` to `to` of its gradient. */
+typedef struct update_range {
+    const cleave_update *of;
+    cleave_optimizer optimizer;
+    cleave_update_step at;
+    int64_t from, to;
+} update_range;
+
+/* A master is rounded while it lies in the cache. */
+static void run_range(cleave_rank *rank, const update_range *range) {
     enum { CACHED = 1 << 13 };
+    const cleave_update *update = range->of;
     char *parameter = cleave_rank_buffer(rank, update->parameter);
     const float *gradient = cleave_rank_buffer(rank, update->gradient);
     bool rounds = update->master >= 0;
     float *exact = rounds ? cleave_rank_buffer(rank, update->master)
                           : (void *)((float *)(void *)parameter + update->first);
-    int64_t n = rounds && to - from > CACHED ? CACHED : to - from;
-    for (int64_t i = from; i < to; i += n) {
+    int64_t n = range->to - range->from;
+    n = rounds && n > CACHED ? CACHED : n;
+    for (int64_t i = range->from; i < range->to; i += n) {
         float *state[2] = {NULL, NULL};
-        n = n < to - i ? n : to - i;
+        n = n < range->to - i ? n : range->to - i;
         for (int s = 0; s < 2; s++)
             if (update->state[s] >= 0)
                 state[s] = (float *)cleave_rank_buffer(rank, update->state[s]) + i;
-        cleave_optimizer_update(&rank->options->optimizer, rank->step + 1, n, exact + i,
-                                gradient + i, state[0], state[1]);
+        cleave_optimizer_update(&range->optimizer, &range->at, n, exact + i, gradient + i, state);
         if (rounds)
             cleave_convert(CLEAVE_F32, exact + i, CLEAVE_BF16,
                            (uint16_t *)(void *)parameter + update->first + i, n);
@@ -205,11 +215,21 @@ static cleave_status run_update(cleave_rank *rank, const cleave_update *update,
                                 cleave_error *error) {
     int64_t n = rank->program->buffers[update->gradient].bytes / (int64_t)sizeof(float);
     int32_t pieces = cleave_work_pieces_of_bytes(cleave_update_bytes(rank->program, update));
+    update_range range = {.of = update,
+                          .optimizer = rank->options->optimizer,
+                          .at = {.step = rank->step + 1, .scale = 1}};
+    if (!cleave_decay_acts(rank->options->no_decay,
+                           rank->program->model->tensors[update->tensor].name))
+        range.optimizer.weight_decay = 0;
+    if (update->squares >= 0)
+        range.at.scale = cleave_optimizer_clip(
+            &range.optimizer, *(const float *)cleave_rank_buffer(rank, update->squares));
     for (int32_t i = 0; i < pieces; i++) {
         if (i > 0)
             CLEAVE_TRY(poll(rank, error));
-        update_range(rank, update, cleave_block_start(n, pieces, i),
-                     cleave_block_start(n, pieces, i + 1));
+        range.from = cleave_block_start(n, pieces, i);
+        range.to = cleave_block_start(n, pieces, i + 1);
+        run_range(rank, &range);
     }
     return CLEAVE_OK;
 }

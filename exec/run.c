@@ -4,6 +4,7 @@
 #include "base/progress.h"
 #include "exec/checkpoint.h"
 #include "exec/data/save.h"
+#include "exec/decay.h"
 #include "exec/dropped.h"
 #include "exec/gather_timeline.h"
 #include "exec/watch.h"
@@ -23,6 +24,12 @@ cleave_status cleave_run_check(const cleave_model *model, const cleave_layout *l
     if (!options->forward && !cleave_model_trains(model))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: the model has no loss, so it can't be trained", model->file);
+    if (!options->forward && (options->optimizer.clip_norm > 0) != (model->squares > 0))
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "%s: gradients are clipped where the model is loaded for it and a norm "
+                           "is given: here only one of the two is so",
+                           model->file);
+    CLEAVE_TRY(cleave_decay_check(options->no_decay, model, error));
     CLEAVE_TRY(cleave_checkpoint_check(options, error));
     cleave_values *values;
     CLEAVE_TRY(cleave_values_open(model, options, NULL, &values, error));
@@ -227,6 +234,9 @@ static cleave_status run_step(running *run, int64_t step, word *said, cleave_err
     double seconds = cleave_clock_seconds() - rank->step_started;
     int64_t i = step - result->first_step;
     CLEAVE_TRY(bring_loss(rank, &result->loss[i], &is_nan, error));
+    if (rank->device == 0 && rank->program->squares_buffer >= 0)
+        result->gradient_norm[i] =
+            sqrt((double)*(const float *)cleave_rank_buffer(rank, rank->program->squares_buffer));
     *said = (word){.seconds = seconds,
                    .is_nan = is_nan,
                    .ends = options->interrupted != NULL && *options->interrupted != 0,
@@ -277,6 +287,9 @@ static cleave_status run_steps(running *run, cleave_error *error) {
         char note[64] = "";
         if (!options->forward)
             snprintf(note, sizeof note, "loss %.4g", result->loss[step - result->first_step]);
+        if (result->gradient_norm != NULL)
+            snprintf(note + strlen(note), sizeof note - strlen(note), ", norm %.4g",
+                     result->gradient_norm[step - result->first_step]);
         cleave_progress_update(&progress, (double)done / (double)options->steps, note);
     }
     cleave_progress_end(&progress, NULL);
@@ -362,7 +375,10 @@ cleave_status cleave_run(cleave_world *world, const cleave_model *model,
     run.step_seconds = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);
     run.loss = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);
     run.dropped = CLEAVE_ARENA_ARRAY(arena, int64_t, run.n_steps);
-    if (run.program == NULL || run.step_seconds == NULL || run.loss == NULL || run.dropped == NULL)
+    if (model->squares > 0)
+        run.gradient_norm = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);
+    if (run.program == NULL || run.step_seconds == NULL || run.loss == NULL ||
+        run.dropped == NULL || (model->squares > 0 && run.gradient_norm == NULL))
         return cleave_fail_memory(error, "preparing a run");
     cleave_kernels *kernels = NULL; /* for workspaces; the rank has its own */
     CLEAVE_TRY(cleave_kernels_create(&kernels, error));

@@ -13,6 +13,7 @@ typedef struct cleave_run_options {
     bool stream;   /* ranks begin the next step without waiting for each other: the time of a step
                       is that from the end of the one before to its own */
     cleave_optimizer optimizer;
+    const char *no_decay; /* patterns of names (exec/decay.h); null: none */
     uint64_t seed;
     /* Safetensors of parameters and buffers under their names, or NAME.onnx with initializers;
        null: initial values. */
@@ -46,6 +47,7 @@ typedef struct cleave_run_result {
     double *loss;                  /* [n_steps] before each update; null in forward */
     int64_t *dropped;              /* [n_steps] choices of experts that found no room, of */
     int64_t n_choices;             /* so many; 0: none can be dropped */
+    double *gradient_norm;         /* [n_steps] before clipping; null: gradients are not clipped */
     double *step_seconds;          /* [n_steps] of the slowest rank */
     double median_step_seconds;    /* the first step left out where there are more */
     int64_t *bytes_between;        /* [source][destination] per step, as counted by the senders */

@@ -23,6 +23,7 @@ cleave_status cleave_model_load(const char *path, const cleave_model_settings *g
                                            .sequence = settings.sequence,
                                            .with_loss = !settings.forward,
                                            .inputs = settings.inputs,
+                                           .clips = settings.clips_gradients,
                                            .precision = settings.precision,
                                            .reduce_precision = settings.reduce_precision};
     cleave_status status = cleave_model_import_as(&request, &made->arena, &made->model, error);

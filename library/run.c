@@ -21,12 +21,18 @@ static cleave_status set_up(const cleave_run_settings *settings, cleave_run_opti
     if (settings->learning_rate > 0)
         optimizer.learning_rate = settings->learning_rate;
     optimizer.momentum = settings->momentum;
-    optimizer.weight_decay = settings->weight_decay;
+    if (settings->weight_decay != 0)
+        optimizer.weight_decay = settings->weight_decay > 0 ? settings->weight_decay : 0;
+    optimizer.clip_norm = settings->clip_norm;
+    int64_t steps = settings->steps > 0 ? settings->steps : settings->forward ? 1 : 10;
+    const cleave_rate_schedule asked = {.warmup = settings->warmup,
+                                        .steps = settings->schedule_steps,
+                                        .final = settings->final_rate};
+    CLEAVE_TRY(cleave_rate_schedule_make(settings->rate_schedule, &asked, steps,
+                                         optimizer.learning_rate, &optimizer.schedule, error));
     double stall = settings->stall_timeout_seconds;
     *options = (cleave_run_options){
-        .steps = settings->steps > 0 ? settings->steps
-                 : settings->forward ? 1
-                                     : 10,
+        .steps = steps,
         .forward = settings->forward,
         .stream = settings->forward && settings->throughput,
         .optimizer = optimizer,

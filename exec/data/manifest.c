@@ -38,6 +38,25 @@ static void put_file(cleave_json_writer *w, const char *key, const cleave_manife
     cleave_json_end_object(w);
 }
 
+static bool is_constant(const cleave_rate_schedule *schedule) {
+    return schedule->kind == CLEAVE_RATE_CONSTANT && schedule->warmup == 0;
+}
+
+static void put_schedule(cleave_json_writer *w, const cleave_rate_schedule *schedule) {
+    if (is_constant(schedule))
+        return;
+    cleave_json_key(w, "schedule");
+    cleave_json_begin_object(w, true);
+    put_text(w, "name", cleave_rate_names[schedule->kind]);
+    cleave_json_key(w, "warmup");
+    cleave_json_put_integer(w, schedule->warmup);
+    cleave_json_key(w, "steps");
+    cleave_json_put_integer(w, schedule->steps);
+    cleave_json_key(w, "final");
+    cleave_json_put_number(w, schedule->final);
+    cleave_json_end_object(w);
+}
+
 /* All but the end. */
 static void put_manifest(cleave_json_writer *w, const cleave_manifest *manifest) {
     char seed[24];
@@ -61,6 +80,7 @@ static void put_manifest(cleave_json_writer *w, const cleave_manifest *manifest)
     cleave_json_key(w, "states");
     cleave_json_put_integer(w, manifest->optimizer_states);
     cleave_json_end_object(w);
+    put_schedule(w, &manifest->schedule);
     if (manifest->data.name != NULL) {
         cleave_json_key(w, "data");
         put_file(w, "file", &manifest->data);
@@ -183,11 +203,36 @@ static cleave_status read_files(const cleave_json_cursor *root, cleave_arena *ar
     return CLEAVE_OK;
 }
 
+static cleave_status read_schedule(const cleave_json_cursor *root, cleave_rate_schedule *schedule,
+                                   cleave_error *error) {
+    static const char *const keys[] = {"name", "warmup", "steps", "final", NULL};
+    cleave_json_cursor at, member;
+    const char *name;
+    *schedule = (cleave_rate_schedule){.kind = CLEAVE_RATE_CONSTANT};
+    if (!cleave_json_find(root, "schedule", &at))
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_json_expect_object(&at, error));
+    CLEAVE_TRY(cleave_json_expect_keys(&at, keys, error));
+    CLEAVE_TRY(cleave_json_get(&at, "name", &member, error));
+    CLEAVE_TRY(cleave_json_string(&member, &name, error));
+    while (schedule->kind < CLEAVE_N_RATES && strcmp(name, cleave_rate_names[schedule->kind]) != 0)
+        schedule->kind++;
+    if (schedule->kind == CLEAVE_N_RATES)
+        return cleave_json_fail(&member, error, "schedule \"%.64s\" is not known", name);
+    CLEAVE_TRY(read_integer(&at, "warmup", most_steps, &schedule->warmup, error));
+    CLEAVE_TRY(read_integer(&at, "steps", most_steps, &schedule->steps, error));
+    CLEAVE_TRY(cleave_json_get(&at, "final", &member, error));
+    CLEAVE_TRY(cleave_json_number(&member, &schedule->final, error));
+    return schedule->final >= 0
+               ? CLEAVE_OK
+               : cleave_json_fail(&member, error, "%g is no learning rate", schedule->final);
+}
+
 static cleave_status read_root(const cleave_json_cursor *root, cleave_arena *arena,
                                cleave_manifest *manifest, uint64_t *checksum, cleave_error *error) {
     static const char *const keys[] = {
-        kind,        "step", "seed",  "model", "precision", "reduce_precision",
-        "optimizer", "data", "files", "xxh64", NULL};
+        kind,        "step",     "seed", "model", "precision", "reduce_precision",
+        "optimizer", "schedule", "data", "files", "xxh64",     NULL};
     cleave_json_cursor at;
     int64_t number;
     CLEAVE_TRY(cleave_json_expect_object(root, error));
@@ -207,6 +252,7 @@ static cleave_status read_root(const cleave_json_cursor *root, cleave_arena *are
     CLEAVE_TRY(cleave_json_expect_object(&at, error));
     CLEAVE_TRY(read_text(&at, "name", arena, &manifest->optimizer, error));
     CLEAVE_TRY(read_integer(&at, "states", 2, &manifest->optimizer_states, error));
+    CLEAVE_TRY(read_schedule(root, &manifest->schedule, error));
     if (cleave_json_find(root, "data", &at))
         CLEAVE_TRY(read_file(&at, "file", arena, &manifest->data, error));
     CLEAVE_TRY(read_files(root, arena, manifest, error));

@@ -7,13 +7,16 @@
         "files": [{"name": "parameters.safetensors", "bytes": 3300000, "xxh64": "..."}, ...],
         "xxh64": "..."}
 
-   `data` is left out where they are made up.  The last checksum is that of the manifest written
-   without it.  Nothing in a manifest is trusted: a file's name is one of its folder and no path. */
+   `data` is left out where they are made up, and so is `schedule`, as
+   {"name": "cosine", "warmup": 10, "steps": 300, "final": 0.0001}, of a rate that is constant.  The
+   last checksum is that of the manifest written without it.  Nothing in a manifest is trusted: a
+   file's name is one of its folder and no path. */
 #ifndef CLEAVE_EXEC_DATA_MANIFEST_H
 #define CLEAVE_EXEC_DATA_MANIFEST_H
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "exec/kernels/rate_schedule.h"
 
 #include <stdint.h>
 
@@ -30,6 +33,7 @@ typedef struct cleave_manifest {
     uint64_t seed;
     const char *model_file, *model_hash, *precision, *reduce_precision, *optimizer;
     int64_t optimizer_states;
+    cleave_rate_schedule schedule;
     cleave_manifest_file data; /* its name as it was given; null: made up */
     int32_t n_files;
     cleave_manifest_file files[CLEAVE_MOST_MANIFEST_FILES];

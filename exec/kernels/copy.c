@@ -52,6 +52,24 @@ static block simplify(const cleave_copy_piece *piece, int first) {
     return b;
 }
 
+/* In lanes, for the sake of vectors, and of a run of rows in double. */
+static double sum_of_squares(int64_t n, const float *from, int64_t stride) {
+    enum { LANES = 16, RUN = 4096 };
+    double sum = 0;
+    for (int64_t first = 0; first < n; first += RUN) {
+        float lane[LANES] = {0};
+        int64_t end = first + RUN < n ? first + RUN : n, i = first;
+        for (; i + LANES <= end && stride == 1; i += LANES)
+            for (int l = 0; l < LANES; l++)
+                lane[l] += from[i + l] * from[i + l];
+        for (; i < end; i++)
+            lane[0] += from[i * stride] * from[i * stride];
+        for (int l = 0; l < LANES; l++)
+            sum += (double)lane[l];
+    }
+    return sum;
+}
+
 static void row_float(cleave_copy_mode mode, int64_t n, float *to, int64_t to_stride,
                       const float *from, int64_t from_stride, float fill) {
     switch (mode) {
@@ -78,6 +96,9 @@ static void row_float(cleave_copy_mode mode, int64_t n, float *to, int64_t to_st
     case CLEAVE_COPY_FILL:
         for (int64_t i = 0; i < n; i++)
             to[i * to_stride] = fill;
+        break;
+    case CLEAVE_COPY_SQUARES:
+        *to += (float)((double)fill * sum_of_squares(n, from, from_stride));
         break;
     case CLEAVE_COPY_MOMENTS:
     case CLEAVE_COPY_STATISTICS:

@@ -326,9 +326,10 @@ static cleave_status run_update(void *context, cleave_error *error) {
     (void)error;
     vector_subject *of = context;
     int states = cleave_optimizer_states(of->optimizer);
-    cleave_optimizer_update(of->optimizer, 1, of->n, of->memory, of->memory + of->stride,
-                            states > 0 ? of->memory + 2 * of->stride : NULL,
-                            states > 1 ? of->memory + 3 * of->stride : NULL);
+    float *const state[2] = {states > 0 ? of->memory + 2 * of->stride : NULL,
+                             states > 1 ? of->memory + 3 * of->stride : NULL};
+    const cleave_update_step at = {.step = 1, .scale = 1};
+    cleave_optimizer_update(of->optimizer, &at, of->n, of->memory, of->memory + of->stride, state);
     return CLEAVE_OK;
 }
 

@@ -390,8 +390,9 @@ cleave_status cleave_model_import_as(const cleave_import_request *request, cleav
                                      cleave_model *model, cleave_error *error) {
     CLEAVE_TRY(import_request(request, arena, model, error));
     CLEAVE_TRY(cleave_model_freeze(model, request->frozen, error));
-    return cleave_model_choose_precision(model, request->precision, request->reduce_precision,
-                                         error);
+    CLEAVE_TRY(
+        cleave_model_choose_precision(model, request->precision, request->reduce_precision, error));
+    return request->clips ? cleave_model_clip(model, error) : CLEAVE_OK;
 }
 
 cleave_status cleave_model_import_memory(const void *data, size_t bytes, const char *name,

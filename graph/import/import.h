@@ -16,6 +16,7 @@ typedef struct cleave_import_request {
                            others are parameters; null: graph/import/inputs.c decides */
     const char *precision, *reduce_precision; /* as of graph/model/precision.h; null: f32 */
     const char *frozen; /* patterns, as of cleave_model_freeze; null: all are trained */
+    bool clips;         /* gradients are clipped by their norm, where it trains */
 } cleave_import_request;
 
 /* Imports a model.  Initializers with external data are read from files beside it.  With a loss the

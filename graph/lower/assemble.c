@@ -467,6 +467,7 @@ static void find_results(const lower_assembly *assembly, cleave_program *program
             find_pieces(assembly, e, program);
     if (program->loss_device < 0)
         program->loss_device = 0;
+    program->squares_buffer = assembly->squares.n > 0 ? assembly->squares.items[0].sum : -1;
 }
 
 /* From so many bytes on a list is not copied into the arena but handed over: to touch so much
@@ -498,6 +499,8 @@ static void *take(lower_builder *builder, void **items, size_t n, size_t size) {
 
 void lower_assembly_finish(lower_assembly *assembly, cleave_program *program) {
     const lower_schedule *schedule = assembly->schedule;
+    if (assembly->squares.n > 0)
+        lower_assembly_bind_squares(assembly);
     place_everything(assembly);
     find_results(assembly, program);
     lower_find_lifetimes(assembly, program);
@@ -536,6 +539,7 @@ void lower_assembly_free(lower_assembly *assembly) {
     CLEAVE_LIST_FREE(&assembly->held);
     CLEAVE_LIST_FREE(&assembly->touches);
     CLEAVE_LIST_FREE(&assembly->placed_touches);
+    CLEAVE_LIST_FREE(&assembly->squares);
     CLEAVE_LIST_FREE(&assembly->rows);
     CLEAVE_LIST_FREE(&assembly->bindings);
     lower_turns_free(assembly);

@@ -11,6 +11,11 @@ typedef struct lower_placed_chunk {
     int32_t place;               /* among chunks of one slot and rank: the family */
 } lower_placed_chunk;
 
+/* Buffers of a device: its part of the squares of all gradients, and their sum. */
+typedef struct lower_squares {
+    int32_t part, sum;
+} lower_squares;
+
 typedef struct lower_assembly {
     lower_builder *builder; /* for its arena, and to unwind to */
     const lower_schedule *schedule;
@@ -33,7 +38,8 @@ typedef struct lower_assembly {
     CLEAVE_LIST(lower_touch_mark) placed_touches; /* by items of the global order */
     CLEAVE_LIST(int32_t) rows;
     CLEAVE_LIST(int32_t) bindings;
-    int32_t *first_row; /* [n_events] of rows and bindings */
+    int32_t *first_row;                 /* [n_events] of rows and bindings */
+    CLEAVE_LIST(lower_squares) squares; /* [n_devices], or none: see norm.c */
     /* Of a step that is told by a few micro-batches (turns.h): */
     struct {
         CLEAVE_LIST(int32_t) begins;  /* first items of blocks */
@@ -59,6 +65,8 @@ typedef struct lower_assembly {
 /* Adds the fragment that the state has just lowered; of what lies in the builder's arena nothing is
    needed afterwards. */
 void lower_assembly_add(lower_assembly *assembly, const lowering *state);
+/* Once all are there: those that stand for the buffers of squares become these. */
+void lower_assembly_bind_squares(lower_assembly *assembly);
 /* Puts everything into order. */
 void lower_assembly_finish(lower_assembly *assembly, cleave_program *program);
 void lower_assembly_free(lower_assembly *assembly);

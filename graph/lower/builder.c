@@ -265,11 +265,12 @@ static void simplify_piece(cleave_copy_piece *piece) {
 
 /* Rows that are contiguous in both regions. */
 static int64_t count_rows(const cleave_copy_piece *piece) {
-    bool fills = piece->mode == CLEAVE_COPY_FILL || piece->mode == CLEAVE_COPY_SCALE;
+    bool fills = piece->mode == CLEAVE_COPY_FILL || piece->mode == CLEAVE_COPY_SCALE,
+         squares = piece->mode == CLEAVE_COPY_SQUARES; /* which go to one element */
     int64_t row = 1, n = 1;
     int d = piece->rank - 1;
-    for (;
-         d >= 0 && piece->destination_stride[d] == row && (fills || piece->source_stride[d] == row);
+    for (; d >= 0 && (squares || piece->destination_stride[d] == row) &&
+           (fills || piece->source_stride[d] == row);
          d--)
         row *= piece->extent[d];
     for (; d >= 0; d--)
@@ -329,7 +330,7 @@ static bool repeat_last_piece(lower_builder *builder, const cleave_copy_piece *p
 static void touch_ends(lower_builder *builder, const cleave_copy_piece *piece,
                        const cleave_copy_piece *before) {
     int32_t item = builder->items.n;
-    if (before == NULL || before->destination != piece->destination)
+    if (piece->destination >= 0 && (before == NULL || before->destination != piece->destination))
         lower_touch(builder, piece->destination, item);
     if (piece->source >= 0 && (before == NULL || before->source != piece->source))
         lower_touch(builder, piece->source, item);
@@ -384,6 +385,28 @@ void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mod
     copy->summed_bytes += adds ? bytes : 0;
     if (!repeat_last_piece(builder, piece))
         keep_piece(builder, copy, piece);
+}
+
+void lower_copy_add_squares(lower_builder *builder, int32_t tensor, const cleave_box *box,
+                            const lower_region *source, float weight) {
+    const cleave_tensor *of = &builder->model->tensors[tensor];
+    cleave_copy *copy = &builder->copies.items[builder->copies.n - 1];
+    cleave_copy_piece *piece = next_piece(builder);
+    *piece = (cleave_copy_piece){.mode = CLEAVE_COPY_SQUARES,
+                                 .type = CLEAVE_F32,
+                                 .source_type = CLEAVE_F32,
+                                 .destination = LOWER_SQUARES_PART,
+                                 .source = source->buffer,
+                                 .source_offset = lower_region_offset(of->rank, source, box),
+                                 .fill = weight,
+                                 .rank = of->rank};
+    for (int i = 0; i < of->rank; i++) {
+        piece->extent[i] = box->hi[of->order[i]] - box->lo[of->order[i]];
+        piece->source_stride[i] = source->stride[of->order[i]];
+    }
+    simplify_piece(piece);
+    copy->bytes += cleave_box_size(of->rank, box) * cleave_type_bytes(CLEAVE_F32);
+    keep_piece(builder, copy, piece);
 }
 
 void lower_copy_add_sum(lower_builder *builder, const cleave_copy_piece *piece, int64_t bytes) {

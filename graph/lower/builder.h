@@ -30,6 +30,10 @@ typedef struct lower_touch_mark {
 
 enum { LOWER_KNOWN_MEMBERS = 8 };
 
+/* Stand for buffers of another family, until all are put together: the device's part of the squares
+   of all gradients, and their sum. */
+enum { LOWER_SQUARES_PART = -2, LOWER_SQUARES = -3 };
+
 typedef struct lower_builder {
     const cleave_model *model;
     const cleave_layout *layout;
@@ -183,6 +187,9 @@ void lower_copy_begin(lower_builder *builder);
 void lower_copy_add(lower_builder *builder, int32_t tensor, cleave_copy_mode mode,
                     const cleave_box *box, const lower_region *destination,
                     const lower_region *source, float fill);
+/* Adds `weight` times the squares of source[box] to the device's part of the norm. */
+void lower_copy_add_squares(lower_builder *builder, int32_t tensor, const cleave_box *box,
+                            const lower_region *source, float weight);
 /* A piece as it is, of so many bytes that are combined with what is there. */
 void lower_copy_add_sum(lower_builder *builder, const cleave_copy_piece *piece, int64_t bytes);
 /* The item's id, or -1 when no piece was added. */

@@ -158,6 +158,34 @@ static void make_room(lower_assembly *to, const lowering *state) {
     MAKE_ROOM(to, bindings, state->rows.n);
 }
 
+/* Where the devices have their parts of the squares of all gradients, and the sum. */
+static void note_squares(lower_assembly *to, const lowering *state, int32_t buffers) {
+    int32_t tensor = state->base.model->squares - 1;
+    if (tensor < 0 || state->family != state->schedule->family_of[tensor])
+        return;
+    const movement *move = &state->tensors[tensor].forward;
+    for (int32_t d = 0; d < move->demands.n; d++)
+        PUSH(to, squares,
+             (lower_squares){.part = move->contributions.items[d].at.buffer + buffers,
+                             .sum = move->demands.items[d].at.buffer + buffers});
+}
+
+void lower_assembly_bind_squares(lower_assembly *of) {
+    for (int32_t i = 0; i < of->unplaced.n; i++) {
+        const cleave_item *item = &of->unplaced.items[i];
+        const lower_squares *squares = &of->squares.items[item->device];
+        if (item->kind == CLEAVE_ITEM_UPDATE &&
+            of->updates.items[item->subject].squares == LOWER_SQUARES)
+            of->updates.items[item->subject].squares = squares->sum;
+        if (item->kind != CLEAVE_ITEM_COPY)
+            continue;
+        const cleave_copy *copy = &of->copies.items[item->subject];
+        for (int32_t p = copy->first_piece; p < copy->first_piece + copy->n_pieces; p++)
+            if (of->copy_pieces.items[p].destination == LOWER_SQUARES_PART)
+                of->copy_pieces.items[p].destination = squares->part;
+    }
+}
+
 void lower_assembly_add(lower_assembly *to, const lowering *state) {
     make_room(to, state);
     const lower_schedule *schedule = state->schedule;
@@ -167,6 +195,7 @@ void lower_assembly_add(lower_assembly *to, const lowering *state) {
     add_memory(to, &state->base);
     add_subjects(to, &state->base, buffers);
     add_items(to, &state->base, state->family);
+    note_squares(to, state, buffers);
     for (int32_t e = first; e < end; e++)
         to->first_row[e] = rows + state->first_row[e - first];
     for (int32_t r = 0; r < state->rows.n; r++) {

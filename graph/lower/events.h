@@ -24,14 +24,26 @@ void lower_plan_shares(lowering *state);
 void lower_contribute_shares(lowering *state, movement *move);
 void lower_demand_like_shares(lowering *state, movement *move);
 /* Of gradients that are reduced for one visit after the other (shard.c): how many base tensors
-   under a tensor have such ones, and how many others; the buffer of a share in which they are all
-   summed, at the update. */
+   under a tensor have such ones, and how many others; where they are all summed for a share, at the
+   update. */
 void lower_count_reduced(const lowering *state, int32_t tensor, int32_t *n_reduced,
                          int32_t *n_others);
-int32_t lower_sum_of_visits(lowering *state, int32_t tensor, int32_t share);
+lower_region lower_sum_of_visits(lowering *state, int32_t tensor, int32_t share);
 void lower_begin_visits(lowering *state);
 void lower_visits_free(lowering *state);
 void lower_visit_event(lowering *state, const lower_event *event); /* gather, reduce, settle */
+
+/* The norm of all gradients, by which updates clip them (norm.c). */
+void lower_norm_begin(lowering *state, const lower_event *event);
+void lower_norm_add(lowering *state, const lower_event *event);
+void lower_norm_end(lowering *state, const lower_event *event);
+
+/* From here on the gradient of a share is whole in the main lane: where it lies, in the order of
+   the parameter, with nothing between. */
+lower_region lower_whole_gradient(lowering *state, int32_t tensor, int32_t share);
+
+/* Lists for each share, in state->counted, boxes that cover all that is updated of a parameter. */
+void lower_count_updated(lowering *state, int32_t tensor);
 
 void lower_update(lowering *state, const lower_event *event);
 void lower_assign(lowering *state, const lower_event *event);

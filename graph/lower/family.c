@@ -46,7 +46,8 @@ static void clear_tensor(lowering *state, int32_t t) {
     of->forward.lane = of->backward.lane = of->again.lane = CLEAVE_LANE_MAIN;
     of->forward.combiner = of->again.combiner = statistics    ? CLEAVE_COMBINE_STATISTICS
                                                 : writer >= 0 ? model->nests[writer].combiner
-                                                              : CLEAVE_COMBINE_NONE;
+                                                : t + 1 == model->squares ? CLEAVE_COMBINE_SUM
+                                                                          : CLEAVE_COMBINE_NONE;
     of->backward.combiner = CLEAVE_COMBINE_SUM;
     of->backward.zero_where_unwritten = true;
     of->holders.n = 0;
@@ -94,6 +95,15 @@ static void run_event(lowering *state, const lower_event *event) {
     case LOWER_REDUCE:
     case LOWER_SETTLE:
         lower_visit_event(state, event);
+        break;
+    case LOWER_NORM_BEGIN:
+        lower_norm_begin(state, event);
+        break;
+    case LOWER_NORM_ADD:
+        lower_norm_add(state, event);
+        break;
+    case LOWER_NORM_END:
+        lower_norm_end(state, event);
         break;
     case LOWER_UPDATE:
         lower_update(state, event);
@@ -175,6 +185,7 @@ void lowering_free(lowering *state) {
     CLEAVE_LIST_FREE(&state->operands);
     CLEAVE_LIST_FREE(&state->pieces);
     CLEAVE_LIST_FREE(&state->uses);
+    CLEAVE_LIST_FREE(&state->counted);
     CLEAVE_LIST_FREE(&state->pulled);
     CLEAVE_LIST_FREE(&state->rows);
     CLEAVE_LIST_FREE(&state->bindings);

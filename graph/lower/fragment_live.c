@@ -29,13 +29,14 @@ static use use_of(lowering *state, const cleave_item *item, int32_t end) {
     return (use){state, item->slot, beside ? end : item->slot, item->slot, main_lane};
 }
 
-/* The main lane waits in the update. */
+/* The main lane waits in the update, or where it looks at the gradient before. */
 static int32_t end_of_communication(const lowering *state) {
     const lower_schedule *schedule = state->schedule;
     int32_t end = 0;
     for (int32_t i = 0; i < state->n_events; i++) {
         const lower_event *event = &schedule->events[lower_nth_event(state, i)];
-        if (event->kind == LOWER_UPDATE)
+        if (event->kind == LOWER_NORM_ADD ||
+            (event->kind == LOWER_UPDATE && state->base.model->squares == 0))
             end = event->slot;
     }
     return end;

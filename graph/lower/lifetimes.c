@@ -159,6 +159,7 @@ static void compact_buffers(const lifetimes *state, lower_assembly *assembly,
         RENAME(assembly->updates.items[i].master);
         RENAME(assembly->updates.items[i].state[0]);
         RENAME(assembly->updates.items[i].state[1]);
+        RENAME(assembly->updates.items[i].squares);
     }
     for (int32_t i = 0; i < assembly->loads.n; i++)
         RENAME(assembly->loads.items[i].buffer);
@@ -178,6 +179,7 @@ static void compact_buffers(const lifetimes *state, lower_assembly *assembly,
     }
     assembly->held.n = n_held;
     RENAME(program->loss_buffer);
+    RENAME(program->squares_buffer);
     for (int32_t o = 0; o < program->n_outputs; o++)
         RENAME(program->outputs[o].buffer);
 #undef RENAME
@@ -199,6 +201,7 @@ void lower_find_lifetimes(lower_assembly *assembly, cleave_program *program) {
     if (assembly->items.n > 0) {
         use at_end = {&state, assembly->items.n - 1, true};
         touch(&at_end, program->loss_buffer);
+        touch(&at_end, program->squares_buffer);
         for (int32_t o = 0; o < program->n_outputs; o++)
             touch(&at_end, program->outputs[o].buffer);
     }

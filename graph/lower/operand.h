@@ -39,14 +39,23 @@ typedef struct lower_holder {
 typedef struct lower_share {
     int32_t holder;
     lower_region at;
-    int32_t master;       /* buffer that it updates first, of its box; -1: none */
-    int32_t first_demand; /* of its gradient */
+    int32_t master;        /* buffer that it updates first, of its box; -1: none */
+    int32_t first_demand;  /* of its gradient */
+    int32_t gradient;      /* once it was looked at before the update; else -1 */
+    int32_t first_counted; /* linked list through counted[].next */
     /* Of a fold whose windows share out what all use: it is a block of so many along a dimension,
        and the like of it in the next window is `per_window` blocks further.  0: there is none. */
     int dimension;
     int32_t block, n_blocks, per_window;
     int64_t start, extent; /* of what is cut into blocks */
 } lower_share;
+
+/* A box of a parameter that a share updates, and so many devices alike. */
+typedef struct lower_counted {
+    cleave_box box;
+    int32_t n_devices;
+    int32_t next; /* of the same share, or -1 */
+} lower_counted;
 
 typedef struct lower_use {
     cleave_box box;
@@ -109,8 +118,9 @@ typedef struct lowering {
     CLEAVE_LIST(lower_operand) operands;
     CLEAVE_LIST(lower_operand_piece) pieces;
     CLEAVE_LIST(lower_use) uses;
-    cleave_piece_list pulled; /* of the operand at hand */
-    int32_t *table;           /* open addressing: operand id + 1 */
+    CLEAVE_LIST(lower_counted) counted; /* of the parameter at hand */
+    cleave_piece_list pulled;           /* of the operand at hand */
+    int32_t *table;                     /* open addressing: operand id + 1 */
     int32_t table_size;
     int32_t *first_row; /* [events of the family] of rows */
     /* Per event and part (of an assignment: per holder of its target): the operand that is read, -1

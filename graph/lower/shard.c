@@ -177,7 +177,7 @@ static void settle(lowering *state, const lower_visit *visit, lower_visiting *at
         lower_await_visiting(state, at, d); /* what it gave may be let go */
 }
 
-int32_t lower_sum_of_visits(lowering *state, int32_t tensor, int32_t share) {
+lower_region lower_sum_of_visits(lowering *state, int32_t tensor, int32_t share) {
     const lower_tensor *of = &state->tensors[tensor];
     const lower_total *sum = NULL;
     for (int32_t before = -1;;) {
@@ -189,7 +189,7 @@ int32_t lower_sum_of_visits(lowering *state, int32_t tensor, int32_t share) {
                 next = total;
         }
         if (next == NULL)
-            return sum->at.buffer;
+            return sum->at;
         before = next->group;
         if (sum == NULL)
             sum = next;

@@ -33,6 +33,7 @@ typedef struct sharing {
     used_box *used; /* [n_used] equal boxes side by side */
     int32_t n_taken;
     const cleave_box **taken; /* [n_taken] distinct ones whose elements have their shares */
+    bool counts;              /* what is shared out is listed, and stays with all */
 } sharing;
 
 static int compare(int64_t a, int64_t b) { return (a > b) - (a < b); }
@@ -140,6 +141,7 @@ static void share_out(sharing *s, const cleave_box *piece, int32_t from, int32_t
                    (lower_share){.holder = h,
                                  .at = at,
                                  .master = -1,
+                                 .gradient = -1,
                                  .dimension = d,
                                  .block = i - from,
                                  .n_blocks = n,
@@ -147,6 +149,19 @@ static void share_out(sharing *s, const cleave_box *piece, int32_t from, int32_t
                                  .start = piece->lo[d],
                                  .extent = extent});
     }
+}
+
+static void count(lowering *state, lower_share *share, const cleave_box *box, int32_t n_devices) {
+    LOWER_PUSH(&state->base, &state->counted,
+               (lower_counted){.box = *box, .n_devices = n_devices, .next = share->first_counted});
+    share->first_counted = state->counted.n - 1;
+}
+
+/* Each of the users has all of a piece; the share of a holder that has all has its number. */
+static void count_out(sharing *s, const cleave_box *piece, int32_t from, int32_t end) {
+    int32_t n = (end - from) * count_windows(&s->state->base, s->tensor);
+    for (int32_t i = from; i < end; i++)
+        count(s->state, &s->state->tensors[s->tensor].shares.items[s->used[i].holder], piece, n);
 }
 
 static int32_t device_of(const lower_tensor *of, const lower_share *share) {
@@ -212,7 +227,7 @@ static void share_rest(sharing *s, cleave_box piece, int32_t t, int32_t from, in
     while (t < s->n_taken && !overlap(rank, &piece, s->taken[t]))
         t++;
     if (t == s->n_taken) {
-        share_out(s, &piece, from, end);
+        (s->counts ? count_out : share_out)(s, &piece, from, end);
         return;
     }
     for (int d = 0; d < rank; d++) {
@@ -228,6 +243,32 @@ static void share_rest(sharing *s, cleave_box piece, int32_t t, int32_t from, in
             piece.hi[d] = behind.lo[d];
         }
     }
+}
+
+/* Box after box that holders use, the smallest first. */
+static void share_used(sharing *s) {
+    for (int32_t i = 0, end; i < s->n_used; i = end) {
+        for (end = i + 1; end < s->n_used && are_equal(&s->used[i], &s->used[end]);)
+            end++;
+        share_rest(s, *s->used[i].box, 0, i, end);
+        s->taken[s->n_taken++] = s->used[i].box;
+    }
+}
+
+void lower_count_updated(lowering *state, int32_t tensor) {
+    lower_tensor *of = &state->tensors[tensor];
+    sharing s = {.state = state, .tensor = tensor, .counts = true};
+    state->counted.n = 0;
+    for (int32_t i = 0; i < of->shares.n; i++) {
+        lower_share *share = &of->shares.items[i];
+        share->first_counted = -1;
+        if (of->sharded)
+            count(state, share, &share->at.box, 1);
+    }
+    if (of->sharded)
+        return;
+    list_used(&s);
+    share_used(&s);
 }
 
 /* Does every device keep at most what it would keep otherwise? */
@@ -268,12 +309,7 @@ static bool plan_shards(lowering *state, int32_t tensor) {
         s.sharded = CLEAVE_SHARDED_UPDATE; /* each has its own as it is */
     if (s.sharded < CLEAVE_SHARDED_WEIGHT && !builder->model->tensors[tensor].needs_gradient)
         return false; /* it has no update */
-    for (int32_t i = 0, end; i < s.n_used; i = end) {
-        for (end = i + 1; end < s.n_used && are_equal(&s.used[i], &s.used[end]);)
-            end++;
-        share_rest(&s, *s.used[i].box, 0, i, end);
-        s.taken[s.n_taken++] = s.used[i].box;
-    }
+    share_used(&s);
     if (s.sharded < CLEAVE_SHARDED_WEIGHT && !shares_save(state, tensor))
         return false;
     for (int32_t i = 0; i < of->shares.n; i++) {
@@ -302,6 +338,7 @@ static void plan_shares(lowering *state, int32_t tensor) {
         LOWER_PUSH(builder, &of->shares,
                    (lower_share){.holder = h,
                                  .master = -1,
+                                 .gradient = -1,
                                  .at = lower_region_of(builder, of->holders.items[h].buffer)});
 }
 

@@ -305,6 +305,18 @@ static void backward_of_nests(planner *p, cleave_pass from, cleave_pass to) {
     }
 }
 
+/* Updates wait for the norm of all gradients. */
+static void norm(planner *p, int32_t squares) {
+    for (int32_t i = 0; i < p->updated.n; i++) {
+        begin_slot(p, -1, p->updated.items[i], CLEAVE_PASS_UPDATE);
+        if (i == 0)
+            add_event(p, LOWER_NORM_BEGIN, 0, -1, -1, squares);
+        add_event(p, LOWER_NORM_ADD, 1, -1, -1, p->updated.items[i]);
+    }
+    begin_slot(p, -1, squares, CLEAVE_PASS_UPDATE);
+    add_event(p, LOWER_NORM_END, 0, -1, -1, squares);
+}
+
 static void backward(planner *p) {
     const cleave_model *model = p->model;
     for (int32_t n = 0; n < model->n_nests; n++)
@@ -320,6 +332,8 @@ static void backward(planner *p) {
     p->in = CLEAVE_BLOCK_WEIGHT;
     if (p->of != NULL)
         backward_of_nests(p, CLEAVE_PASS_WEIGHT_GRADIENT, CLEAVE_PASS_WEIGHT_GRADIENT);
+    if (model->squares > 0 && p->updated.n > 0)
+        norm(p, model->squares - 1);
     for (int32_t i = 0; i < p->updated.n; i++) {
         begin_slot(p, -1, p->updated.items[i], CLEAVE_PASS_UPDATE);
         add_event(p, LOWER_UPDATE, 0, -1, -1, p->updated.items[i]);
@@ -392,6 +406,9 @@ static void find_events_of_nests(lower_schedule *s, int32_t n_nests) {
         case LOWER_GATHER:
         case LOWER_REDUCE:
         case LOWER_SETTLE:
+        case LOWER_NORM_BEGIN:
+        case LOWER_NORM_ADD:
+        case LOWER_NORM_END:
         case LOWER_UPDATE:
         case LOWER_ASSIGN:
             break;

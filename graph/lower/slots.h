@@ -30,6 +30,9 @@ typedef enum lower_event_kind {
     LOWER_GATHER,         /* of a weight that is sharded: for `visit` */
     LOWER_REDUCE,         /* of a gradient that is sharded: what `visit` gave */
     LOWER_SETTLE,         /* it is there, and is added to what came before */
+    LOWER_NORM_BEGIN,     /* of the squares of all gradients, where they are clipped: before, */
+    LOWER_NORM_ADD,       /* of parameter `tensor`: its gradient's, */
+    LOWER_NORM_END,       /* and their sum */
     LOWER_UPDATE,         /* of parameter `tensor` */
     LOWER_ASSIGN          /* assignment `input` */
 } lower_event_kind;

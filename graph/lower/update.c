@@ -29,15 +29,25 @@ static int32_t lasting_buffer(lower_builder *builder, cleave_buffer_kind kind, i
     return buffer;
 }
 
+lower_region lower_whole_gradient(lowering *state, int32_t tensor, int32_t i) {
+    lower_tensor *of = &state->tensors[tensor];
+    const lower_share *share = &of->shares.items[i];
+    int32_t n_reduced = 0, n_others = 0;
+    lower_count_reduced(state, tensor, &n_reduced, &n_others);
+    if (state->schedule->joins_late[tensor] && n_reduced == 0 && !of->backward.begun)
+        lower_begin_gradient(state, tensor);
+    lower_do(&state->base, CLEAVE_WHEN_LAST);
+    if (n_reduced > 0)
+        return lower_sum_of_visits(state, tensor, i);
+    if (of->main_after[share->holder] >= 0)
+        lower_sync(&state->base, of->main_after[share->holder]);
+    return of->backward.demands.items[share->first_demand].at;
+}
+
 void lower_update(lowering *state, const lower_event *event) {
     lower_builder *builder = &state->base;
     int32_t tensor = event->tensor;
     lower_tensor *of = &state->tensors[tensor];
-    int32_t n_reduced = 0, n_others = 0;
-    lower_count_reduced(state, tensor, &n_reduced, &n_others);
-    if (state->schedule->joins_late[tensor] && n_reduced == 0)
-        lower_begin_gradient(state, tensor);
-    lower_do(builder, CLEAVE_WHEN_LAST);
     for (int32_t i = 0; i < of->shares.n; i++) {
         lower_share *share = &of->shares.items[i];
         int32_t device = of->holders.items[share->holder].device;
@@ -45,16 +55,15 @@ void lower_update(lowering *state, const lower_event *event) {
         bool has_master = cleave_has_master(&builder->model->tensors[tensor]);
         share->master =
             has_master ? lasting_buffer(builder, CLEAVE_BUFFER_PARAMETER, device, tensor, box) : -1;
-        if (n_reduced == 0 && of->main_after[share->holder] >= 0)
-            lower_sync(builder, of->main_after[share->holder]);
-        int32_t gradient = n_reduced > 0
-                               ? lower_sum_of_visits(state, tensor, i)
-                               : of->backward.demands.items[share->first_demand].at.buffer;
+        int32_t gradient =
+            share->gradient >= 0 ? share->gradient : lower_whole_gradient(state, tensor, i).buffer;
+        lower_do(builder, CLEAVE_WHEN_LAST);
         cleave_update update = {.tensor = tensor,
                                 .parameter = share->at.buffer,
                                 .first = share->at.offset,
                                 .gradient = gradient,
                                 .master = share->master,
+                                .squares = builder->model->squares > 0 ? LOWER_SQUARES : -1,
                                 .state = {-1, -1}};
         for (int k = 0; k < builder->options->optimizer_states; k++)
             update.state[k] = lasting_buffer(builder, CLEAVE_BUFFER_STATE, device, tensor, box);

@@ -250,7 +250,10 @@ typedef struct cleave_model {
     int32_t *outputs; /* tensor ids of the model's outputs (may be views), under their ONNX names */
     int32_t loss; /* scalar (rank 0) tensor written by the last nest of @loss; -1: none, and a step
                      is one pass forward (cleave_model_trains) */
-    int32_t targets;      /* data tensor named "targets", or -1 */
+    int32_t targets; /* data tensor named "targets", or -1 */
+    int32_t
+        squares; /* 0, or 1 + the tensor that no nest reads or writes, but lowering does: the sum
+                    of the squares of all gradients of parameters, by which these are clipped */
     int32_t n_onnx_nodes; /* for `show` */
     bool stores_scores;   /* what layouts of it say of attention, unless a file says otherwise */
     /* Derived by cleave_model_finish: who writes and reads. */
@@ -279,6 +282,10 @@ cleave_status cleave_model_finish(cleave_model *model, cleave_error *error);
    model is; "": none, and that is asked for.  BAD_INPUT where a pattern matches none, or nothing is
    left to train. */
 cleave_status cleave_model_freeze(cleave_model *model, const char *patterns, cleave_error *error);
+/* From now on gradients of parameters are clipped by the norm of all of them together, which the
+   program then finds before it updates.  Of a finished model that trains; another one stays as it
+   is. */
+cleave_status cleave_model_clip(cleave_model *model, cleave_error *error);
 bool cleave_pattern_matches(const char *pattern, const char *name);
 
 /* Does backward of this (finished) nest work from its output alone?

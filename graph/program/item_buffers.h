@@ -41,6 +41,7 @@ static inline void cleave_item_visit_buffers(const cleave_item_records *records,
         visit(context, update->master);
         visit(context, update->state[0]);
         visit(context, update->state[1]);
+        visit(context, update->squares);
         break;
     }
     case CLEAVE_ITEM_LOAD:

@@ -182,7 +182,8 @@ static cleave_status check_update(const cleave_program *program, int32_t item,
     if (update->parameter < 0 || update->gradient < 0 ||
         !buffer_on(program, update->parameter, device, item) ||
         !buffer_on(program, update->gradient, device, item) ||
-        !buffer_on(program, master, device, item) || update->first < 0 ||
+        !buffer_on(program, master, device, item) ||
+        !buffer_on(program, update->squares, device, item) || update->first < 0 ||
         elements_of(program, update->parameter) - update->first <
             elements_of(program, update->gradient) ||
         (master >= 0 && elements_of(program, master) != elements_of(program, update->gradient)) ||

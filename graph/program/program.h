@@ -113,6 +113,7 @@ typedef struct cleave_update {
     int32_t master;   /* buffer of that box, of which the parameter gets a rounded copy; -1: the
                          parameter is exact itself */
     int32_t state[2]; /* buffers, -1 where the optimizer has fewer */
+    int32_t squares; /* buffer: the sum of the squares of all gradients; -1: they are not clipped */
 } cleave_update;
 
 typedef struct cleave_load {
@@ -125,9 +126,10 @@ typedef enum cleave_copy_mode {
     CLEAVE_COPY_MAX,
     CLEAVE_COPY_MOMENTS,    /* merge: dimension 0 of the piece is the record (count, mean, M2) */
     CLEAVE_COPY_STATISTICS, /* merge those of rows of attention (cleave_row_statistics) */
-    CLEAVE_COPY_SHARE, /* its sum becomes the share that it has in the source's, of the same row */
-    CLEAVE_COPY_SCALE, /* f32 by a share: the source's sum */
-    CLEAVE_COPY_FILL   /* no source: every element becomes `fill` */
+    CLEAVE_COPY_SHARE,  /* its sum becomes the share that it has in the source's, of the same row */
+    CLEAVE_COPY_SCALE,  /* f32 by a share: the source's sum */
+    CLEAVE_COPY_FILL,   /* no source: every element becomes `fill` */
+    CLEAVE_COPY_SQUARES /* to one element is added `fill` times the sum of the source's squares */
 } cleave_copy_mode;
 
 /* destination[...] = / += / max= source[...] over a strided block; elements in row-major order of
@@ -239,6 +241,7 @@ typedef struct cleave_program {
     cleave_held *held;
     int32_t loss_buffer; /* the whole loss, on device loss_device; -1 without one */
     int32_t loss_device;
+    int32_t squares_buffer; /* of all gradients, on device 0; -1: they are not clipped */
     int32_t n_outputs;      /* pieces of outputs, of a forward program; else 0 */
     cleave_output *outputs; /* [n_outputs] by output */
     int64_t *peak_bytes;    /* [n_devices] size of each device's arena; by the memory plan */

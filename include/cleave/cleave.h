@@ -96,10 +96,11 @@ typedef struct cleave_model_settings {
        weights as they are kept, sent and multiplied, and of partial sums that are sent.  A layout
        that was made for another precision is refused, but where one is given here. */
     const char *precision, *reduce_precision;
-    bool stores_scores; /* attention keeps its scores for backward */
+    bool stores_scores;   /* attention keeps its scores for backward */
+    bool clips_gradients; /* by the norm of all together: a step finds it before it updates */
 } cleave_model_settings;
 #define CLEAVE_MODEL_SETTINGS_INIT                                                                 \
-    { sizeof(cleave_model_settings), 0, false, NULL, 0, NULL, NULL, false }
+    { sizeof(cleave_model_settings), 0, false, NULL, 0, NULL, NULL, false, false }
 
 /* Reads an ONNX file, with external data beside it, or the config.json of a language model.  A
    model whose first output is a scalar is trained on that, any other gets a mean cross-entropy on
@@ -198,7 +199,7 @@ typedef struct cleave_search_settings {
     int32_t threads;            /* 0: one for each core; without a time limit they change nothing
                                    but the time that it takes */
     int64_t memory_limit_bytes; /* per device; 0: the machine's */
-    const char *optimizer;      /* "sgd", which null is, or "adam": its state takes memory */
+    const char *optimizer;      /* "sgd", which null is, "adam", "adamw": its state takes memory */
     double momentum;            /* of sgd */
     const char *fix;            /* a layout file of some operators, which keep their splits; null */
     const char *only;           /* names of sorts of axes, with commas between, that alone may be
@@ -270,7 +271,7 @@ CLEAVE_API void cleave_search_outcome_free(cleave_search_outcome *outcome);
 
 typedef struct cleave_simulation_settings {
     size_t size;
-    const char *optimizer; /* "sgd", which null is, or "adam" */
+    const char *optimizer; /* "sgd", which null is, "adam" or "adamw" */
     double momentum;       /* of sgd */
     bool closed_form;      /* collectives as one item each, as searches on many devices price them:
                               quicker, and they count in no bytes */
@@ -316,7 +317,7 @@ CLEAVE_API void cleave_simulation_free(cleave_simulation *simulation);
 
 typedef struct cleave_explanation_settings {
     size_t size;
-    const char *optimizer;      /* "sgd", which null is, or "adam" */
+    const char *optimizer;      /* "sgd", which null is, "adam" or "adamw" */
     double momentum;            /* of sgd */
     int64_t memory_limit_bytes; /* per device; 0: the machine's */
     int64_t splits; /* try about so many other splits of each operator; 0: 64, -1: all */
@@ -392,15 +393,15 @@ typedef struct cleave_run_settings {
     size_t size;
     int64_t steps;         /* 0: 10, of training */
     bool forward;          /* forward only; steps are passes, 0: 1 */
-    const char *optimizer; /* "sgd", which null is, or "adam", as PyTorch defines them */
-    double learning_rate;  /* 0: 0.01 of sgd, 0.001 of adam */
+    const char *optimizer; /* "sgd", which null is, "adam" or "adamw", as PyTorch defines them */
+    double learning_rate;  /* 0: 0.01 of sgd, 0.001 of the others */
     double momentum;       /* of sgd */
-    double weight_decay;
-    uint64_t seed;       /* of what is drawn by chance: parameters, data, dropout */
-    const char *weights; /* safetensors, their index (.json), or an ONNX file; null: drawn */
-    const char *data;    /* safetensors of inputs and targets; null: made up */
-    const char *text;    /* instead: a file whose bytes are predicted */
-    const char *save;    /* safetensors: the parameters, or with `forward` the outputs; null */
+    double weight_decay;   /* 0: 0.01 of adamw, none of the others; below 0: none */
+    uint64_t seed;         /* of what is drawn by chance: parameters, data, dropout */
+    const char *weights;   /* safetensors, their index (.json), or an ONNX file; null: drawn */
+    const char *data;      /* safetensors of inputs and targets; null: made up */
+    const char *text;      /* instead: a file whose bytes are predicted */
+    const char *save;      /* safetensors: the parameters, or with `forward` the outputs; null */
     double stall_timeout_seconds; /* a transfer that takes longer ends the run; 0: 60, below 0:
                                      never */
     const char *trace;            /* a file: the measured timeline as a Chrome trace; null */
@@ -417,11 +418,18 @@ typedef struct cleave_run_settings {
     const volatile int *interrupted;
     bool throughput; /* of passes forward: they follow each other without waiting for the slowest
                         rank, and the time of a step is that between the ends of two */
+    const char *rate_schedule; /* how the learning rate goes: "constant", which null is, "linear" or
+                                  "cosine" */
+    int64_t warmup;            /* over so many steps it rises to `learning_rate`; then it falls, */
+    int64_t schedule_steps;    /* in so many from the beginning (0: steps), */
+    double final_rate;         /* to this */
+    double clip_norm; /* the most that the norm of all gradients may be, of a model that was loaded
+                         with `clips_gradients`; 0: they are not clipped */
 } cleave_run_settings;
 #define CLEAVE_RUN_SETTINGS_INIT                                                                   \
     {                                                                                              \
         sizeof(cleave_run_settings), 0, false, NULL, 0, 0, 0, 0, NULL, NULL, NULL, NULL, 0, NULL,  \
-            false, NULL, NULL, 0, 0, 0, NULL, false                                                \
+            false, NULL, NULL, 0, 0, 0, NULL, false, NULL, 0, 0, 0, 0                              \
     }
 
 /* Of rank 0; the others know their rank and nothing else. */

@@ -55,6 +55,7 @@ static cleave_status update_work(const cleave_model *model, const cleave_machine
         cleave_update update = {
             .tensor = t,
             .master = cleave_has_master(tensor) ? 0 : -1,
+            .squares = -1,
             .state = {optimizer_states > 0 ? 0 : -1, optimizer_states > 1 ? 0 : -1}};
         cleave_item item = {.kind = CLEAVE_ITEM_UPDATE};
         cleave_program program = {.model = model,

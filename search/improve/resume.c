@@ -55,7 +55,8 @@ static void list_facts(const cleave_improvement *with, fact *facts) {
     snprintf(facts[5].value, FACT_BYTES, "%" PRId64, with->proposals);
     snprintf(facts[6].value, FACT_BYTES, "%s", with->time_seconds > 0 ? "yes" : "no");
     snprintf(facts[7].value, FACT_BYTES, "%" PRId64 " bytes", with->memory_limit_bytes);
-    snprintf(facts[8].value, FACT_BYTES, "%d states", with->optimizer_states);
+    snprintf(facts[8].value, FACT_BYTES, "%d states%s", with->optimizer_states,
+             with->model->squares > 0 ? ", clipped" : "");
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

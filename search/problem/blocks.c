@@ -272,6 +272,7 @@ cleave_status cleave_blocks_shorten(const cleave_model *model, const cleave_bloc
                                     int32_t *stands_for, cleave_error *error) {
     cleave_model made = *model;
     made.arena = arena;
+    made.squares = 0;
     shortener s = {.model = model,
                    .blocks = *blocks,
                    .keep = keep,
@@ -292,6 +293,8 @@ cleave_status cleave_blocks_shorten(const cleave_model *model, const cleave_bloc
     CLEAVE_TRY(copy_nests(&s));
     CLEAVE_TRY(copy_rest(&s));
     CLEAVE_TRY(cleave_model_finish(&made, error));
+    if (model->squares > 0)
+        CLEAVE_TRY(cleave_model_clip(&made, error));
     *shorter = made;
     return CLEAVE_OK;
 }

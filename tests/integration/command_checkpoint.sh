@@ -59,8 +59,13 @@ goes_on() { # MODEL OPTION...
 }
 goes_on tiny_resnet.onnx --momentum 0.9
 goes_on tiny_transformer.onnx --optimizer adam --precision bf16
+# The learning rate goes on where it was, though the first run was to be shorter, and so does adamw.
+goes_on tiny_cnn.onnx --optimizer adamw --lr-schedule cosine --warmup 1 --lr-steps 6 --lr-final 1e-4 --clip-norm 0.5
 
 # What does not belong together is refused in a line.
+expect_error 2 "learning rate: constant, --warmup 0, not linear, --warmup 2, --lr-steps 9, --lr-final 0" \
+    run "${train[@]}" --from ck --steps 9 --lr-schedule linear --warmup 2
+expect_error 2 "another optimizer: adam, not adamw" run "${gpt[@]:0:4}" --text "$tree/DESIGN.md" --optimizer adamw --from ck
 expect_error 2 "another optimizer: adam, not sgd" run "${gpt[@]:0:4}" --text "$tree/DESIGN.md" --from ck
 expect_error 2 "another precision: f32, not bf16" run "${train[@]}" --precision bf16 --from ck
 expect_error 2 "another model" run --model "$models/lenet5.onnx" --batch 16 --optimizer adam --from ck

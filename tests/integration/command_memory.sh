@@ -42,6 +42,7 @@ expect_law() { # METHOD SEED OPTION...
 
 expect_law data-parallel 0
 expect_law data-parallel 0 --optimizer adam
+expect_law data-parallel 0 --optimizer adamw --clip-norm 1
 expect_law mcmc 1
 for seed in 1 2 3; do
     expect_law random "$seed" --momentum 0.9

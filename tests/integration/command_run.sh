@@ -65,6 +65,45 @@ expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$layout" --json
 bytes_between >"$work/simulate.bytes"
 [ -s "$work/run.bytes" ] && cmp "$work/run.bytes" "$work/simulate.bytes" || fail "bytes differ"
 
+# With clipping, too: one more number goes each way.  The norm is told, and the layout does not change it.
+norms() { sed -n 's/^  "gradient_norm": \[\(.*\)\],*$/\1/p' "$work/out" | tr -d ','; }
+expect_ok run "${lenet[@]}" --layout "$layout" --steps 3 --clip-norm 0.5 --json
+bytes_between >"$work/run.clipped"
+two=$(norms)
+expect_ok simulate "${lenet[@]}" --machine "$machine" --layout "$layout" --clip-norm 0.5 --json
+bytes_between | cmp - "$work/run.clipped" || fail "bytes differ where gradients are clipped"
+expect_ok run "${lenet[@]}" --steps 3 --clip-norm 0.5 --json
+awk -v a="$two" -v b="$(norms)" 'BEGIN {
+    n = split(a, x, " "); bad = n != 3 || split(b, y, " ") != n || x[3] == x[1]
+    for (i = 1; i <= n; i++) bad = bad || x[i] < 0.9999 * y[i] || x[i] > 1.0001 * y[i]
+    exit bad
+}' || fail "two ranks have the norms $two and one $(norms)"
+expect_ok run "${lenet[@]}" --steps 2 --clip-norm 0.5
+grep -q '^norm of the gradients ' "$work/out" || fail "no norm in $(cat "$work/out")"
+
+# Where no gradient counts, a decay of 1 at rate 0.5 halves what it acts on, and leaves the rest to the bit.
+expect_error 2 'no parameter is named like "x*"' run "${lenet[@]}" --no-decay 'c*,x*' --steps 1
+decay=(--optimizer sgd --steps 1 --lr 0.5 --clip-norm 1e-30)
+expect_ok run "${lenet[@]}" "${decay[@]}" --save "$work/undecayed.safetensors"
+expect_ok run "${lenet[@]}" --layout "$layout" "${decay[@]}" --weight-decay 1 --no-decay 'c1.*,*.bias' \
+    --save "$work/decayed.safetensors"
+python3 - "$work/undecayed.safetensors" "$work/decayed.safetensors" <<'PYTHON' || fail "the decay acted on others"
+import json, struct, sys
+
+def read(path):
+    data = open(path, "rb").read()
+    n = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8:8 + n])
+    return {k: struct.unpack("<%df" % ((v["data_offsets"][1] - v["data_offsets"][0]) // 4),
+                             data[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]])
+            for k, v in head.items() if k != "__metadata__"}
+
+before, after = read(sys.argv[1]), read(sys.argv[2])
+kept = {k for k in before if k.startswith("c1.") or k.endswith(".bias")}
+sys.exit(not (kept and len(kept) < len(before) and before.keys() == after.keys() and
+              all(after[k] == tuple(x if k in kept else x / 2 for x in before[k]) for k in before)))
+PYTHON
+
 # A run goes on from saved weights, and forward saves outputs.
 expect_ok run "${lenet[@]}" --layout "$layout" --steps 1 --weights "$work/weights1.safetensors"
 expect_ok run "${lenet[@]}" --layout "$layout" --forward --weights "$work/weights1.safetensors" \

@@ -271,6 +271,8 @@ static void import(trial *t, const char *file, int64_t batch) {
     cleave_error error = {""};
     snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s.onnx", file);
     ok(t, cleave_model_import(path, batch, true, &t->arena, &t->model, &error), &error);
+    if (t->random.key % 3 == 2) /* gradients are clipped */
+        ok(t, cleave_model_clip(&t->model, &error), &error);
 }
 
 /* Of every model some layouts fold.  Expanded, none does that trains: the loss is the sum of all

@@ -136,8 +136,12 @@ static cleave_status run_item(machine_state *state, int32_t id) {
         for (int s = 0; s < 2; s++)
             if (update->state[s] >= 0)
                 slots[s] = buffer_data(state, update->state[s]);
-        cleave_optimizer_update(&state->options->optimizer, state->step + 1, n, exact,
-                                buffer_data(state, update->gradient), slots[0], slots[1]);
+        cleave_update_step at = {.step = state->step + 1, .scale = 1};
+        if (update->squares >= 0)
+            at.scale = cleave_optimizer_clip(&state->options->optimizer,
+                                             *(const float *)buffer_data(state, update->squares));
+        cleave_optimizer_update(&state->options->optimizer, &at, n, exact,
+                                buffer_data(state, update->gradient), slots);
         if (update->master >= 0)
             cleave_convert(CLEAVE_F32, exact, CLEAVE_BF16,
                            (uint16_t *)buffer_data(state, update->parameter) + update->first, n);
@@ -351,6 +355,12 @@ cleave_status interpreter_run(const cleave_program *program, const interpreter_o
             result->loss[state.step] =
                 (double)*(float *)(void *)(state.memory[program->loss_device] +
                                            program->buffers[program->loss_buffer].offset);
+        if (state.step < 16)
+            result->squares[state.step] =
+                program->squares_buffer < 0
+                    ? 0
+                    : (double)*(float *)(void *)(state.memory[0] +
+                                                 program->buffers[program->squares_buffer].offset);
     }
     result->values = CLEAVE_ARENA_ARRAY(arena, float *, program->model->n_tensors);
     result->outputs = CLEAVE_ARENA_ARRAY(arena, float *, program->model->n_outputs);

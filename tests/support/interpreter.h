@@ -22,7 +22,8 @@ typedef struct interpreter_options {
 } interpreter_options;
 
 typedef struct interpreter_result {
-    double loss[16]; /* [steps] */
+    double loss[16];    /* [steps] */
+    double squares[16]; /* [steps] of all gradients, where they are clipped; else 0 */
     float **values;  /* [n_tensors] parameters and buffers at the end, row-major; null for others;
                         arena */
     float **outputs; /* [n_outputs of the model] of a forward program, row-major; arena */

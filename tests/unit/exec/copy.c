@@ -101,6 +101,42 @@ Test(copy, cuts_do_what_the_whole_does) {
     cr_expect(n_cut > 100, "only %d were cut", n_cut);
 }
 
+/* Of whole numbers below 10, whose squares have an exact sum: in any order, and cut anywhere. */
+Test(copy, squares_are_added_up_in_one_element) {
+    static float source[ELEMENTS];
+    for (uint64_t seed = 0; seed < 400; seed++) {
+        cleave_random random = {.key = seed};
+        for (int i = 0; i < ELEMENTS; i++)
+            source[i] = (float)cleave_random_below(&random, 10);
+        cleave_copy_piece piece = random_piece(&random, CLEAVE_COPY_SQUARES);
+        memset(piece.destination_stride, 0, sizeof piece.destination_stride);
+        piece.destination_offset = 1;
+        piece.fill = 0.5f;
+        double sum = 0;
+        int64_t n = 1;
+        for (int d = 0; d < piece.rank; d++)
+            n *= piece.extent[d];
+        for (int64_t i = 0; i < n; i++) {
+            int64_t rest = i, at = piece.source_offset;
+            for (int d = piece.rank - 1; d >= 0; d--) {
+                at += rest % piece.extent[d] * piece.source_stride[d];
+                rest /= piece.extent[d];
+            }
+            sum += (double)source[at] * (double)source[at];
+        }
+        float got[3] = {7, 7, 7};
+        int32_t cuts = cleave_copy_piece_cuts(&piece, 1 + (int32_t)(seed % 4));
+        for (int32_t i = 0; i < cuts; i++) {
+            cleave_copy_piece cut;
+            cleave_copy_piece_cut(&piece, cuts, i, &cut);
+            cleave_copy_piece_run(&cut, got, source);
+        }
+        cr_assert((double)got[1] == 7 + sum / 2, "seed %d: %g, not %g", (int)seed, (double)got[1],
+                  7 + sum / 2);
+        cr_assert(got[0] == 7 && got[2] == 7);
+    }
+}
+
 Test(copy, integers_are_copied_exactly) {
     int64_t source[4] = {INT64_MAX, -1, 7, 9}, got[2] = {0, 0};
     cleave_copy_piece piece = {.mode = CLEAVE_COPY_ASSIGN,

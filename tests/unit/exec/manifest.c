@@ -15,6 +15,7 @@ static const cleave_manifest example = {
     .reduce_precision = "f32",
     .optimizer = "adam",
     .optimizer_states = 2,
+    .schedule = {CLEAVE_RATE_COSINE, 10, 300, 0.0001},
     .data = {"text", 24166, 0x577bfee23e2a6144u},
     .n_files = 2,
     .files = {{"parameters.safetensors", 1886880, 1}, {"optimizer-1.safetensors", 0, UINT64_MAX}}};
@@ -42,12 +43,21 @@ Test(manifest, what_is_written_is_read, .fini = empty) {
     cr_expect_eq(got.step, 50);
     cr_expect_eq(got.seed, UINT64_MAX);
     cr_expect_str_eq(got.model_file, example.model_file);
+    cr_expect(cleave_rate_schedule_equal(&got.schedule, &example.schedule));
     cr_expect_str_eq(got.data.name, "text");
     cr_expect_eq(got.data.checksum, example.data.checksum);
     cr_assert_eq(got.n_files, 2);
     cr_expect_str_eq(got.files[1].name, "optimizer-1.safetensors");
     cr_expect_eq(got.files[1].checksum, UINT64_MAX);
     cr_expect_str_eq(text_of(&got), text_of(&example));
+}
+
+Test(manifest, a_constant_rate_is_what_one_without_a_schedule_has, .fini = empty) {
+    cleave_manifest constant = example, got;
+    constant.schedule = (cleave_rate_schedule){.kind = CLEAVE_RATE_CONSTANT};
+    cr_expect(strstr(text_of(&constant), "schedule") == NULL);
+    cr_assert_eq(parse(text_of(&constant), &got), CLEAVE_OK, "%s", error.message);
+    cr_expect(cleave_rate_schedule_equal(&got.schedule, &constant.schedule));
 }
 
 Test(manifest, no_character_of_it_can_change, .fini = empty) {
