@@ -2,6 +2,7 @@
    then starts itself under the MPI launcher with a rank per device; started by a launcher, it is a
    rank. */
 #include "exec/run.h"
+#include "base/checked.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
 #include "cli/restart.h"
@@ -17,9 +18,9 @@
 typedef struct run_values {
     const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace,
         *inputs, *precision, *reduce_precision, *frozen, *attention, *from, *checkpoint;
-    int64_t batch, sequence, steps, seed, checkpoint_every, keep, restart;
+    int64_t batch, sequence, steps, epochs, seed, checkpoint_every, keep, restart;
     double learning_rate, momentum, weight_decay, stall_timeout, checkpoint_time;
-    bool forward, throughput, json, quiet, no_overlap;
+    bool shuffle, forward, throughput, json, quiet, no_overlap;
 } run_values;
 
 static const option_row rows[] = {
@@ -39,8 +40,13 @@ static const option_row rows[] = {
      .help =
          "parameters and buffers to start from; also W.safetensors.index.json, W.onnx (default: "
          "drawn from the seed)"},
+    {"--epochs", "E", OPTION_INTEGER, offsetof(run_values, epochs), .least = 1, .most = 0x1p40,
+     .help = "instead of --steps: how often every sample of the data is trained on"},
     {"--data", "X.safetensors", OPTION_TEXT, offsetof(run_values, data),
-     .help = "inputs and targets (default: made up from the seed)"},
+     .help = "inputs and targets, of one batch or of many samples; also NAME=X.npy,NAME=Y.npy "
+             "(default: made up from the seed)"},
+    {"--shuffle", NULL, OPTION_FLAG, offsetof(run_values, shuffle),
+     .help = "samples come in another order in every epoch, by the seed"},
     {"--text", "FILE", OPTION_TEXT, offsetof(run_values, text),
      .help = "train to predict the next byte of this file, for models with one input of bytes"},
     {"--save", "OUT.safetensors", OPTION_OUTPUT, offsetof(run_values, save),
@@ -125,6 +131,7 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
         .seed = (uint64_t)values->seed,
         .weights = values->weights,
         .data = values->data,
+        .shuffle = values->shuffle,
         .text = values->text,
         .save = values->save,
         .from = values->from,
@@ -159,10 +166,30 @@ static cleave_status load_model(const run_values *values, cleave_arena *arena, r
     return status;
 }
 
+/* --epochs in steps. */
+static cleave_status count_steps(const run_values *values, run_inputs *inputs,
+                                 cleave_error *error) {
+    int64_t steps;
+    if (values->epochs == 0)
+        return CLEAVE_OK;
+    if (values->steps > 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "--epochs and --steps say the same");
+    CLEAVE_TRY(cleave_run_steps_of_epoch(&inputs->model, &inputs->options, &steps, error));
+    if (steps == 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--epochs needs data with samples: of a text or of what is made up, "
+                           "--steps says how long it trains");
+    if (!cleave_int64_multiply(steps, values->epochs, &inputs->options.steps))
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "--epochs %lld: too many steps",
+                           (long long)values->epochs);
+    return CLEAVE_OK;
+}
+
 static cleave_status load(const run_values *values, cleave_arena *arena, run_inputs *inputs,
                           cleave_error *error) {
     CLEAVE_TRY(fill_options(values, &inputs->options, error));
     CLEAVE_TRY(load_model(values, arena, inputs, error));
+    CLEAVE_TRY(count_steps(values, inputs, error));
     CLEAVE_TRY(
         cleave_model_fuse_attention(&inputs->model, &inputs->layout, arena, &inputs->model, error));
     if (values->machine != NULL)

@@ -16,6 +16,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+cleave_status cleave_run_steps_of_epoch(const cleave_model *model,
+                                        const cleave_run_options *options, int64_t *steps,
+                                        cleave_error *error) {
+    cleave_samples *samples;
+    CLEAVE_TRY(cleave_samples_open(model, options, &samples, error));
+    const cleave_sample_order *order = cleave_samples_order(samples);
+    *steps = order != NULL ? cleave_sample_order_steps(order) : 0;
+    cleave_samples_close(samples);
+    return CLEAVE_OK;
+}
+
 cleave_status cleave_run_check(const cleave_model *model, const cleave_layout *layout,
                                const cleave_run_options *options, cleave_error *error) {
     CLEAVE_TRY(cleave_layout_check(model, layout, error));
@@ -359,6 +370,8 @@ cleave_status cleave_run(cleave_world *world, const cleave_model *model,
     cleave_rank rank = {0};
     const char *checkpoint = run.resumed[0] != '\0' ? run.resumed : NULL;
     CLEAVE_TRY(cleave_values_open(model, options, checkpoint, &values, error));
+    if (cleave_values_order(values) != NULL)
+        run.order = *cleave_values_order(values);
     status = cleave_rank_create(&rank, world, run.program, options, arena, error);
     running now = {
         .rank = &rank, .values = values, .checkpoints = {.descriptor = -1}, .result = &run};

@@ -2,6 +2,7 @@
 #ifndef CLEAVE_EXEC_RUN_H
 #define CLEAVE_EXEC_RUN_H
 
+#include "exec/data/sample_order.h"
 #include "exec/kernels/optimizer.h"
 #include "graph/model/layout.h"
 #include "graph/model/model.h"
@@ -17,7 +18,10 @@ typedef struct cleave_run_options {
     /* Safetensors of parameters and buffers under their names, or NAME.onnx with initializers;
        null: initial values. */
     const char *weights;
-    const char *data;       /* safetensors of inputs and `targets`; null: made up from the seed */
+    /* Inputs and `targets` (exec/data/samples.h), safetensors or "NAME=FILE.npy,..."; null: made up
+       from the seed. */
+    const char *data;
+    bool shuffle;           /* their samples, anew in every epoch */
     const char *text;       /* bytes to predict instead of data: see exec/data/text.h; null: none */
     const char *save;       /* where parameters and buffers (forward: outputs) go; null: nowhere */
     const char *from;       /* a checkpoint, or a folder of them, to go on from; null: none */
@@ -54,6 +58,7 @@ typedef struct cleave_run_result {
                                  place: last step */
     double last_step_seconds; /* rank 0 */
     bool loads_data; /* from outside, in every step; else they were made up before the first */
+    cleave_sample_order order; /* of the samples; n == 0: there are none */
     /* With options->timeline: the step nearest to the median, from when the first rank started it,
        and the median duration of every item over some steps near to that one. */
     cleave_timeline measured;
@@ -61,6 +66,11 @@ typedef struct cleave_run_result {
     int32_t n_devices;
     struct cleave_program *program; /* that ran; lives in the arena */
 } cleave_run_result;
+
+/* Steps that an epoch of the data has; 0: they have no samples (cleave_samples_order). */
+cleave_status cleave_run_steps_of_epoch(const cleave_model *model,
+                                        const cleave_run_options *options, int64_t *steps,
+                                        cleave_error *error);
 
 /* Everything that can be checked without running: files, names, shapes.  BAD_INPUT.  For the
    parent, before it launches ranks. */

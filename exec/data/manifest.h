@@ -7,14 +7,16 @@
         "files": [{"name": "parameters.safetensors", "bytes": 3300000, "xxh64": "..."}, ...],
         "xxh64": "..."}
 
-   `data` is left out where they are made up.  The last checksum is that of the manifest written
-   without it.  Nothing in a manifest is trusted: a file's name is one of its folder and no path. */
+   `data` is left out where they are made up, and has `"shuffled": true` where their samples are.
+   The last checksum is that of the manifest written without it.  Nothing in a manifest is trusted:
+   a file's name is one of its folder and no path. */
 #ifndef CLEAVE_EXEC_DATA_MANIFEST_H
 #define CLEAVE_EXEC_DATA_MANIFEST_H
 
 #include "base/arena.h"
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { CLEAVE_MOST_MANIFEST_FILES = 8, CLEAVE_MOST_MANIFEST_BYTES = 1 << 16 };
@@ -31,6 +33,7 @@ typedef struct cleave_manifest {
     const char *model_file, *model_hash, *precision, *reduce_precision, *optimizer;
     int64_t optimizer_states;
     cleave_manifest_file data; /* its name as it was given; null: made up */
+    bool shuffled;
     int32_t n_files;
     cleave_manifest_file files[CLEAVE_MOST_MANIFEST_FILES];
 } cleave_manifest;

@@ -2,6 +2,7 @@
 #include "exec/data/save.h"
 
 #include "base/list.h"
+#include "exec/data/fits.h"
 #include "exec/kernels/copy.h"
 
 #include <stdlib.h>
@@ -57,8 +58,7 @@ static int32_t list_tensors(const cleave_model *model, cleave_saved what, int32_
 static void describe(const cleave_tensor *tensor, cleave_saved what,
                      cleave_safetensors_entry *entry) {
     const int64_t *shape = tensor->shape;
-    int rank =
-        what == CLEAVE_SAVED_OUTPUTS ? tensor->rank : cleave_values_file_shape(tensor, &shape);
+    int rank = what == CLEAVE_SAVED_OUTPUTS ? tensor->rank : cleave_file_shape(tensor, &shape);
     *entry = (cleave_safetensors_entry){.name = tensor->name,
                                         .type = tensor->type,
                                         .stored = tensor->truth ? CLEAVE_STORED_TRUTH
