@@ -17,7 +17,7 @@
 
 typedef struct run_values {
     const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace,
-        *inputs, *precision, *reduce_precision, *frozen, *attention, *from, *checkpoint;
+        *inputs, *precision, *reduce_precision, *frozen, *attention, *from, *checkpoint, *log;
     int64_t batch, sequence, steps, epochs, seed, checkpoint_every, keep, restart;
     double learning_rate, momentum, weight_decay, stall_timeout, checkpoint_time;
     bool shuffle, forward, throughput, json, quiet, no_overlap;
@@ -67,6 +67,9 @@ static const option_row rows[] = {
      .help =
          "when a rank dies or hangs or the disk fails, start again from the last checkpoint, up "
          "to N times"},
+    {"--log", "FILE.csv", OPTION_OUTPUT, offsetof(run_values, log),
+     .help = "a table with a row a step, which grows: loss, learning rate, time; with --from it "
+             "goes on"},
     {"--forward", NULL, OPTION_FLAG, offsetof(run_values, forward),
      .help = "run forward only; without --layout the model needs no loss and no targets"},
     {"--throughput", NULL, OPTION_FLAG, offsetof(run_values, throughput),
@@ -139,6 +142,7 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
         .checkpoint_every = values->checkpoint_every,
         .checkpoint_seconds = values->checkpoint_time,
         .keep = values->keep,
+        .log = values->log,
         .interrupted = &interrupted,
         .stall_timeout_seconds = values->stall_timeout,
         .no_overlap = values->no_overlap,

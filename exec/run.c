@@ -5,6 +5,7 @@
 #include "exec/checkpoint.h"
 #include "exec/data/save.h"
 #include "exec/gather_timeline.h"
+#include "exec/training_log.h"
 #include "exec/watch.h"
 #include "graph/lower/lower.h"
 
@@ -34,6 +35,10 @@ cleave_status cleave_run_check(const cleave_model *model, const cleave_layout *l
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: the model has no loss, so it can't be trained", model->file);
     CLEAVE_TRY(cleave_checkpoint_check(options, error));
+    if (options->log != NULL && options->forward)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: a log is of a training", options->log);
+    if (options->log != NULL)
+        CLEAVE_TRY(cleave_training_log_check(options->log, error));
     cleave_values *values;
     CLEAVE_TRY(cleave_values_open(model, options, NULL, &values, error));
     cleave_values_close(values);
@@ -116,6 +121,7 @@ typedef struct running {
     cleave_rank *rank;
     cleave_values *values;
     cleave_checkpoints checkpoints;
+    cleave_training_log log;      /* of rank 0 */
     cleave_step_records *records; /* null where no timeline is asked for */
     cleave_run_result *result;
     double started; /* streams: when the first step began */
@@ -237,6 +243,41 @@ static cleave_status run_step(running *run, int64_t step, word *said, cleave_err
     return CLEAVE_OK;
 }
 
+/* How many samples a step takes; 0: the model does not say. */
+static int64_t samples_of_step(const running *run) {
+    const cleave_sample_order *order = &run->result->order;
+    return order->n > 0 ? order->batch : run->rank->program->model->batch;
+}
+
+/* What is told of the last of `done` steps. */
+static cleave_training_row describe_step(const running *run, int64_t done) {
+    const cleave_run_result *result = run->result;
+    const cleave_sample_order *order = &result->order;
+    const int64_t i = done - 1 - result->first_step, n = samples_of_step(run);
+    const double seconds = result->step_seconds[i];
+    return (cleave_training_row){
+        .step = done,
+        .epoch =
+            order->n > 0 ? (double)done / (double)cleave_sample_order_steps(order) : (double)NAN,
+        .loss = result->loss[i],
+        .learning_rate = run->rank->options->optimizer.learning_rate,
+        .gradient_norm = (double)NAN,
+        .seconds = seconds,
+        .samples_per_second = n > 0 && seconds > 0 ? (double)n / seconds : (double)NAN,
+        .validation_loss = (double)NAN,
+        .validation_accuracy = (double)NAN};
+}
+
+/* For people who watch. */
+static void format_row(const cleave_training_row *row, char *text, size_t bytes) {
+    char epoch[32] = "", rate[48] = "";
+    if (!isnan(row->epoch))
+        snprintf(epoch, sizeof epoch, "epoch %.2f, ", row->epoch);
+    if (!isnan(row->samples_per_second))
+        snprintf(rate, sizeof rate, ", %.4g samples/s", row->samples_per_second);
+    snprintf(text, bytes, "%sloss %.4g%s", epoch, row->loss, rate);
+}
+
 static cleave_status fail_interrupted(const cleave_run_options *options, int64_t step,
                                       cleave_error *error) {
     char folder[4096];
@@ -261,15 +302,19 @@ static cleave_status run_steps(running *run, cleave_error *error) {
         int64_t done = step + 1;
         if (said.is_nan > 0)
             return find_nan(run, step, error);
+        char note[160] = "";
+        if (!options->forward) {
+            cleave_training_row row = describe_step(run, done);
+            format_row(&row, note, sizeof note);
+            if (run->log.stream != NULL)
+                CLEAVE_TRY(cleave_training_log_put(&run->log, &row, error));
+        }
         bool last = done == options->steps || said.ends > 0,
              due = options->checkpoint_every > 0 && done % options->checkpoint_every == 0;
         if (options->checkpoint != NULL && (last || due || said.is_late > 0))
             CLEAVE_TRY(write_checkpoint(run, done, error));
         if (said.ends > 0 && done < options->steps)
             return fail_interrupted(options, done, error);
-        char note[64] = "";
-        if (!options->forward)
-            snprintf(note, sizeof note, "loss %.4g", result->loss[step - result->first_step]);
         cleave_progress_update(&progress, (double)done / (double)options->steps, note);
     }
     cleave_progress_end(&progress, NULL);
@@ -290,9 +335,12 @@ static cleave_status run_rank(running *run, cleave_arena *arena, cleave_error *e
     }
     cleave_world_set_patience(rank->world, options->stall_timeout_seconds);
     cleave_status status = cleave_checkpoints_open(&run->checkpoints, rank, error);
+    if (status == CLEAVE_OK && options->log != NULL && rank->device == 0)
+        status = cleave_training_log_open(&run->log, options->log, result->first_step, error);
     if (status == CLEAVE_OK)
         status = run_steps(run, error);
     cleave_checkpoints_close(&run->checkpoints);
+    cleave_training_log_close(&run->log);
     CLEAVE_TRY(status);
     CLEAVE_TRY(gather_bytes(rank, arena, result, error));
     CLEAVE_TRY(gather_memory(rank, arena, result, error));

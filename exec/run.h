@@ -29,6 +29,7 @@ typedef struct cleave_run_options {
     int64_t checkpoint_every;  /* steps; 0: only at the end and when it is interrupted */
     double checkpoint_seconds; /* and when so long went by since the last; 0: never */
     int64_t keep;              /* the newest so many; 0: all */
+    const char *log;           /* of steps, as exec/training_log.h has it; null: none */
     /* Null, or what a signal handler sets to something else than 0: then the run ends after the
        step at hand, with a checkpoint. */
     const volatile int *interrupted;

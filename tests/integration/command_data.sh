@@ -28,8 +28,11 @@ grep -q '^samples left out of an epoch  *6, which fill no batch$' out || fail "n
 # The same numbers in another format; another order, in every epoch.
 expect_ok run "${lenet[@]}" --lr 0.05 --json --data xy.safetensors --epochs 2
 losses out | cmp -s - plain || fail "safetensors and arrays differ"
-expect_ok "${train[@]}" --epochs 3 --shuffle --save whole.safetensors
+expect_ok "${train[@]}" --epochs 3 --shuffle --save whole.safetensors --log whole.csv
 losses out >shuffled
+without_times() { cut -d , -f 1-5,8-9 "$1"; }
+[ "$(head -n 3 whole.csv | tail -n 1 | cut -d , -f 1-4)" = "2,0.5,$(sed -n 2p shuffled | xargs printf %.9g),0.05" ] ||
+    fail "not step 2 of 4 an epoch in: $(cat whole.csv)"
 cmp -s <(head -n 1 plain) <(head -n 1 shuffled) && fail "nothing was shuffled"
 expect_ok "${train[@]}" --epochs 3 --shuffle --seed 0
 losses out | cmp -s - shuffled || fail "the same seed shuffles differently"
@@ -50,7 +53,10 @@ for layout in data-parallel random; do
     expect_ok "${train[@]}" --epochs 3 --shuffle --layout $layout.layout.json
     near shuffled $layout
 done
-expect_ok "${train[@]}" --steps 6 --shuffle --checkpoint ck
+# So does its log, of which step 6 was written and is done again.
+expect_ok "${train[@]}" --steps 6 --shuffle --checkpoint ck --checkpoint-every 5 --log ck.csv
+expect_ok "${train[@]}" --epochs 3 --shuffle --from ck/step-5 --log ck.csv
+cmp -s <(without_times whole.csv) <(without_times ck.csv) || fail "another log: $(cat ck.csv)"
 expect_ok "${train[@]}" --epochs 3 --shuffle --from ck --save again.safetensors
 losses out | cmp -s - <(tail -n 6 shuffled) || fail "other losses after a checkpoint: $(losses out | tr '\n' ' ')"
 cmp -s whole.safetensors again.safetensors || fail "other parameters after a checkpoint"
@@ -91,5 +97,6 @@ expect_error 2 "not a file of a NumPy array" "${bad[@]}" input=bad.npy,targets=y
 expect_error 2 "is 10, not in 0..9" "${bad[@]}" input=x.npy,targets=ten.npy
 expect_error 2 "--epochs needs data with samples" run "${lenet[@]}" --epochs 1
 expect_error 2 "--epochs and --steps say the same" "${train[@]}" --steps 1 --epochs 1
+expect_error 2 "is no log of a training" run "${lenet[@]}" --log y.npy
 expect_error 2 "--shuffle needs data" run "${lenet[@]}" --shuffle
 finish
