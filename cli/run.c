@@ -9,6 +9,7 @@
 #include "cli/run_report.h"
 #include "exec/data/text.h"
 #include "exec/ranks.h"
+#include "exec/validation.h"
 #include "graph/import/import.h"
 #include "graph/model/attention.h"
 #include "graph/model/precision.h"
@@ -17,8 +18,9 @@
 
 typedef struct run_values {
     const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace,
-        *inputs, *precision, *reduce_precision, *frozen, *attention, *from, *checkpoint, *log;
-    int64_t batch, sequence, steps, epochs, seed, checkpoint_every, keep, restart;
+        *inputs, *precision, *reduce_precision, *frozen, *attention, *from, *checkpoint, *log,
+        *validate;
+    int64_t batch, sequence, steps, epochs, validate_every, seed, checkpoint_every, keep, restart;
     double learning_rate, momentum, weight_decay, stall_timeout, checkpoint_time;
     bool shuffle, forward, throughput, json, quiet, no_overlap;
 } run_values;
@@ -49,6 +51,11 @@ static const option_row rows[] = {
      .help = "samples come in another order in every epoch, by the seed"},
     {"--text", "FILE", OPTION_TEXT, offsetof(run_values, text),
      .help = "train to predict the next byte of this file, for models with one input of bytes"},
+    {"--validate", "DATA", OPTION_TEXT, offsetof(run_values, validate),
+     .help = "held-out samples, of the same kind as what is trained on: their loss and accuracy at "
+             "the end of each epoch, and of the run"},
+    {"--validate-every", "K", OPTION_INTEGER, offsetof(run_values, validate_every), .most = 0x1p40,
+     .help = "after every K steps instead"},
     {"--save", "OUT.safetensors", OPTION_OUTPUT, offsetof(run_values, save),
      .help = "where the parameters go; with --forward the outputs"},
     {"--checkpoint", "FOLDER", OPTION_TEXT, offsetof(run_values, checkpoint),
@@ -100,8 +107,8 @@ static const option_row rows[] = {
 
 /* What every rank reads, and the parent to check it. */
 typedef struct run_inputs {
-    cleave_model model;
-    cleave_layout layout;
+    cleave_model model, evaluated;          /* the second only with --validate, */
+    cleave_layout layout, evaluated_layout; /* and so is this */
     cleave_run_options options;
     cleave_machine machine; /* only with --machine */
 } run_inputs;
@@ -142,6 +149,8 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
         .checkpoint_every = values->checkpoint_every,
         .checkpoint_seconds = values->checkpoint_time,
         .keep = values->keep,
+        .validate = values->validate,
+        .validate_every = values->validate_every,
         .log = values->log,
         .interrupted = &interrupted,
         .stall_timeout_seconds = values->stall_timeout,
@@ -170,6 +179,24 @@ static cleave_status load_model(const run_values *values, cleave_arena *arena, r
     return status;
 }
 
+/* The model once more, as it is evaluated. */
+static cleave_status load_evaluated(const run_values *values, cleave_arena *arena,
+                                    run_inputs *inputs, cleave_error *error) {
+    cleave_import_request request = *INPUTS_MODEL(values);
+    request.evaluates = true;
+    if (values->forward)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--validate goes with a training, which --forward is not");
+    CLEAVE_TRY(inputs_trained_model(&request, arena, &inputs->evaluated, error));
+    CLEAVE_TRY(inputs_attention(values->attention, &inputs->evaluated, error));
+    CLEAVE_TRY(cleave_validation_layout(&inputs->model, &inputs->layout, &inputs->evaluated, arena,
+                                        &inputs->evaluated_layout, error));
+    inputs->options.evaluated = &inputs->evaluated;
+    inputs->options.evaluated_layout = &inputs->evaluated_layout;
+    return cleave_model_fuse_attention(&inputs->evaluated, &inputs->evaluated_layout, arena,
+                                       &inputs->evaluated, error);
+}
+
 /* --epochs in steps. */
 static cleave_status count_steps(const run_values *values, run_inputs *inputs,
                                  cleave_error *error) {
@@ -194,6 +221,8 @@ static cleave_status load(const run_values *values, cleave_arena *arena, run_inp
     CLEAVE_TRY(fill_options(values, &inputs->options, error));
     CLEAVE_TRY(load_model(values, arena, inputs, error));
     CLEAVE_TRY(count_steps(values, inputs, error));
+    if (values->validate != NULL)
+        CLEAVE_TRY(load_evaluated(values, arena, inputs, error));
     CLEAVE_TRY(
         cleave_model_fuse_attention(&inputs->model, &inputs->layout, arena, &inputs->model, error));
     if (values->machine != NULL)

@@ -146,6 +146,12 @@ cleave_status run_report_print_json(const run_report *report, cleave_error *erro
         cleave_json_put_integer(&w, cleave_sample_order_steps(&result->order));
     }
     put_losses(&w, report);
+    if (result->validated.n_samples > 0) {
+        cleave_json_key(&w, "validation_samples");
+        cleave_json_put_integer(&w, result->validated.n_samples);
+        put_number(&w, "validation_loss", result->validated.loss);
+        put_number(&w, "validation_accuracy", result->validated.accuracy);
+    }
     cleave_json_key(&w, "bytes_sent");
     cleave_json_put_integer(&w, result->bytes_sent);
     inputs_put_bytes_between(&w, result->bytes_between, result->n_devices);
@@ -278,6 +284,14 @@ static void add_samples(table *t, const cleave_sample_order *order) {
     table_format(t, "%lld, which fill no batch", (long long)left);
 }
 
+static void add_validation(table *t, const cleave_validated *validated) {
+    if (validated->n_samples == 0)
+        return;
+    table_text(t, "held out, the last time");
+    table_format(t, "loss %.4g, accuracy %.2f %%, of %lld samples", validated->loss,
+                 100 * validated->accuracy, (long long)validated->n_samples);
+}
+
 static int64_t largest(const int64_t *bytes, int32_t n) {
     int64_t most = 0;
     for (int32_t d = 0; d < n; d++)
@@ -300,6 +314,7 @@ void run_report_print_text(const run_report *report, cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = 2, .align = "ll"};
     add_samples(&t, &result->order);
     add_losses(&t, report);
+    add_validation(&t, &result->validated);
     table_text(&t, "step, median");
     table_quantity(&t, result->median_step_seconds, CLEAVE_UNIT_SECONDS);
     if (report->prediction != NULL)

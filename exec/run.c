@@ -5,9 +5,10 @@
 #include "exec/checkpoint.h"
 #include "exec/data/save.h"
 #include "exec/gather_timeline.h"
+#include "exec/lowered.h"
 #include "exec/training_log.h"
+#include "exec/validation.h"
 #include "exec/watch.h"
-#include "graph/lower/lower.h"
 
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -39,6 +40,8 @@ cleave_status cleave_run_check(const cleave_model *model, const cleave_layout *l
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: a log is of a training", options->log);
     if (options->log != NULL)
         CLEAVE_TRY(cleave_training_log_check(options->log, error));
+    if (options->validate != NULL)
+        CLEAVE_TRY(cleave_validation_check(options, error));
     cleave_values *values;
     CLEAVE_TRY(cleave_values_open(model, options, NULL, &values, error));
     cleave_values_close(values);
@@ -121,8 +124,9 @@ typedef struct running {
     cleave_rank *rank;
     cleave_values *values;
     cleave_checkpoints checkpoints;
-    cleave_training_log log;      /* of rank 0 */
-    cleave_step_records *records; /* null where no timeline is asked for */
+    cleave_training_log log;       /* of rank 0 */
+    cleave_validation *validation; /* null: none */
+    cleave_step_records *records;  /* null where no timeline is asked for */
     cleave_run_result *result;
     double started; /* streams: when the first step began */
 } running;
@@ -270,12 +274,39 @@ static cleave_training_row describe_step(const running *run, int64_t done) {
 
 /* For people who watch. */
 static void format_row(const cleave_training_row *row, char *text, size_t bytes) {
-    char epoch[32] = "", rate[48] = "";
+    char epoch[32] = "", rate[48] = "", held_out[64] = "";
     if (!isnan(row->epoch))
         snprintf(epoch, sizeof epoch, "epoch %.2f, ", row->epoch);
     if (!isnan(row->samples_per_second))
         snprintf(rate, sizeof rate, ", %.4g samples/s", row->samples_per_second);
-    snprintf(text, bytes, "%sloss %.4g%s", epoch, row->loss, rate);
+    if (!isnan(row->validation_loss))
+        snprintf(held_out, sizeof held_out, ", held out %.4g and %.1f %%", row->validation_loss,
+                 100 * row->validation_accuracy);
+    snprintf(text, bytes, "%sloss %.4g%s%s", epoch, row->loss, rate, held_out);
+}
+
+/* Is it time to look at held-out samples? */
+static bool validates(const running *run, int64_t done) {
+    const cleave_run_options *options = run->rank->options;
+    const cleave_sample_order *order = &run->result->order;
+    int64_t every = options->validate_every > 0 ? options->validate_every
+                    : order->n > 0              ? cleave_sample_order_steps(order)
+                                                : 0;
+    return run->validation != NULL && (done == options->steps || (every > 0 && done % every == 0));
+}
+
+/* Validates where it is time to, and writes and describes the last of `done` steps. */
+static cleave_status tell_step(running *run, int64_t done, char *note, size_t bytes,
+                               cleave_error *error) {
+    cleave_training_row row = describe_step(run, done);
+    if (validates(run, done)) {
+        cleave_validated *last = &run->result->validated;
+        CLEAVE_TRY(cleave_validation_run(run->validation, run->values, last, error));
+        row.validation_loss = last->loss;
+        row.validation_accuracy = last->accuracy;
+    }
+    format_row(&row, note, bytes);
+    return run->log.stream != NULL ? cleave_training_log_put(&run->log, &row, error) : CLEAVE_OK;
 }
 
 static cleave_status fail_interrupted(const cleave_run_options *options, int64_t step,
@@ -303,12 +334,8 @@ static cleave_status run_steps(running *run, cleave_error *error) {
         if (said.is_nan > 0)
             return find_nan(run, step, error);
         char note[160] = "";
-        if (!options->forward) {
-            cleave_training_row row = describe_step(run, done);
-            format_row(&row, note, sizeof note);
-            if (run->log.stream != NULL)
-                CLEAVE_TRY(cleave_training_log_put(&run->log, &row, error));
-        }
+        if (!options->forward)
+            CLEAVE_TRY(tell_step(run, done, note, sizeof note, error));
         bool last = done == options->steps || said.ends > 0,
              due = options->checkpoint_every > 0 && done % options->checkpoint_every == 0;
         if (options->checkpoint != NULL && (last || due || said.is_late > 0))
@@ -402,29 +429,25 @@ cleave_status cleave_run(cleave_world *world, const cleave_model *model,
     run.loss = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);
     if (run.program == NULL || run.step_seconds == NULL || run.loss == NULL)
         return cleave_fail_memory(error, "preparing a run");
-    cleave_kernels *kernels = NULL; /* for workspaces; the rank has its own */
-    CLEAVE_TRY(cleave_kernels_create(&kernels, error));
-    cleave_lower_options lower = {
-        .training = !options->forward,
-        .optimizer_states = options->forward ? 0 : cleave_optimizer_states(&options->optimizer),
-        .workspace = options->reference_kernels ? NULL : cleave_kernel_workspace,
-        .workspace_context = kernels};
-    cleave_status status = cleave_lower(model, layout, &lower, arena, run.program, error);
-    cleave_kernels_destroy(kernels);
-    CLEAVE_TRY(status);
-    CLEAVE_TRY(cleave_program_check(run.program, error));
-    give_memory_back();
+    CLEAVE_TRY(cleave_lower_run(model, layout, options, arena, run.program, error));
     cleave_values *values = NULL;
     cleave_rank rank = {0};
     const char *checkpoint = run.resumed[0] != '\0' ? run.resumed : NULL;
     CLEAVE_TRY(cleave_values_open(model, options, checkpoint, &values, error));
     if (cleave_values_order(values) != NULL)
         run.order = *cleave_values_order(values);
-    status = cleave_rank_create(&rank, world, run.program, options, arena, error);
     running now = {
         .rank = &rank, .values = values, .checkpoints = {.descriptor = -1}, .result = &run};
+    cleave_status status =
+        cleave_rank_create_within(&rank, world, run.program, options, arena, error);
+    if (status == CLEAVE_OK && options->validate != NULL)
+        status = cleave_validation_open(&rank, arena, &now.validation, error);
+    give_memory_back();
+    if (status == CLEAVE_OK)
+        status = cleave_rank_new_memory(&rank, &rank.memory, error);
     if (status == CLEAVE_OK)
         status = run_rank(&now, arena, error);
+    cleave_validation_close(now.validation);
     if (options->forward)
         run.loss = NULL;
     cleave_rank_destroy(&rank);

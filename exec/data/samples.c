@@ -212,7 +212,8 @@ static cleave_status open_file(cleave_samples *samples, cleave_error *error) {
             CLEAVE_TRY(check_is_data(samples, t, error));
     for (int32_t t = 0; t < model->n_tensors; t++) {
         /* Forward saves no loss: its targets may be missing. */
-        bool may_lack = samples->options->forward && t == model->targets;
+        bool may_lack = samples->options->forward && !samples->options->held_out &&
+                        t == model->targets;
         if (is_datum(&model->tensors[t]) &&
             !(may_lack &&
               cleave_safetensors_find(&samples->file.file, model->tensors[t].name) == NULL))
@@ -227,6 +228,12 @@ static cleave_status open_text(cleave_samples *samples, cleave_error *error) {
     if (samples->watched == NULL)
         return cleave_fail_memory(error, "reading data");
     watch(samples, samples->text.descriptor, samples->text.path);
+    if (samples->options->held_out) {
+        const cleave_tensor *tokens = &samples->model->tensors[samples->text.tokens];
+        samples->order.n = (samples->text.bytes - 1) / samples->text.length;
+        samples->order.batch = tokens->shape[0];
+        samples->text.windows = &samples->order;
+    }
     return CLEAVE_OK;
 }
 
@@ -244,6 +251,7 @@ static cleave_status open_source(cleave_samples *samples, cleave_error *error) {
     if (options->text != NULL)
         CLEAVE_TRY(open_text(samples, error));
     samples->order.seed = options->seed;
+    samples->order.whole = options->held_out;
     samples->order.shuffled = options->shuffle && samples->order.n > samples->order.batch;
     if (options->shuffle && !samples->order.shuffled)
         return cleave_fail(error, CLEAVE_BAD_INPUT,

@@ -103,6 +103,8 @@ void cleave_text_close(cleave_text *text) {
 }
 
 int64_t cleave_text_position(const cleave_text *text, uint64_t seed, int64_t step, int64_t sample) {
+    if (text->windows != NULL)
+        return cleave_sample_order_at(text->windows, step, sample) * text->length;
     uint64_t key =
         cleave_hash_join(cleave_hash_join(seed, (uint64_t)step), cleave_hash_string("text"));
     cleave_random random = {.key = cleave_hash_join(key, (uint64_t)sample)};

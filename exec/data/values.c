@@ -208,22 +208,36 @@ static cleave_status fill_states(const cleave_values *values, const cleave_rank 
     return CLEAVE_OK;
 }
 
+static cleave_status fill_buffer(const cleave_values *values, const cleave_rank *rank, int32_t b,
+                                 cleave_error *error) {
+    const cleave_buffer *buffer = &rank->program->buffers[b];
+    void *data = cleave_rank_buffer(rank, b);
+    if (buffer->kind == CLEAVE_BUFFER_STATE)
+        memset(data, 0, (size_t)buffer->bytes);
+    else if (buffer->kind != CLEAVE_BUFFER_DATA && buffer->type == CLEAVE_BF16)
+        return initial_halves(values, buffer, data, error);
+    else if (buffer->kind != CLEAVE_BUFFER_DATA)
+        return initial_box(values, &values->model->tensors[buffer->tensor],
+                           values->entries[buffer->tensor], &buffer->box, data, error);
+    return CLEAVE_OK;
+}
+
 cleave_status cleave_values_fill(cleave_values *values, const cleave_rank *rank,
                                  cleave_error *error) {
-    for (int32_t b = 0; b < rank->program->n_buffers; b++) {
-        const cleave_buffer *buffer = &rank->program->buffers[b];
-        if (buffer->device != rank->device || !buffer->persistent)
-            continue;
-        void *data = cleave_rank_buffer(rank, b);
-        if (buffer->kind == CLEAVE_BUFFER_STATE)
-            memset(data, 0, (size_t)buffer->bytes);
-        else if (buffer->kind != CLEAVE_BUFFER_DATA && buffer->type == CLEAVE_BF16)
-            CLEAVE_TRY(initial_halves(values, buffer, data, error));
-        else if (buffer->kind != CLEAVE_BUFFER_DATA)
-            CLEAVE_TRY(initial_box(values, &values->model->tensors[buffer->tensor],
-                                   values->entries[buffer->tensor], &buffer->box, data, error));
-    }
+    for (int32_t b = 0; b < rank->program->n_buffers; b++)
+        if (rank->program->buffers[b].device == rank->device &&
+            rank->program->buffers[b].persistent)
+            CLEAVE_TRY(fill_buffer(values, rank, b, error));
     return values->states[0].file.path != NULL ? fill_states(values, rank, error) : CLEAVE_OK;
+}
+
+cleave_status cleave_values_fill_constants(cleave_values *values, const cleave_rank *rank,
+                                           cleave_error *error) {
+    for (int32_t b = 0; b < rank->program->n_buffers; b++)
+        if (rank->program->buffers[b].device == rank->device &&
+            rank->program->buffers[b].kind == CLEAVE_BUFFER_CONSTANT)
+            CLEAVE_TRY(fill_buffer(values, rank, b, error));
+    return CLEAVE_OK;
 }
 
 cleave_status cleave_values_load(void *context, const cleave_buffer *buffer, int64_t step,

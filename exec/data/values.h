@@ -24,6 +24,10 @@ extern const char *const cleave_files_of_states[2];
 cleave_status cleave_values_fill(cleave_values *values, const cleave_rank *rank,
                                  cleave_error *error);
 
+/* Of them constants alone. */
+cleave_status cleave_values_fill_constants(cleave_values *values, const cleave_rank *rank,
+                                           cleave_error *error);
+
 /* A cleave_rank_load with the values as context: cleave_samples_load. */
 cleave_status cleave_values_load(void *values, const cleave_buffer *buffer, int64_t step,
                                  void *data, cleave_error *error);

@@ -12,7 +12,8 @@ from pathlib import Path
 
 folder, n = Path(sys.argv[1]), int(sys.argv[2])
 draw = random.Random(n)
-classes = [[draw.gauss(0, 1) for _ in range(784)] for _ in range(10)]
+prototypes = random.Random(0)
+classes = [[prototypes.gauss(0, 1) for _ in range(784)] for _ in range(10)]
 labels = [draw.randrange(10) for _ in range(n)]
 pictures = array.array("f")
 for label in labels:
