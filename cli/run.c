@@ -19,7 +19,7 @@
 typedef struct run_values {
     const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace,
         *inputs, *precision, *reduce_precision, *frozen, *attention, *from, *checkpoint, *log,
-        *validate;
+        *validate, *images;
     int64_t batch, sequence, steps, epochs, validate_every, seed, checkpoint_every, keep, restart;
     double learning_rate, momentum, weight_decay, stall_timeout, checkpoint_time;
     bool shuffle, forward, throughput, json, quiet, no_overlap;
@@ -47,6 +47,9 @@ static const option_row rows[] = {
     {"--data", "X.safetensors", OPTION_TEXT, offsetof(run_values, data),
      .help = "inputs and targets, of one batch or of many samples; also NAME=X.npy,NAME=Y.npy "
              "(default: made up from the seed)"},
+    {"--images", "FOLDER", OPTION_TEXT, offsetof(run_values, images),
+     .help = "train to tell the classes of images apart, JPEG or PNG: a folder in it for each "
+             "class; they are resized, cropped and normalised"},
     {"--shuffle", NULL, OPTION_FLAG, offsetof(run_values, shuffle),
      .help = "samples come in another order in every epoch, by the seed"},
     {"--text", "FILE", OPTION_TEXT, offsetof(run_values, text),
@@ -141,6 +144,7 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
         .seed = (uint64_t)values->seed,
         .weights = values->weights,
         .data = values->data,
+        .images = values->images,
         .shuffle = values->shuffle,
         .text = values->text,
         .save = values->save,

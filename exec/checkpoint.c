@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/list.h"
 #include "base/progress.h"
+#include "exec/data/identity.h"
 #include "exec/data/save.h"
 
 #include <dirent.h>
@@ -163,7 +164,7 @@ static cleave_status check_data(const char *folder, const cleave_manifest_file *
                                 const cleave_run_options *options, cleave_arena *arena,
                                 cleave_error *error) {
     cleave_manifest_file here;
-    CLEAVE_TRY(cleave_samples_identify(options, arena, &here, error));
+    CLEAVE_TRY(cleave_data_identify(options, arena, &here, error));
     if ((there->name == NULL) != (here.name == NULL))
         return fail_to_match(folder, "data", there->name != NULL ? there->name : "made up",
                              here.name != NULL ? here.name : "made up", error);
@@ -311,7 +312,7 @@ cleave_status cleave_checkpoints_open(cleave_checkpoints *checkpoints, const cle
     if (options->checkpoint == NULL || rank->device != 0)
         return CLEAVE_OK;
     CLEAVE_TRY(make_folder(options->checkpoint, error));
-    CLEAVE_TRY(cleave_samples_identify(options, &checkpoints->arena, &checkpoints->data, error));
+    CLEAVE_TRY(cleave_data_identify(options, &checkpoints->arena, &checkpoints->data, error));
     checkpoints->descriptor = open(options->checkpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (checkpoints->descriptor < 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %s", options->checkpoint, strerror(errno));

@@ -422,7 +422,8 @@ cleave_status cleave_run(cleave_world *world, const cleave_model *model,
                            "the layout is for %d devices, but there are %d ranks",
                            layout->n_devices, cleave_world_size(world));
     cleave_run_result run = {.n_devices = layout->n_devices,
-                             .loads_data = options->data != NULL || options->text != NULL};
+                             .loads_data = options->data != NULL || options->text != NULL ||
+                                           options->images != NULL};
     CLEAVE_TRY(find_checkpoint(world, model, options, arena, &run, error));
     run.program = CLEAVE_ARENA_ARRAY(arena, cleave_program, 1);
     run.step_seconds = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);

@@ -21,7 +21,8 @@ typedef struct cleave_run_options {
     /* Inputs and `targets` (exec/data/samples.h), safetensors or "NAME=FILE.npy,..."; null: made up
        from the seed. */
     const char *data;
-    bool shuffle;           /* their samples, anew in every epoch */
+    const char *images;     /* a folder instead: see exec/data/image_folder.h; null: none */
+    bool shuffle;           /* samples, anew in every epoch */
     const char *text;       /* bytes to predict instead of data: see exec/data/text.h; null: none */
     const char *save;       /* where parameters and buffers (forward: outputs) go; null: nowhere */
     const char *from;       /* a checkpoint, or a folder of them, to go on from; null: none */

@@ -32,7 +32,9 @@ static cleave_run_options options_of(const cleave_run_options *of) {
     options.shuffle = false;
     options.timeline = false;
     options.weights = options.from = options.checkpoint = options.save = NULL;
-    *(of->text != NULL ? &options.text : &options.data) = of->validate;
+    *(of->text != NULL     ? &options.text
+      : of->images != NULL ? &options.images
+                           : &options.data) = of->validate;
     return options;
 }
 
@@ -76,17 +78,22 @@ cleave_status cleave_validation_layout(const cleave_model *trained, const cleave
 
 cleave_status cleave_validation_check(const cleave_run_options *options, cleave_error *error) {
     const cleave_run_options own = options_of(options);
-    cleave_samples *samples;
+    cleave_samples *samples, *trained;
     CLEAVE_TRY(cleave_scores_check(options->evaluated, error));
-    if (options->data == NULL && options->text == NULL)
+    if (options->data == NULL && options->text == NULL && options->images == NULL)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: held-out samples go with samples that are trained on (--data, "
-                           "--text)",
+                           "--images, --text)",
                            options->validate);
     CLEAVE_TRY(cleave_layout_check(options->evaluated, options->evaluated_layout, error));
     CLEAVE_TRY(cleave_samples_open(options->evaluated, &own, &samples, error));
+    cleave_status status = cleave_samples_open(options->evaluated, options, &trained, error);
+    if (status == CLEAVE_OK) {
+        status = cleave_samples_check_same(trained, samples, error);
+        cleave_samples_close(trained);
+    }
     cleave_samples_close(samples);
-    return CLEAVE_OK;
+    return status;
 }
 
 /* ---- a program of its own ---------------------------------------------------------------------

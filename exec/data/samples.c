@@ -2,10 +2,10 @@
 #include "exec/data/samples.h"
 
 #include "base/file.h"
-#include "base/random.h"
+#include "exec/data/copy_box.h"
 #include "exec/data/fits.h"
+#include "exec/data/image_folder.h"
 #include "exec/data/initial.h"
-#include "exec/data/npy.h"
 #include "exec/data/read_box.h"
 #include "exec/data/text.h"
 
@@ -15,7 +15,7 @@
 
 enum { CHUNK_BYTES = 1 << 20 };
 
-/* Of what is larger only so many bytes are summed, and none is looked at before the steps. */
+/* Integers of what is larger are not looked at before the steps. */
 static const int64_t most_bytes_read_first = INT64_C(1) << 30;
 
 /* A data tensor in a file. */
@@ -37,10 +37,12 @@ struct cleave_samples {
     const cleave_model *model;
     const cleave_run_options *options;
     cleave_arena arena;
-    cleave_tensor_file file;   /* path null: none */
-    cleave_text text;          /* path null: none */
-    datum *data;               /* [n_tensors] */
-    cleave_sample_order order; /* n == 0: there is none */
+    cleave_tensor_file file;    /* path null: none */
+    cleave_text text;           /* path null: none */
+    cleave_image_folder images; /* path null: none */
+    int32_t pictures;           /* the datum that they are */
+    datum *data;                /* [n_tensors] */
+    cleave_sample_order order;  /* n == 0: there is none */
     int32_t n_watched;
     watched *watched;
     int64_t first_step; /* that was loaded for; -1: none yet */
@@ -212,8 +214,8 @@ static cleave_status open_file(cleave_samples *samples, cleave_error *error) {
             CLEAVE_TRY(check_is_data(samples, t, error));
     for (int32_t t = 0; t < model->n_tensors; t++) {
         /* Forward saves no loss: its targets may be missing. */
-        bool may_lack = samples->options->forward && !samples->options->held_out &&
-                        t == model->targets;
+        bool may_lack =
+            samples->options->forward && !samples->options->held_out && t == model->targets;
         if (is_datum(&model->tensors[t]) &&
             !(may_lack &&
               cleave_safetensors_find(&samples->file.file, model->tensors[t].name) == NULL))
@@ -237,6 +239,47 @@ static cleave_status open_text(cleave_samples *samples, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+/* The one data input beside the targets has three dimensions of a picture, of one or three
+ * channels.
+ */
+static cleave_status find_pictures(cleave_samples *samples, cleave_error *error) {
+    const cleave_model *model = samples->model;
+    const cleave_tensor *targets = model->targets >= 0 ? &model->tensors[model->targets] : NULL;
+    int32_t n = 0;
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        if (is_datum(&model->tensors[t]) && t != model->targets) {
+            samples->pictures = t;
+            n++;
+        }
+    const cleave_tensor *pictures = n == 1 ? &model->tensors[samples->pictures] : NULL;
+    if (pictures == NULL || pictures->type != CLEAVE_F32 || pictures->rank != 4 ||
+        (pictures->shape[1] != 1 && pictures->shape[1] != 3))
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "%s: images need a model with one input of floats [batch, 1 or 3 "
+                           "channels, height, width]",
+                           model->file);
+    if (targets == NULL || targets->rank != 1 || targets->shape[0] != pictures->shape[0] ||
+        samples->images.n_classes > targets->below)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "%s: the %d classes of %s need a model that ends in scores [batch, "
+                           "classes] of so many or more",
+                           model->file, samples->images.n_classes, samples->images.path);
+    return CLEAVE_OK;
+}
+
+static cleave_status open_images(cleave_samples *samples, cleave_error *error) {
+    cleave_sample_order *order = &samples->order;
+    CLEAVE_TRY(cleave_image_folder_list(samples->options->images, &samples->arena, &samples->images,
+                                        error));
+    CLEAVE_TRY(find_pictures(samples, error));
+    order->n = samples->images.n;
+    order->batch = samples->model->tensors[samples->pictures].shape[0];
+    if (order->n < order->batch)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: has %lld images, but a batch has %lld",
+                           samples->images.path, (long long)order->n, (long long)order->batch);
+    return CLEAVE_OK;
+}
+
 static cleave_status open_source(cleave_samples *samples, cleave_error *error) {
     const cleave_run_options *options = samples->options;
     samples->data = CLEAVE_ARENA_ARRAY(&samples->arena, datum, samples->model->n_tensors);
@@ -246,10 +289,16 @@ static cleave_status open_source(cleave_samples *samples, cleave_error *error) {
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "data come from %s or from the text %s, not both", options->data,
                            options->text);
+    if (options->images != NULL && (options->data != NULL || options->text != NULL))
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "data come from %s or are the images of %s, not both",
+                           options->data != NULL ? options->data : options->text, options->images);
     if (options->data != NULL)
         CLEAVE_TRY(open_file(samples, error));
     if (options->text != NULL)
         CLEAVE_TRY(open_text(samples, error));
+    if (options->images != NULL)
+        CLEAVE_TRY(open_images(samples, error));
     samples->order.seed = options->seed;
     samples->order.whole = options->held_out;
     samples->order.shuffled = options->shuffle && samples->order.n > samples->order.batch;
@@ -286,6 +335,12 @@ void cleave_samples_close(cleave_samples *samples) {
 
 const cleave_sample_order *cleave_samples_order(const cleave_samples *samples) {
     return samples->order.n > 0 ? &samples->order : NULL;
+}
+
+cleave_status cleave_samples_check_same(const cleave_samples *a, const cleave_samples *b,
+                                        cleave_error *error) {
+    return a->images.path != NULL ? cleave_image_folder_check_same(&a->images, &b->images, error)
+                                  : CLEAVE_OK;
 }
 
 /* ---- loads ------------------------------------------------------------------------------------
@@ -351,6 +406,38 @@ static void expect_rows(const cleave_samples *samples, int32_t t, const cleave_b
     }
 }
 
+/* Of pictures, and of their classes. */
+static cleave_status load_pictures(const cleave_samples *samples, const cleave_buffer *buffer,
+                                   int64_t step, void *data, cleave_error *error) {
+    const cleave_tensor *tensor = &samples->model->tensors[buffer->tensor];
+    const cleave_tensor plain = cleave_row_major(tensor);
+    const bool are_pictures = buffer->tensor == samples->pictures;
+    const cleave_box whole = cleave_box_of_shape(tensor->rank, tensor->shape);
+    float *values =
+        malloc((size_t)(cleave_tensor_size(tensor) / tensor->shape[0]) * sizeof *values);
+    if (values == NULL)
+        return cleave_fail_memory(error, "reading images");
+    cleave_status status = CLEAVE_OK;
+    for (int64_t row = buffer->box.lo[0]; row < buffer->box.hi[0] && status == CLEAVE_OK; row++) {
+        int64_t i = cleave_sample_order_at(&samples->order, step, row);
+        if (!are_pictures) {
+            ((int64_t *)data)[row - buffer->box.lo[0]] = samples->images.pictures[i].class;
+            continue;
+        }
+        cleave_box of_row = whole, part = buffer->box;
+        of_row.lo[0] = part.lo[0] = row;
+        of_row.hi[0] = part.hi[0] = row + 1;
+        status = cleave_image_folder_read(&samples->images, i, &tensor->shape[1], values, error);
+        if (status == CLEAVE_OK)
+            cleave_copy_box(&part, &(cleave_dense){&plain, CLEAVE_F32, &of_row, values},
+                            &(cleave_dense){tensor, CLEAVE_F32, &buffer->box, data});
+        cleave_image_folder_expect(&samples->images,
+                                   cleave_sample_order_at(&samples->order, step + 1, row));
+    }
+    free(values);
+    return status;
+}
+
 cleave_status cleave_samples_load(cleave_samples *samples, const cleave_buffer *buffer,
                                   int64_t step, void *data, cleave_error *error) {
     const cleave_run_options *options = samples->options;
@@ -363,6 +450,8 @@ cleave_status cleave_samples_load(cleave_samples *samples, const cleave_buffer *
     if (samples->text.path != NULL)
         return cleave_text_load(&samples->text, tensor, buffer->tensor == samples->text.targets,
                                 &buffer->box, options->seed, step, data, error);
+    if (samples->images.path != NULL)
+        return load_pictures(samples, buffer, step, data, error);
     if (samples->data[buffer->tensor].entry == NULL) {
         if (step == samples->first_step) /* the same in every step, and they persist */
             cleave_initial_fill_data(tensor, options->seed, 0, &buffer->box, data);
@@ -371,52 +460,4 @@ cleave_status cleave_samples_load(cleave_samples *samples, const cleave_buffer *
     CLEAVE_TRY(read_rows(samples, buffer->tensor, &buffer->box, step, data, error));
     expect_rows(samples, buffer->tensor, &buffer->box, step + 1);
     return CLEAVE_OK;
-}
-
-/* ---- identity ---------------------------------------------------------------------------------
- */
-
-/* Without its folder: the same file elsewhere gives the same data. */
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
-static cleave_status identify_file(const char *path, cleave_manifest_file *identity,
-                                   cleave_error *error) {
-    identity->name = base_name(path);
-    return cleave_file_checksum(path, most_bytes_read_first, &identity->bytes, &identity->checksum,
-                                error);
-}
-
-static cleave_status identify_arrays(const char *list, cleave_arena *arena,
-                                     cleave_manifest_file *identity, cleave_error *error) {
-    cleave_npy_file arrays[CLEAVE_MOST_NPY_FILES];
-    cleave_manifest_file all = {.name = "", .bytes = 0}, one;
-    int32_t n;
-    CLEAVE_TRY(cleave_npy_list_parse(list, arena, arrays, &n, error));
-    for (int32_t i = 0; i < n; i++) {
-        CLEAVE_TRY(identify_file(arrays[i].path, &one, error));
-        all.name = cleave_arena_printf(arena, "%s%s%s=%s", all.name, i > 0 ? "," : "",
-                                       arrays[i].name, one.name);
-        if (all.name == NULL)
-            return cleave_fail_memory(error, "reading data");
-        all.bytes += one.bytes;
-        all.checksum = cleave_hash_join(
-            cleave_hash_join(all.checksum, cleave_hash_string(arrays[i].name)), one.checksum);
-    }
-    *identity = all;
-    return CLEAVE_OK;
-}
-
-cleave_status cleave_samples_identify(const cleave_run_options *options, cleave_arena *arena,
-                                      cleave_manifest_file *identity, cleave_error *error) {
-    *identity = (cleave_manifest_file){0};
-    if (options->text != NULL)
-        return identify_file(options->text, identity, error);
-    if (options->data == NULL)
-        return CLEAVE_OK;
-    return cleave_npy_is_list(options->data)
-               ? identify_arrays(options->data, arena, identity, error)
-               : identify_file(options->data, identity, error);
 }

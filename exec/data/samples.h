@@ -7,7 +7,6 @@
 #ifndef CLEAVE_EXEC_DATA_SAMPLES_H
 #define CLEAVE_EXEC_DATA_SAMPLES_H
 
-#include "exec/data/manifest.h"
 #include "exec/data/sample_order.h"
 #include "exec/run.h"
 #include "graph/program/program.h"
@@ -26,14 +25,13 @@ void cleave_samples_close(cleave_samples *samples);
    step, or drawn from a text. */
 const cleave_sample_order *cleave_samples_order(const cleave_samples *samples);
 
+/* BAD_INPUT where both are images, but not of the same classes. */
+cleave_status cleave_samples_check_same(const cleave_samples *a, const cleave_samples *b,
+                                        cleave_error *error);
+
 /* Fills a piece of a datum for a step.  FAILED when a file of the data was written to since it was
    opened. */
 cleave_status cleave_samples_load(cleave_samples *samples, const cleave_buffer *buffer,
                                   int64_t step, void *data, cleave_error *error);
-
-/* What a checkpoint says of the data, by which others are told from them; the name is null where
-   they are made up.  Strings live in the arena. */
-cleave_status cleave_samples_identify(const cleave_run_options *options, cleave_arena *arena,
-                                      cleave_manifest_file *identity, cleave_error *error);
 
 #endif
