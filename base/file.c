@@ -122,6 +122,19 @@ static cleave_status sync_place(const cleave_file_writer *writer, cleave_error *
     return cleave_folder_sync(folder, error);
 }
 
+cleave_status cleave_file_read_at(int descriptor, const char *path, int64_t at, void *data,
+                                  size_t bytes, cleave_error *error) {
+    for (size_t done = 0; done < bytes;) {
+        ssize_t got =
+            pread(descriptor, (char *)data + done, bytes - done, (off_t)(at + (int64_t)done));
+        if (got <= 0 && !(got < 0 && errno == EINTR))
+            return cleave_fail(error, CLEAVE_FAILED, "%s: byte %lld can't be read", path,
+                               (long long)(at + (int64_t)done));
+        done += got > 0 ? (size_t)got : 0;
+    }
+    return CLEAVE_OK;
+}
+
 /* Pieces of the file, `apart` bytes from one to the next. */
 static bool sum_pieces(int descriptor, int64_t bytes, int64_t apart, uint64_t *checksum) {
     cleave_checksum sum;
@@ -130,11 +143,7 @@ static bool sum_pieces(int descriptor, int64_t bytes, int64_t apart, uint64_t *c
     cleave_checksum_begin(&sum);
     for (int64_t at = 0; at < bytes && done; at += apart) {
         int64_t n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
-        for (int64_t got = 0; got < n && done;) {
-            ssize_t more = pread(descriptor, piece + got, (size_t)(n - got), (off_t)(at + got));
-            done = more > 0 || (more < 0 && errno == EINTR);
-            got += more > 0 ? more : 0;
-        }
+        done = cleave_file_read_at(descriptor, "", at, piece, (size_t)n, NULL) == CLEAVE_OK;
         if (done)
             cleave_checksum_add(&sum, piece, (size_t)n);
     }

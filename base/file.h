@@ -41,6 +41,11 @@ void cleave_file_writer_abandon(cleave_file_writer *writer);
 cleave_status cleave_file_checksum(const char *path, int64_t most, int64_t *bytes,
                                    uint64_t *checksum, cleave_error *error);
 
+/* Reads `bytes` bytes from `at` on of an open file, of many gigabytes too; moves no position, so
+   threads and readers may share a descriptor.  FAILED naming the place. */
+cleave_status cleave_file_read_at(int descriptor, const char *path, int64_t at, void *data,
+                                  size_t bytes, cleave_error *error);
+
 /* Writes down which names a folder has. */
 cleave_status cleave_folder_sync(const char *path, cleave_error *error);
 

@@ -2,12 +2,14 @@
    then starts itself under the MPI launcher with a rank per device; started by a launcher, it is a
    rank. */
 #include "exec/run.h"
+#include "base/checked.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
 #include "cli/restart.h"
 #include "cli/run_report.h"
 #include "exec/data/text.h"
 #include "exec/ranks.h"
+#include "exec/validation.h"
 #include "graph/import/import.h"
 #include "graph/model/attention.h"
 #include "graph/model/precision.h"
@@ -18,11 +20,12 @@
 typedef struct run_values {
     const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace,
         *inputs, *precision, *reduce_precision, *frozen, *attention, *from, *checkpoint,
-        *lr_schedule, *no_decay;
-    int64_t batch, sequence, steps, seed, checkpoint_every, keep, restart, warmup, lr_steps;
+        *lr_schedule, *no_decay, *log, *validate, *images;
+    int64_t batch, sequence, steps, epochs, validate_every, seed, checkpoint_every, keep, restart,
+        warmup, lr_steps;
     double learning_rate, lr_final, clip_norm, momentum, weight_decay, stall_timeout,
         checkpoint_time;
-    bool forward, throughput, json, quiet, no_overlap;
+    bool shuffle, forward, throughput, json, quiet, no_overlap;
 } run_values;
 
 static const option_row rows[] = {
@@ -42,10 +45,23 @@ static const option_row rows[] = {
      .help =
          "parameters and buffers to start from; also W.safetensors.index.json, W.onnx (default: "
          "drawn from the seed)"},
+    {"--epochs", "E", OPTION_INTEGER, offsetof(run_values, epochs), .least = 1, .most = 0x1p40,
+     .help = "instead of --steps: how often every sample of the data is trained on"},
     {"--data", "X.safetensors", OPTION_TEXT, offsetof(run_values, data),
-     .help = "inputs and targets (default: made up from the seed)"},
+     .help = "inputs and targets, of one batch or of many samples; also NAME=X.npy,NAME=Y.npy "
+             "(default: made up from the seed)"},
+    {"--images", "FOLDER", OPTION_TEXT, offsetof(run_values, images),
+     .help = "train to tell the classes of images apart, JPEG or PNG: a folder in it for each "
+             "class; they are resized, cropped and normalised"},
+    {"--shuffle", NULL, OPTION_FLAG, offsetof(run_values, shuffle),
+     .help = "samples come in another order in every epoch, by the seed"},
     {"--text", "FILE", OPTION_TEXT, offsetof(run_values, text),
      .help = "train to predict the next byte of this file, for models with one input of bytes"},
+    {"--validate", "DATA", OPTION_TEXT, offsetof(run_values, validate),
+     .help = "held-out samples, of the same kind as what is trained on: their loss and accuracy at "
+             "the end of each epoch, and of the run"},
+    {"--validate-every", "K", OPTION_INTEGER, offsetof(run_values, validate_every), .most = 0x1p40,
+     .help = "after every K steps instead"},
     {"--save", "OUT.safetensors", OPTION_OUTPUT, offsetof(run_values, save),
      .help = "where the parameters go; with --forward the outputs"},
     {"--checkpoint", "FOLDER", OPTION_TEXT, offsetof(run_values, checkpoint),
@@ -64,6 +80,9 @@ static const option_row rows[] = {
      .help =
          "when a rank dies or hangs or the disk fails, start again from the last checkpoint, up "
          "to N times"},
+    {"--log", "FILE.csv", OPTION_OUTPUT, offsetof(run_values, log),
+     .help = "a table with a row a step, which grows: loss, learning rate, time; with --from it "
+             "goes on"},
     {"--forward", NULL, OPTION_FLAG, offsetof(run_values, forward),
      .help = "run forward only; without --layout the model needs no loss and no targets"},
     {"--throughput", NULL, OPTION_FLAG, offsetof(run_values, throughput),
@@ -109,8 +128,8 @@ static const option_row rows[] = {
 
 /* What every rank reads, and the parent to check it. */
 typedef struct run_inputs {
-    cleave_model model;
-    cleave_layout layout;
+    cleave_model model, evaluated;          /* the second only with --validate, */
+    cleave_layout layout, evaluated_layout; /* and so is this */
     cleave_run_options options;
     cleave_machine machine; /* only with --machine */
 } run_inputs;
@@ -155,6 +174,8 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
         .seed = (uint64_t)values->seed,
         .weights = values->weights,
         .data = values->data,
+        .images = values->images,
+        .shuffle = values->shuffle,
         .text = values->text,
         .save = values->save,
         .from = values->from,
@@ -162,6 +183,9 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
         .checkpoint_every = values->checkpoint_every,
         .checkpoint_seconds = values->checkpoint_time,
         .keep = values->keep,
+        .validate = values->validate,
+        .validate_every = values->validate_every,
+        .log = values->log,
         .interrupted = &interrupted,
         .stall_timeout_seconds = values->stall_timeout,
         .no_overlap = values->no_overlap,
@@ -189,10 +213,50 @@ static cleave_status load_model(const run_values *values, cleave_arena *arena, r
     return status;
 }
 
+/* The model once more, as it is evaluated. */
+static cleave_status load_evaluated(const run_values *values, cleave_arena *arena,
+                                    run_inputs *inputs, cleave_error *error) {
+    cleave_import_request request = *INPUTS_MODEL(values);
+    request.evaluates = true;
+    if (values->forward)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--validate goes with a training, which --forward is not");
+    CLEAVE_TRY(inputs_trained_model(&request, arena, &inputs->evaluated, error));
+    CLEAVE_TRY(inputs_attention(values->attention, &inputs->evaluated, error));
+    CLEAVE_TRY(cleave_validation_layout(&inputs->model, &inputs->layout, &inputs->evaluated, arena,
+                                        &inputs->evaluated_layout, error));
+    inputs->options.evaluated = &inputs->evaluated;
+    inputs->options.evaluated_layout = &inputs->evaluated_layout;
+    return cleave_model_fuse_attention(&inputs->evaluated, &inputs->evaluated_layout, arena,
+                                       &inputs->evaluated, error);
+}
+
+/* --epochs in steps. */
+static cleave_status count_steps(const run_values *values, run_inputs *inputs,
+                                 cleave_error *error) {
+    int64_t steps;
+    if (values->epochs == 0)
+        return CLEAVE_OK;
+    if (values->steps > 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "--epochs and --steps say the same");
+    CLEAVE_TRY(cleave_run_steps_of_epoch(&inputs->model, &inputs->options, &steps, error));
+    if (steps == 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--epochs needs data with samples: of a text or of what is made up, "
+                           "--steps says how long it trains");
+    if (!cleave_int64_multiply(steps, values->epochs, &inputs->options.steps))
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "--epochs %lld: too many steps",
+                           (long long)values->epochs);
+    return CLEAVE_OK;
+}
+
 static cleave_status load(const run_values *values, cleave_arena *arena, run_inputs *inputs,
                           cleave_error *error) {
     CLEAVE_TRY(fill_options(values, &inputs->options, error));
     CLEAVE_TRY(load_model(values, arena, inputs, error));
+    CLEAVE_TRY(count_steps(values, inputs, error));
+    if (values->validate != NULL)
+        CLEAVE_TRY(load_evaluated(values, arena, inputs, error));
     CLEAVE_TRY(
         cleave_model_fuse_attention(&inputs->model, &inputs->layout, arena, &inputs->model, error));
     if (values->machine != NULL)

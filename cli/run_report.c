@@ -158,8 +158,20 @@ cleave_status run_report_print_json(const run_report *report, cleave_error *erro
         put_number(&w, "predicted_step_seconds", seconds_of(p->step_picoseconds));
         price_report_put(&w, &p->step.prices.shares);
     }
+    if (result->order.n > 0) {
+        cleave_json_key(&w, "samples");
+        cleave_json_put_integer(&w, result->order.n);
+        cleave_json_key(&w, "steps_of_epoch");
+        cleave_json_put_integer(&w, cleave_sample_order_steps(&result->order));
+    }
     put_losses(&w, report);
     put_dropped(&w, result);
+    if (result->validated.n_samples > 0) {
+        cleave_json_key(&w, "validation_samples");
+        cleave_json_put_integer(&w, result->validated.n_samples);
+        put_number(&w, "validation_loss", result->validated.loss);
+        put_number(&w, "validation_accuracy", result->validated.accuracy);
+    }
     cleave_json_key(&w, "bytes_sent");
     cleave_json_put_integer(&w, result->bytes_sent);
     inputs_put_bytes_between(&w, result->bytes_between, result->n_devices);
@@ -297,6 +309,28 @@ static void add_dropped(table *t, const cleave_run_result *result) {
                  (long long)(result->first_step + result->n_steps), (long long)result->n_choices);
 }
 
+static void add_samples(table *t, const cleave_sample_order *order) {
+    if (order->n == 0)
+        return;
+    int64_t steps = cleave_sample_order_steps(order), left = order->n - steps * order->batch;
+    table_text(t, "samples");
+    table_format(t, "%lld%s, %lld step%s of %lld an epoch", (long long)order->n,
+                 order->shuffled ? ", shuffled" : "", (long long)steps, steps == 1 ? "" : "s",
+                 (long long)order->batch);
+    if (left == 0)
+        return;
+    table_text(t, "samples left out of an epoch");
+    table_format(t, "%lld, which fill no batch", (long long)left);
+}
+
+static void add_validation(table *t, const cleave_validated *validated) {
+    if (validated->n_samples == 0)
+        return;
+    table_text(t, "held out, the last time");
+    table_format(t, "loss %.4g, accuracy %.2f %%, of %lld samples", validated->loss,
+                 100 * validated->accuracy, (long long)validated->n_samples);
+}
+
 static int64_t largest(const int64_t *bytes, int32_t n) {
     int64_t most = 0;
     for (int32_t d = 0; d < n; d++)
@@ -317,8 +351,10 @@ static void add_checkpoint(table *t, const cleave_run_result *result) {
 void run_report_print_text(const run_report *report, cleave_arena *arena) {
     const cleave_run_result *result = report->result;
     table t = {.arena = arena, .n_columns = 2, .align = "ll"};
+    add_samples(&t, &result->order);
     add_losses(&t, report);
     add_dropped(&t, result);
+    add_validation(&t, &result->validated);
     table_text(&t, "step, median");
     table_quantity(&t, result->median_step_seconds, CLEAVE_UNIT_SECONDS);
     if (report->prediction != NULL)

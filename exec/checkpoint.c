@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/list.h"
 #include "base/progress.h"
+#include "exec/data/identity.h"
 #include "exec/data/save.h"
 
 #include <dirent.h>
@@ -16,9 +17,6 @@
 #include <unistd.h>
 
 static const char step_prefix[] = "step-", dropping_prefix[] = "dropping-";
-
-/* Data of more than this are known by so many bytes of them, all over the file. */
-static const int64_t most_data_bytes = INT64_C(1) << 30;
 
 typedef CLEAVE_LIST(int64_t) step_list;
 
@@ -142,15 +140,12 @@ static const char *base_name(const char *path) {
     return slash != NULL ? slash + 1 : path;
 }
 
-static const char *data_of(const cleave_run_options *options) {
-    return options->text != NULL ? options->text : options->data;
-}
-
 /* What a checkpoint of this run says of it, but for what it holds. */
 static cleave_manifest describe(const cleave_model *model, const cleave_run_options *options,
                                 int64_t step) {
     return (cleave_manifest){.step = step,
                              .seed = options->seed,
+                             .shuffled = options->shuffle,
                              .model_file = base_name(model->file),
                              .model_hash = model->hash,
                              .precision = name_of(model->precision),
@@ -158,16 +153,6 @@ static cleave_manifest describe(const cleave_model *model, const cleave_run_opti
                              .optimizer = cleave_optimizer_name(&options->optimizer),
                              .optimizer_states = cleave_optimizer_states(&options->optimizer),
                              .schedule = options->optimizer.schedule};
-}
-
-static cleave_status describe_data(const cleave_run_options *options, cleave_manifest_file *data,
-                                   cleave_error *error) {
-    const char *path = data_of(options);
-    *data = (cleave_manifest_file){0};
-    if (path == NULL)
-        return CLEAVE_OK;
-    data->name = base_name(path);
-    return cleave_file_checksum(path, most_data_bytes, &data->bytes, &data->checksum, error);
 }
 
 static cleave_status fail_to_match(const char *folder, const char *what, const char *there,
@@ -187,9 +172,10 @@ static cleave_status check_schedule(const char *folder, const cleave_rate_schedu
 }
 
 static cleave_status check_data(const char *folder, const cleave_manifest_file *there,
-                                const cleave_run_options *options, cleave_error *error) {
+                                const cleave_run_options *options, cleave_arena *arena,
+                                cleave_error *error) {
     cleave_manifest_file here;
-    CLEAVE_TRY(describe_data(options, &here, error));
+    CLEAVE_TRY(cleave_data_identify(options, arena, &here, error));
     if ((there->name == NULL) != (here.name == NULL))
         return fail_to_match(folder, "data", there->name != NULL ? there->name : "made up",
                              here.name != NULL ? here.name : "made up", error);
@@ -204,7 +190,7 @@ static cleave_status check_data(const char *folder, const cleave_manifest_file *
 
 static cleave_status check_matches(const char *folder, const cleave_manifest *there,
                                    const cleave_model *model, const cleave_run_options *options,
-                                   cleave_error *error) {
+                                   cleave_arena *arena, cleave_error *error) {
     const cleave_manifest here = describe(model, options, 0);
     if (strcmp(there->model_hash, here.model_hash) != 0)
         return cleave_fail(
@@ -230,7 +216,10 @@ static cleave_status check_matches(const char *folder, const cleave_manifest *th
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: %lld steps are done there already, which --steps %lld counts, too",
                            folder, (long long)there->step, (long long)options->steps);
-    return check_data(folder, &there->data, options, error);
+    if (there->shuffled != here.shuffled)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: the checkpoint was made %s --shuffle",
+                           folder, there->shuffled ? "with" : "without");
+    return check_data(folder, &there->data, options, arena, error);
 }
 
 cleave_status cleave_checkpoint_find(const cleave_model *model, const cleave_run_options *options,
@@ -259,7 +248,7 @@ cleave_status cleave_checkpoint_find(const cleave_model *model, const cleave_run
         status = choose(options->from, &arena, &found, &manifest, error);
     }
     if (status == CLEAVE_OK)
-        status = check_matches(found.folder, &manifest, model, options, error);
+        status = check_matches(found.folder, &manifest, model, options, &arena, error);
     if (status == CLEAVE_OK) {
         found.step = manifest.step;
         *resumed = found;
@@ -335,7 +324,7 @@ cleave_status cleave_checkpoints_open(cleave_checkpoints *checkpoints, const cle
     if (options->checkpoint == NULL || rank->device != 0)
         return CLEAVE_OK;
     CLEAVE_TRY(make_folder(options->checkpoint, error));
-    CLEAVE_TRY(describe_data(options, &checkpoints->data, error));
+    CLEAVE_TRY(cleave_data_identify(options, &checkpoints->arena, &checkpoints->data, error));
     checkpoints->descriptor = open(options->checkpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (checkpoints->descriptor < 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %s", options->checkpoint, strerror(errno));
@@ -351,6 +340,7 @@ void cleave_checkpoints_close(cleave_checkpoints *checkpoints) {
     if (checkpoints->descriptor >= 0)
         close(checkpoints->descriptor);
     checkpoints->descriptor = -1;
+    cleave_arena_free(&checkpoints->arena);
 }
 
 /* Deletes what a manifest lists, the manifest, and the folder if nothing else is in it. */

@@ -35,12 +35,13 @@ cleave_status cleave_checkpoint_check(const cleave_run_options *options, cleave_
 
 /* The folder of a run; rank 0 holds it for itself as long as it is open. */
 typedef struct cleave_checkpoints {
-    int descriptor;         /* that is locked; -1: not of rank 0, or not open */
-    double written_seconds; /* when the last one was, by the clock of the process; */
-    double took_seconds;    /* how long it took to be on the disk, */
-    int64_t bytes;          /* and its size */
-    int64_t last_step;      /* that was written; -1: none */
-    cleave_manifest_file data;
+    int descriptor;            /* that is locked; -1: not of rank 0, or not open */
+    double written_seconds;    /* when the last one was, by the clock of the process; */
+    double took_seconds;       /* how long it took to be on the disk, */
+    int64_t bytes;             /* and its size */
+    int64_t last_step;         /* that was written; -1: none */
+    cleave_manifest_file data; /* in the arena */
+    cleave_arena arena;
 } cleave_checkpoints;
 
 /* On every rank.  Makes the folder where there is none.  BAD_INPUT where another run has it. */

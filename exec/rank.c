@@ -81,9 +81,10 @@ static cleave_status find_lanes(cleave_rank *rank, cleave_arena *arena, cleave_e
     return CLEAVE_OK;
 }
 
-cleave_status cleave_rank_create(cleave_rank *rank, cleave_world *world,
-                                 const cleave_program *program, const cleave_run_options *options,
-                                 cleave_arena *arena, cleave_error *error) {
+cleave_status cleave_rank_create_within(cleave_rank *rank, cleave_world *world,
+                                        const cleave_program *program,
+                                        const cleave_run_options *options, cleave_arena *arena,
+                                        cleave_error *error) {
     *rank = (cleave_rank){
         .world = world, .program = program, .options = options, .device = cleave_world_rank(world)};
     size_t n_items = (size_t)program->n_items, n_messages = (size_t)program->n_messages;
@@ -104,18 +105,29 @@ cleave_status cleave_rank_create(cleave_rank *rank, cleave_world *world,
         rank->request_of[m] = mine ? n_requests++ : -1;
     }
     CLEAVE_TRY(cleave_world_reserve(world, n_requests, error));
-    int64_t bytes = program->peak_bytes[rank->device];
-    rank->memory = cleave_memory_allocate((size_t)bytes);
-    if (rank->memory == NULL) {
+    return cleave_kernels_create(&rank->kernels, error);
+}
+
+cleave_status cleave_rank_new_memory(const cleave_rank *rank, char **memory, cleave_error *error) {
+    int64_t bytes = rank->program->peak_bytes[rank->device];
+    char *taken = cleave_memory_allocate((size_t)bytes);
+    if (taken == NULL) {
         char size[32];
         cleave_unit_format((double)bytes, CLEAVE_UNIT_BYTES, size, sizeof size);
         return cleave_fail(error, CLEAVE_FAILED,
                            "rank %d: out of memory: its share of the layout takes %s", rank->device,
                            size);
     }
-    memset(rank->memory, 0, (size_t)bytes); /* touched now, so that no step pays for page faults */
-    CLEAVE_TRY(cleave_kernels_create(&rank->kernels, error));
+    memset(taken, 0, (size_t)bytes); /* touched now, so that no step pays for page faults */
+    *memory = taken;
     return CLEAVE_OK;
+}
+
+cleave_status cleave_rank_create(cleave_rank *rank, cleave_world *world,
+                                 const cleave_program *program, const cleave_run_options *options,
+                                 cleave_arena *arena, cleave_error *error) {
+    CLEAVE_TRY(cleave_rank_create_within(rank, world, program, options, arena, error));
+    return cleave_rank_new_memory(rank, &rank->memory, error);
 }
 
 void cleave_rank_destroy(cleave_rank *rank) {

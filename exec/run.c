@@ -7,8 +7,10 @@
 #include "exec/decay.h"
 #include "exec/dropped.h"
 #include "exec/gather_timeline.h"
+#include "exec/lowered.h"
+#include "exec/training_log.h"
+#include "exec/validation.h"
 #include "exec/watch.h"
-#include "graph/lower/lower.h"
 
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -17,6 +19,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+cleave_status cleave_run_steps_of_epoch(const cleave_model *model,
+                                        const cleave_run_options *options, int64_t *steps,
+                                        cleave_error *error) {
+    cleave_samples *samples;
+    CLEAVE_TRY(cleave_samples_open(model, options, &samples, error));
+    const cleave_sample_order *order = cleave_samples_order(samples);
+    *steps = order != NULL ? cleave_sample_order_steps(order) : 0;
+    cleave_samples_close(samples);
+    return CLEAVE_OK;
+}
 
 cleave_status cleave_run_check(const cleave_model *model, const cleave_layout *layout,
                                const cleave_run_options *options, cleave_error *error) {
@@ -31,6 +44,12 @@ cleave_status cleave_run_check(const cleave_model *model, const cleave_layout *l
                            model->file);
     CLEAVE_TRY(cleave_decay_check(options->no_decay, model, error));
     CLEAVE_TRY(cleave_checkpoint_check(options, error));
+    if (options->log != NULL && options->forward)
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: a log is of a training", options->log);
+    if (options->log != NULL)
+        CLEAVE_TRY(cleave_training_log_check(options->log, error));
+    if (options->validate != NULL)
+        CLEAVE_TRY(cleave_validation_check(options, error));
     cleave_values *values;
     CLEAVE_TRY(cleave_values_open(model, options, NULL, &values, error));
     cleave_values_close(values);
@@ -128,7 +147,9 @@ typedef struct running {
     cleave_rank *rank;
     cleave_values *values;
     cleave_checkpoints checkpoints;
-    cleave_step_records *records; /* null where no timeline is asked for */
+    cleave_training_log log;       /* of rank 0 */
+    cleave_validation *validation; /* null: none */
+    cleave_step_records *records;  /* null where no timeline is asked for */
     cleave_run_result *result;
     double started; /* streams: when the first step began */
 } running;
@@ -254,6 +275,71 @@ static cleave_status run_step(running *run, int64_t step, word *said, cleave_err
     return CLEAVE_OK;
 }
 
+/* How many samples a step takes; 0: the model does not say. */
+static int64_t samples_of_step(const running *run) {
+    const cleave_sample_order *order = &run->result->order;
+    return order->n > 0 ? order->batch : run->rank->program->model->batch;
+}
+
+/* What is told of the last of `done` steps. */
+static cleave_training_row describe_step(const running *run, int64_t done) {
+    const cleave_run_result *result = run->result;
+    const cleave_sample_order *order = &result->order;
+    const int64_t i = done - 1 - result->first_step, n = samples_of_step(run);
+    const double seconds = result->step_seconds[i];
+    const cleave_optimizer *optimizer = &run->rank->options->optimizer;
+    return (cleave_training_row){
+        .step = done,
+        .epoch =
+            order->n > 0 ? (double)done / (double)cleave_sample_order_steps(order) : (double)NAN,
+        .loss = result->loss[i],
+        .learning_rate = cleave_rate_at(&optimizer->schedule, optimizer->learning_rate, done),
+        .gradient_norm = result->gradient_norm != NULL ? result->gradient_norm[i] : (double)NAN,
+        .seconds = seconds,
+        .samples_per_second = n > 0 && seconds > 0 ? (double)n / seconds : (double)NAN,
+        .validation_loss = (double)NAN,
+        .validation_accuracy = (double)NAN};
+}
+
+/* For people who watch. */
+static void format_row(const cleave_training_row *row, char *text, size_t bytes) {
+    char epoch[32] = "", norm[32] = "", rate[48] = "", held_out[64] = "";
+    if (!isnan(row->epoch))
+        snprintf(epoch, sizeof epoch, "epoch %.2f, ", row->epoch);
+    if (!isnan(row->samples_per_second))
+        snprintf(rate, sizeof rate, ", %.4g samples/s", row->samples_per_second);
+    if (!isnan(row->validation_loss))
+        snprintf(held_out, sizeof held_out, ", held out %.4g and %.1f %%", row->validation_loss,
+                 100 * row->validation_accuracy);
+    if (!isnan(row->gradient_norm))
+        snprintf(norm, sizeof norm, ", norm %.4g", row->gradient_norm);
+    snprintf(text, bytes, "%sloss %.4g%s%s%s", epoch, row->loss, norm, rate, held_out);
+}
+
+/* Is it time to look at held-out samples? */
+static bool validates(const running *run, int64_t done) {
+    const cleave_run_options *options = run->rank->options;
+    const cleave_sample_order *order = &run->result->order;
+    int64_t every = options->validate_every > 0 ? options->validate_every
+                    : order->n > 0              ? cleave_sample_order_steps(order)
+                                                : 0;
+    return run->validation != NULL && (done == options->steps || (every > 0 && done % every == 0));
+}
+
+/* Validates where it is time to, and writes and describes the last of `done` steps. */
+static cleave_status tell_step(running *run, int64_t done, char *note, size_t bytes,
+                               cleave_error *error) {
+    cleave_training_row row = describe_step(run, done);
+    if (validates(run, done)) {
+        cleave_validated *last = &run->result->validated;
+        CLEAVE_TRY(cleave_validation_run(run->validation, run->values, last, error));
+        row.validation_loss = last->loss;
+        row.validation_accuracy = last->accuracy;
+    }
+    format_row(&row, note, bytes);
+    return run->log.stream != NULL ? cleave_training_log_put(&run->log, &row, error) : CLEAVE_OK;
+}
+
 static cleave_status fail_interrupted(const cleave_run_options *options, int64_t step,
                                       cleave_error *error) {
     char folder[4096];
@@ -278,18 +364,15 @@ static cleave_status run_steps(running *run, cleave_error *error) {
         int64_t done = step + 1;
         if (said.is_nan > 0)
             return find_nan(run, step, error);
+        char note[160] = "";
+        if (!options->forward)
+            CLEAVE_TRY(tell_step(run, done, note, sizeof note, error));
         bool last = done == options->steps || said.ends > 0,
              due = options->checkpoint_every > 0 && done % options->checkpoint_every == 0;
         if (options->checkpoint != NULL && (last || due || said.is_late > 0))
             CLEAVE_TRY(write_checkpoint(run, done, error));
         if (said.ends > 0 && done < options->steps)
             return fail_interrupted(options, done, error);
-        char note[64] = "";
-        if (!options->forward)
-            snprintf(note, sizeof note, "loss %.4g", result->loss[step - result->first_step]);
-        if (result->gradient_norm != NULL)
-            snprintf(note + strlen(note), sizeof note - strlen(note), ", norm %.4g",
-                     result->gradient_norm[step - result->first_step]);
         cleave_progress_update(&progress, (double)done / (double)options->steps, note);
     }
     cleave_progress_end(&progress, NULL);
@@ -310,9 +393,12 @@ static cleave_status run_rank(running *run, cleave_arena *arena, cleave_error *e
     }
     cleave_world_set_patience(rank->world, options->stall_timeout_seconds);
     cleave_status status = cleave_checkpoints_open(&run->checkpoints, rank, error);
+    if (status == CLEAVE_OK && options->log != NULL && rank->device == 0)
+        status = cleave_training_log_open(&run->log, options->log, result->first_step, error);
     if (status == CLEAVE_OK)
         status = run_steps(run, error);
     cleave_checkpoints_close(&run->checkpoints);
+    cleave_training_log_close(&run->log);
     CLEAVE_TRY(status);
     CLEAVE_TRY(gather_bytes(rank, arena, result, error));
     CLEAVE_TRY(gather_memory(rank, arena, result, error));
@@ -369,7 +455,8 @@ cleave_status cleave_run(cleave_world *world, const cleave_model *model,
                            layout->n_devices, cleave_world_size(world));
     cleave_run_result run = {.n_devices = layout->n_devices,
                              .n_choices = cleave_dropped_most(model),
-                             .loads_data = options->data != NULL || options->text != NULL};
+                             .loads_data = options->data != NULL || options->text != NULL ||
+                                           options->images != NULL};
     CLEAVE_TRY(find_checkpoint(world, model, options, arena, &run, error));
     run.program = CLEAVE_ARENA_ARRAY(arena, cleave_program, 1);
     run.step_seconds = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);
@@ -380,27 +467,25 @@ cleave_status cleave_run(cleave_world *world, const cleave_model *model,
     if (run.program == NULL || run.step_seconds == NULL || run.loss == NULL ||
         run.dropped == NULL || (model->squares > 0 && run.gradient_norm == NULL))
         return cleave_fail_memory(error, "preparing a run");
-    cleave_kernels *kernels = NULL; /* for workspaces; the rank has its own */
-    CLEAVE_TRY(cleave_kernels_create(&kernels, error));
-    cleave_lower_options lower = {
-        .training = !options->forward,
-        .optimizer_states = options->forward ? 0 : cleave_optimizer_states(&options->optimizer),
-        .workspace = options->reference_kernels ? NULL : cleave_kernel_workspace,
-        .workspace_context = kernels};
-    cleave_status status = cleave_lower(model, layout, &lower, arena, run.program, error);
-    cleave_kernels_destroy(kernels);
-    CLEAVE_TRY(status);
-    CLEAVE_TRY(cleave_program_check(run.program, error));
-    give_memory_back();
+    CLEAVE_TRY(cleave_lower_run(model, layout, options, arena, run.program, error));
     cleave_values *values = NULL;
     cleave_rank rank = {0};
     const char *checkpoint = run.resumed[0] != '\0' ? run.resumed : NULL;
     CLEAVE_TRY(cleave_values_open(model, options, checkpoint, &values, error));
-    status = cleave_rank_create(&rank, world, run.program, options, arena, error);
+    if (cleave_values_order(values) != NULL)
+        run.order = *cleave_values_order(values);
     running now = {
         .rank = &rank, .values = values, .checkpoints = {.descriptor = -1}, .result = &run};
+    cleave_status status =
+        cleave_rank_create_within(&rank, world, run.program, options, arena, error);
+    if (status == CLEAVE_OK && options->validate != NULL)
+        status = cleave_validation_open(&rank, arena, &now.validation, error);
+    give_memory_back();
+    if (status == CLEAVE_OK)
+        status = cleave_rank_new_memory(&rank, &rank.memory, error);
     if (status == CLEAVE_OK)
         status = run_rank(&now, arena, error);
+    cleave_validation_close(now.validation);
     if (options->forward)
         run.loss = NULL;
     cleave_rank_destroy(&rank);

@@ -2,6 +2,7 @@
 #ifndef CLEAVE_EXEC_RUN_H
 #define CLEAVE_EXEC_RUN_H
 
+#include "exec/data/sample_order.h"
 #include "exec/kernels/optimizer.h"
 #include "graph/model/layout.h"
 #include "graph/model/model.h"
@@ -18,7 +19,11 @@ typedef struct cleave_run_options {
     /* Safetensors of parameters and buffers under their names, or NAME.onnx with initializers;
        null: initial values. */
     const char *weights;
-    const char *data;       /* safetensors of inputs and `targets`; null: made up from the seed */
+    /* Inputs and `targets` (exec/data/samples.h), safetensors or "NAME=FILE.npy,..."; null: made up
+       from the seed. */
+    const char *data;
+    const char *images;     /* a folder instead: see exec/data/image_folder.h; null: none */
+    bool shuffle;           /* samples, anew in every epoch */
     const char *text;       /* bytes to predict instead of data: see exec/data/text.h; null: none */
     const char *save;       /* where parameters and buffers (forward: outputs) go; null: nowhere */
     const char *from;       /* a checkpoint, or a folder of them, to go on from; null: none */
@@ -26,6 +31,16 @@ typedef struct cleave_run_options {
     int64_t checkpoint_every;  /* steps; 0: only at the end and when it is interrupted */
     double checkpoint_seconds; /* and when so long went by since the last; 0: never */
     int64_t keep;              /* the newest so many; 0: all */
+    /* Held-out samples of the kind that is trained on, every so many steps (0: after each epoch)
+       and at the end, with the model as it is evaluated and its layout (exec/validation.h); null:
+       none.
+     */
+    const char *validate;
+    int64_t validate_every;
+    const cleave_model *evaluated;
+    const cleave_layout *evaluated_layout;
+    bool held_out;   /* every sample once and in order: of a validation */
+    const char *log; /* of steps, as exec/training_log.h has it; null: none */
     /* Null, or what a signal handler sets to something else than 0: then the run ends after the
        step at hand, with a checkpoint. */
     const volatile int *interrupted;
@@ -36,6 +51,12 @@ typedef struct cleave_run_options {
     bool timeline;   /* keep the timeline of a step of median time */
     bool quiet;      /* no progress */
 } cleave_run_options;
+
+/* What was made of held-out samples. */
+typedef struct cleave_validated {
+    int64_t n_samples;     /* 0: none were looked at */
+    double loss, accuracy; /* accuracy in 0..1; on rank 0 */
+} cleave_validated;
 
 /* Rank 0's view of the run; the others get empty values. */
 typedef struct cleave_run_result {
@@ -58,6 +79,8 @@ typedef struct cleave_run_result {
                                  place: last step */
     double last_step_seconds; /* rank 0 */
     bool loads_data; /* from outside, in every step; else they were made up before the first */
+    cleave_sample_order order;  /* of the samples; n == 0: there are none */
+    cleave_validated validated; /* last */
     /* With options->timeline: the step nearest to the median, from when the first rank started it,
        and the median duration of every item over some steps near to that one. */
     cleave_timeline measured;
@@ -65,6 +88,11 @@ typedef struct cleave_run_result {
     int32_t n_devices;
     struct cleave_program *program; /* that ran; lives in the arena */
 } cleave_run_result;
+
+/* Steps that an epoch of the data has; 0: they have no samples (cleave_samples_order). */
+cleave_status cleave_run_steps_of_epoch(const cleave_model *model,
+                                        const cleave_run_options *options, int64_t *steps,
+                                        cleave_error *error);
 
 /* Everything that can be checked without running: files, names, shapes.  BAD_INPUT.  For the
    parent, before it launches ranks. */

@@ -322,13 +322,14 @@ int32_t cleave_world_rank(const cleave_world *world) { return world->rank; }
 int32_t cleave_world_size(const cleave_world *world) { return world->size; }
 
 cleave_status cleave_world_reserve(cleave_world *world, int32_t n_requests, cleave_error *error) {
-    MPI_Request *requests = realloc(world->requests, ((size_t)n_requests + 1) * sizeof *requests);
+    int32_t n = n_requests > world->n_requests ? n_requests : world->n_requests;
+    MPI_Request *requests = realloc(world->requests, ((size_t)n + 1) * sizeof *requests);
     if (requests == NULL)
         return cleave_fail_memory(error, "reserving MPI requests");
-    for (int32_t i = 0; i < n_requests; i++)
+    for (int32_t i = 0; i < n; i++)
         requests[i] = MPI_REQUEST_NULL;
     world->requests = requests;
-    world->n_requests = n_requests;
+    world->n_requests = n;
     return CLEAVE_OK;
 }
 

@@ -35,7 +35,8 @@ void cleave_world_beat(cleave_world *world);
 int32_t cleave_world_rank(const cleave_world *world);
 int32_t cleave_world_size(const cleave_world *world);
 
-/* Requests are slots of the world, 0..n-1, that the caller numbers. */
+/* Requests are slots of the world, 0..n-1, that the caller numbers: at least so many from then on,
+   none of which is under way. */
 cleave_status cleave_world_reserve(cleave_world *world, int32_t n_requests, cleave_error *error);
 void cleave_world_send(cleave_world *world, int32_t request, const void *data, int64_t bytes,
                        int32_t to, int tag);

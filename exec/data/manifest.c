@@ -29,12 +29,17 @@ static void put_text(cleave_json_writer *w, const char *key, const char *value) 
     cleave_json_put_string(w, value);
 }
 
-static void put_file(cleave_json_writer *w, const char *key, const cleave_manifest_file *file) {
+static void put_file(cleave_json_writer *w, const char *key, const cleave_manifest_file *file,
+                     bool shuffled) {
     cleave_json_begin_object(w, true);
     put_text(w, key, file->name);
     cleave_json_key(w, "bytes");
     cleave_json_put_integer(w, file->bytes);
     put_checksum(w, file->checksum);
+    if (shuffled) {
+        cleave_json_key(w, "shuffled");
+        cleave_json_put_truth(w, true);
+    }
     cleave_json_end_object(w);
 }
 
@@ -83,12 +88,12 @@ static void put_manifest(cleave_json_writer *w, const cleave_manifest *manifest)
     put_schedule(w, &manifest->schedule);
     if (manifest->data.name != NULL) {
         cleave_json_key(w, "data");
-        put_file(w, "file", &manifest->data);
+        put_file(w, "file", &manifest->data, manifest->shuffled);
     }
     cleave_json_key(w, "files");
     cleave_json_begin_array(w, false);
     for (int32_t i = 0; i < manifest->n_files; i++)
-        put_file(w, "name", &manifest->files[i]);
+        put_file(w, "name", &manifest->files[i], false);
     cleave_json_end_array(w);
 }
 
@@ -170,13 +175,17 @@ static bool is_name(const char *name) {
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
 }
 
+/* `shuffled` is null where it can not be said. */
 static cleave_status read_file(const cleave_json_cursor *at, const char *key, cleave_arena *arena,
-                               cleave_manifest_file *file, cleave_error *error) {
-    const char *const keys[] = {key, "bytes", "xxh64", NULL};
+                               cleave_manifest_file *file, bool *shuffled, cleave_error *error) {
+    const char *const keys[] = {key, "bytes", "xxh64", shuffled != NULL ? "shuffled" : NULL, NULL};
+    cleave_json_cursor member;
     CLEAVE_TRY(cleave_json_expect_object(at, error));
     CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
     CLEAVE_TRY(read_text(at, key, arena, &file->name, error));
     CLEAVE_TRY(read_integer(at, "bytes", most_bytes, &file->bytes, error));
+    if (cleave_json_find(at, "shuffled", &member))
+        CLEAVE_TRY(cleave_json_truth(&member, shuffled, error));
     return read_digits(at, "xxh64", 16, 16, &file->checksum, error);
 }
 
@@ -191,7 +200,7 @@ static cleave_status read_files(const cleave_json_cursor *root, cleave_arena *ar
                                 (int)CLEAVE_MOST_MANIFEST_FILES);
     for (int32_t i = 0; i < n; i++) {
         cleave_json_cursor at = cleave_json_element(&files, i);
-        CLEAVE_TRY(read_file(&at, "name", arena, &manifest->files[i], error));
+        CLEAVE_TRY(read_file(&at, "name", arena, &manifest->files[i], NULL, error));
         if (!is_name(manifest->files[i].name))
             return cleave_json_fail(&at, error, "\"%.100s\" is no name of a file in its folder",
                                     manifest->files[i].name);
@@ -254,7 +263,7 @@ static cleave_status read_root(const cleave_json_cursor *root, cleave_arena *are
     CLEAVE_TRY(read_integer(&at, "states", 2, &manifest->optimizer_states, error));
     CLEAVE_TRY(read_schedule(root, &manifest->schedule, error));
     if (cleave_json_find(root, "data", &at))
-        CLEAVE_TRY(read_file(&at, "file", arena, &manifest->data, error));
+        CLEAVE_TRY(read_file(&at, "file", arena, &manifest->data, &manifest->shuffled, error));
     CLEAVE_TRY(read_files(root, arena, manifest, error));
     return read_digits(root, "xxh64", 16, 16, checksum, error);
 }

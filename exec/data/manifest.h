@@ -7,10 +7,10 @@
         "files": [{"name": "parameters.safetensors", "bytes": 3300000, "xxh64": "..."}, ...],
         "xxh64": "..."}
 
-   `data` is left out where they are made up, and so is `schedule`, as
-   {"name": "cosine", "warmup": 10, "steps": 300, "final": 0.0001}, of a rate that is constant.  The
-   last checksum is that of the manifest written without it.  Nothing in a manifest is trusted: a
-   file's name is one of its folder and no path. */
+   `data` is left out where they are made up, and has `"shuffled": true` where their samples are;
+   `schedule`, as {"name": "cosine", "warmup": 10, "steps": 300, "final": 0.0001}, is left out of a
+   rate that is constant.  The last checksum is that of the manifest written without it.  Nothing in
+   a manifest is trusted: a file's name is one of its folder and no path. */
 #ifndef CLEAVE_EXEC_DATA_MANIFEST_H
 #define CLEAVE_EXEC_DATA_MANIFEST_H
 
@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "exec/kernels/rate_schedule.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { CLEAVE_MOST_MANIFEST_FILES = 8, CLEAVE_MOST_MANIFEST_BYTES = 1 << 16 };
@@ -35,6 +36,7 @@ typedef struct cleave_manifest {
     int64_t optimizer_states;
     cleave_rate_schedule schedule;
     cleave_manifest_file data; /* its name as it was given; null: made up */
+    bool shuffled;
     int32_t n_files;
     cleave_manifest_file files[CLEAVE_MOST_MANIFEST_FILES];
 } cleave_manifest;

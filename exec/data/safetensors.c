@@ -17,11 +17,10 @@ static const struct {
     const char *name;
     cleave_type type;
     cleave_stored stored;
-} types[] = {{"F32", CLEAVE_F32, CLEAVE_STORED_WHOLE},
-             {"I64", CLEAVE_I64, CLEAVE_STORED_WHOLE},
-             {"BOOL", CLEAVE_I64, CLEAVE_STORED_TRUTH},
-             {"F16", CLEAVE_F32, CLEAVE_STORED_F16},
-             {"BF16", CLEAVE_F32, CLEAVE_STORED_BF16}};
+} types[] = {{"F32", CLEAVE_F32, CLEAVE_STORED_WHOLE},  {"I64", CLEAVE_I64, CLEAVE_STORED_WHOLE},
+             {"BOOL", CLEAVE_I64, CLEAVE_STORED_TRUTH}, {"F16", CLEAVE_F32, CLEAVE_STORED_F16},
+             {"BF16", CLEAVE_F32, CLEAVE_STORED_BF16},  {"I32", CLEAVE_I64, CLEAVE_STORED_I32},
+             {"U8", CLEAVE_I64, CLEAVE_STORED_U8}};
 
 const char *cleave_safetensors_type_name(const cleave_safetensors_entry *entry) {
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
@@ -34,7 +33,10 @@ const char *cleave_safetensors_type_name(const cleave_safetensors_entry *entry) 
 static int64_t element_bytes(const cleave_safetensors_entry *entry) {
     switch (entry->stored) {
     case CLEAVE_STORED_TRUTH:
+    case CLEAVE_STORED_U8:
         return 1;
+    case CLEAVE_STORED_I32:
+        return 4;
     case CLEAVE_STORED_F16:
     case CLEAVE_STORED_BF16:
         return 2;
@@ -59,7 +61,8 @@ static cleave_status read_type(const cleave_json_cursor *at, cleave_safetensors_
             return CLEAVE_OK;
         }
     return cleave_json_fail(
-        at, error, "type \"%s\" is not supported (only F32, F16, BF16, I64 and BOOL are)", name);
+        at, error, "type \"%s\" is not supported (only F32, F16, BF16, I64, I32, U8 and BOOL are)",
+        name);
 }
 
 static cleave_status read_shape(const cleave_json_cursor *at, cleave_safetensors_entry *entry,
@@ -263,18 +266,33 @@ static float of_bf16(uint16_t half) {
     return value;
 }
 
+static int64_t integer_at(cleave_stored stored, int64_t i, const uint8_t *from) {
+    int32_t value;
+    if (stored == CLEAVE_STORED_I32) {
+        memcpy(&value, from + 4 * i, sizeof value);
+        return value;
+    }
+    return stored == CLEAVE_STORED_U8 ? from[i] : from[i] != 0;
+}
+
+static float float_at(cleave_stored stored, int64_t i, const uint8_t *from) {
+    uint16_t half;
+    memcpy(&half, from + 2 * i, sizeof half);
+    return stored == CLEAVE_STORED_F16 ? of_f16(half) : of_bf16(half);
+}
+
 /* `from` lies at the end of `to`: no element is overwritten before it was read. */
-static void widen(cleave_stored stored, int64_t count, const uint8_t *from, uint8_t *to) {
-    for (int64_t i = 0; stored != CLEAVE_STORED_WHOLE && i < count; i++) {
-        if (stored == CLEAVE_STORED_TRUTH) {
-            int64_t truth = from[i] != 0;
-            memcpy(to + i * (int64_t)sizeof truth, &truth, sizeof truth);
-            continue;
-        }
-        uint16_t half;
-        memcpy(&half, from + 2 * i, sizeof half);
-        float value = stored == CLEAVE_STORED_F16 ? of_f16(half) : of_bf16(half);
-        memcpy(to + i * (int64_t)sizeof value, &value, sizeof value);
+static void widen(const cleave_safetensors_entry *entry, int64_t count, const uint8_t *from,
+                  uint8_t *to) {
+    if (entry->stored == CLEAVE_STORED_WHOLE)
+        return;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t integer = entry->type == CLEAVE_I64 ? integer_at(entry->stored, i, from) : 0;
+        float real = entry->type == CLEAVE_I64 ? 0 : float_at(entry->stored, i, from);
+        if (entry->type == CLEAVE_I64)
+            memcpy(to + i * (int64_t)sizeof integer, &integer, sizeof integer);
+        else
+            memcpy(to + i * (int64_t)sizeof real, &real, sizeof real);
     }
 }
 
@@ -289,12 +307,10 @@ cleave_status cleave_safetensors_read(const cleave_safetensors *file,
     /* Shorter elements go where the last whole ones will lie, and become whole from the first on.
      */
     uint8_t *into = (uint8_t *)data + count * (cleave_type_bytes(entry->type) - size);
-    if (fseeko(file->stream, (off_t)(file->data_start + entry->offset + first * size), SEEK_SET) !=
-            0 ||
-        fread(into, (size_t)size, (size_t)count, file->stream) != (size_t)count)
-        return cleave_fail(error, CLEAVE_FAILED, "%s: data of %s can't be read", file->path,
-                           entry->name);
-    widen(entry->stored, count, into, data);
+    CLEAVE_TRY(cleave_file_read_at(fileno(file->stream), file->path,
+                                   file->data_start + entry->offset + first * size, into,
+                                   (size_t)count * (size_t)size, error));
+    widen(entry, count, into, data);
     return CLEAVE_OK;
 }
 

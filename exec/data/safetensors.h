@@ -2,8 +2,8 @@
    (little-endian), a JSON header that gives every tensor's type, shape and place, then the data.
 
    Files are read and written by pieces, so that a model never lies in memory twice.  Types are F32,
-   I64 and BOOL, and F16 and BF16 of files that are read.  Nothing in a file is trusted: sizes,
-   places and overlaps are checked before use. */
+   I64 and BOOL, and F16, BF16, I32 and U8 of files that are read.  Nothing in a file is trusted:
+   sizes, places and overlaps are checked before use. */
 #ifndef CLEAVE_EXEC_DATA_SAFETENSORS_H
 #define CLEAVE_EXEC_DATA_SAFETENSORS_H
 
@@ -19,7 +19,9 @@ typedef enum cleave_stored {
     CLEAVE_STORED_WHOLE,
     CLEAVE_STORED_TRUTH, /* BOOL: a byte each in the file, 0 or 1 in memory; read, these are I64 */
     CLEAVE_STORED_F16,   /* F32 in memory, which has every value of F16 and BF16 */
-    CLEAVE_STORED_BF16
+    CLEAVE_STORED_BF16,
+    CLEAVE_STORED_I32, /* I64 in memory, */
+    CLEAVE_STORED_U8   /* and this, too */
 } cleave_stored;
 
 typedef struct cleave_safetensors_entry {
@@ -51,7 +53,7 @@ cleave_status cleave_safetensors_open(const char *path, cleave_arena *arena,
                                       cleave_safetensors *file, cleave_error *error);
 void cleave_safetensors_close(cleave_safetensors *file);
 
-/* "F32", "I64", "BOOL", "F16" or "BF16". */
+/* "F32", "I64", "BOOL", ... */
 const char *cleave_safetensors_type_name(const cleave_safetensors_entry *entry);
 /* Of its data in the file; no overflow, once the entry was read or is being written. */
 int64_t cleave_safetensors_bytes(const cleave_safetensors_entry *entry);

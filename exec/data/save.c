@@ -2,7 +2,8 @@
 #include "exec/data/save.h"
 
 #include "base/list.h"
-#include "exec/kernels/copy.h"
+#include "exec/data/copy_box.h"
+#include "exec/data/fits.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +24,8 @@ typedef struct saving {
     const cleave_values *values;
     const cleave_rank *rank;
     cleave_saved what;
-    cleave_safetensors_writer writer; /* of rank 0 */
-    const char **nan_in;
+    cleave_visit_piece *visit;
+    void *context;
     source_list sources;          /* of the tensor at hand */
     CLEAVE_LIST(int32_t) updates; /* of it, where states are saved */
     char *piece;                  /* rank 0: what is appended next, row-major */
@@ -57,23 +58,13 @@ static int32_t list_tensors(const cleave_model *model, cleave_saved what, int32_
 static void describe(const cleave_tensor *tensor, cleave_saved what,
                      cleave_safetensors_entry *entry) {
     const int64_t *shape = tensor->shape;
-    int rank =
-        what == CLEAVE_SAVED_OUTPUTS ? tensor->rank : cleave_values_file_shape(tensor, &shape);
+    int rank = what == CLEAVE_SAVED_OUTPUTS ? tensor->rank : cleave_file_shape(tensor, &shape);
     *entry = (cleave_safetensors_entry){.name = tensor->name,
                                         .type = tensor->type,
                                         .stored = tensor->truth ? CLEAVE_STORED_TRUTH
                                                                 : CLEAVE_STORED_WHOLE,
                                         .rank = rank};
     memcpy(entry->shape, shape, (size_t)rank * sizeof *shape);
-}
-
-static cleave_box intersect(int rank, const cleave_box *a, const cleave_box *b) {
-    cleave_box both = *a;
-    for (int d = 0; d < rank; d++) {
-        both.lo[d] = a->lo[d] > b->lo[d] ? a->lo[d] : b->lo[d];
-        both.hi[d] = a->hi[d] < b->hi[d] ? a->hi[d] : b->hi[d];
-    }
-    return both;
 }
 
 /* Copies of what another source has, too, are left out. */
@@ -101,9 +92,10 @@ static cleave_status add_states(saving *s, const cleave_held *held, cleave_error
         int32_t b = program->updates[s->updates.items[i]].state[s->what];
         const cleave_box *box = &program->buffers[b].box;
         if (program->buffers[b].device == held->device)
-            CLEAVE_TRY(add_source(&s->sources, rank,
-                                  (source){held->device, b, *box, intersect(rank, box, &held->box)},
-                                  error));
+            CLEAVE_TRY(add_source(
+                &s->sources, rank,
+                (source){held->device, b, *box, cleave_box_intersect(rank, box, &held->box)},
+                error));
     }
     return CLEAVE_OK;
 }
@@ -147,40 +139,14 @@ static cleave_status find_sources(saving *s, int32_t i, int32_t t, cleave_error 
 /* ---- by pieces --------------------------------------------------------------------------------
  */
 
-static cleave_tensor row_major(const cleave_tensor *tensor) {
-    cleave_tensor plain = *tensor;
-    for (int d = 0; d < tensor->rank; d++)
-        plain.order[d] = d;
-    return plain;
-}
-
-/* The elements of `box`, from memory that is dense over `from`, to memory that is dense over `to`.
- */
-static void copy_box(const cleave_box *box, const cleave_tensor *from_as, cleave_type from_type,
-                     const cleave_box *from, const void *source_data, const cleave_tensor *to_as,
-                     const cleave_box *to, void *data) {
-    cleave_copy_piece piece = {.mode = CLEAVE_COPY_ASSIGN,
-                               .type = to_as->type,
-                               .source_type = from_type,
-                               .rank = to_as->rank};
-    cleave_tensor_strides(from_as, from, piece.source_stride);
-    cleave_tensor_strides(to_as, to, piece.destination_stride);
-    for (int d = 0; d < piece.rank; d++) {
-        piece.extent[d] = box->hi[d] - box->lo[d];
-        piece.source_offset += (box->lo[d] - from->lo[d]) * piece.source_stride[d];
-        piece.destination_offset += (box->lo[d] - to->lo[d]) * piece.destination_stride[d];
-    }
-    cleave_copy_piece_run(&piece, data, source_data);
-}
-
 /* Do the sources give every element of a piece?  Counted where no two overlap there. */
 static bool covers(const source_list *sources, int rank, const cleave_box *piece) {
     int64_t n = 0;
     for (int32_t i = 0; i < sources->n; i++) {
-        cleave_box part = intersect(rank, &sources->items[i].box, piece);
+        cleave_box part = cleave_box_intersect(rank, &sources->items[i].box, piece);
         n += cleave_box_size(rank, &part);
         for (int32_t j = 0; j < i; j++) {
-            cleave_box both = intersect(rank, &sources->items[j].box, &part);
+            cleave_box both = cleave_box_intersect(rank, &sources->items[j].box, &part);
             if (!cleave_box_is_empty(rank, &part) && !cleave_box_is_empty(rank, &both))
                 return false;
         }
@@ -204,54 +170,44 @@ static cleave_status bring_part(saving *s, const cleave_tensor *tensor, const so
     const cleave_rank *rank = s->rank;
     if (rank->device != from->device && rank->device != 0)
         return CLEAVE_OK;
-    cleave_box box = intersect(tensor->rank, &from->box, piece);
+    cleave_box box = cleave_box_intersect(tensor->rank, &from->box, piece);
     int64_t bytes = cleave_box_size(tensor->rank, &box) * cleave_type_bytes(tensor->type);
     if (bytes == 0)
         return CLEAVE_OK;
-    const cleave_tensor plain = row_major(tensor);
-    bool here = from->device == 0;
-    if (rank->device == from->device)
-        copy_box(&box, tensor, rank->program->buffers[from->buffer].type, &from->held,
-                 cleave_rank_buffer(rank, from->buffer), &plain, here ? piece : &box,
-                 here ? s->piece : s->part);
+    const cleave_tensor plain = cleave_row_major(tensor);
+    const bool here = from->device == 0;
+    const cleave_dense whole = {&plain, tensor->type, piece, s->piece},
+                       part = {&plain, tensor->type, &box, s->part};
+    if (rank->device == from->device) {
+        const cleave_buffer *buffer = &rank->program->buffers[from->buffer];
+        const cleave_dense held = {tensor, buffer->type, &from->held,
+                                   cleave_rank_buffer(rank, from->buffer)};
+        cleave_copy_box(&box, &held, here ? &whole : &part);
+    }
     if (here)
         return CLEAVE_OK;
     if (rank->device == from->device)
         return cleave_world_send_now(rank->world, s->part, bytes, 0, error);
     CLEAVE_TRY(cleave_world_receive_now(rank->world, s->part, bytes, from->device, error));
-    copy_box(&box, &plain, tensor->type, &box, s->part, &plain, piece, s->piece);
+    cleave_copy_box(&box, &part, &whole);
     return CLEAVE_OK;
 }
 
-static bool has_nan(const float *values, int64_t n) {
-    bool found = false;
-    for (int64_t i = 0; i < n; i++)
-        found |= values[i] != values[i];
-    return found;
-}
-
-static cleave_status save_piece(saving *s, int32_t t, const cleave_safetensors_entry *entry,
-                                int64_t first, const cleave_box *piece, cleave_error *error) {
-    const cleave_tensor *tensor = &s->rank->program->model->tensors[t];
-    int64_t n = cleave_box_size(tensor->rank, piece);
-    bool root = s->rank->device == 0;
+static cleave_status visit_piece(saving *s, cleave_saved_piece *piece, cleave_error *error) {
+    const cleave_tensor *tensor = &s->rank->program->model->tensors[piece->tensor];
+    piece->n = cleave_box_size(tensor->rank, &piece->box);
+    piece->data = s->piece;
     cleave_world_beat(s->rank->world);
-    if (root && !covers(&s->sources, tensor->rank, piece))
-        CLEAVE_TRY(fill_piece(s, t, piece, error));
+    if (s->rank->device == 0 && !covers(&s->sources, tensor->rank, &piece->box))
+        CLEAVE_TRY(fill_piece(s, piece->tensor, &piece->box, error));
     for (int32_t i = 0; i < s->sources.n; i++)
-        CLEAVE_TRY(bring_part(s, tensor, &s->sources.items[i], piece, error));
-    if (!root)
-        return CLEAVE_OK;
-    if (s->nan_in != NULL && *s->nan_in == NULL && tensor->type == CLEAVE_F32 &&
-        has_nan((const float *)(const void *)s->piece, n))
-        *s->nan_in = tensor->name;
-    return cleave_safetensors_write(&s->writer, entry, first, n, s->piece, error);
+        CLEAVE_TRY(bring_part(s, tensor, &s->sources.items[i], &piece->box, error));
+    return s->visit(s->context, piece, error);
 }
 
 /* Pieces are runs of the row-major order: one index in the dimensions before `cut`, a range of it,
    and the whole of those behind it. */
-static cleave_status save_tensor(saving *s, int32_t t, const cleave_safetensors_entry *entry,
-                                 cleave_error *error) {
+static cleave_status visit_tensor(saving *s, int32_t i, int32_t t, cleave_error *error) {
     const cleave_tensor *tensor = &s->rank->program->model->tensors[t];
     const int64_t most = PIECE_BYTES / cleave_type_bytes(tensor->type);
     int64_t inner = 1, size = cleave_tensor_size(tensor);
@@ -264,61 +220,122 @@ static cleave_status save_tensor(saving *s, int32_t t, const cleave_safetensors_
     int64_t rows = most / inner < extent ? most / inner : extent;
     for (int64_t outer = 0; outer < size / inner / extent; outer++)
         for (int64_t row = 0; row < extent; row += rows) {
-            cleave_box piece = cleave_box_of_shape(tensor->rank, tensor->shape);
+            cleave_saved_piece piece = {.tensor = t,
+                                        .i = i,
+                                        .first = (outer * extent + row) * inner,
+                                        .box = cleave_box_of_shape(tensor->rank, tensor->shape)};
             int64_t rest = outer;
             for (int d = cut - 1; d >= 0; rest /= tensor->shape[d--]) {
-                piece.lo[d] = rest % tensor->shape[d];
-                piece.hi[d] = piece.lo[d] + 1;
+                piece.box.lo[d] = rest % tensor->shape[d];
+                piece.box.hi[d] = piece.box.lo[d] + 1;
             }
             if (tensor->rank > 0) {
-                piece.lo[cut] = row;
-                piece.hi[cut] = row + rows < extent ? row + rows : extent;
+                piece.box.lo[cut] = row;
+                piece.box.hi[cut] = row + rows < extent ? row + rows : extent;
             }
-            CLEAVE_TRY(save_piece(s, t, entry, (outer * extent + row) * inner, &piece, error));
+            CLEAVE_TRY(visit_piece(s, &piece, error));
         }
     return CLEAVE_OK;
 }
 
-static cleave_status save_all(saving *s, const int32_t *list, int32_t n,
-                              cleave_safetensors_entry *entries, cleave_error *error) {
-    for (int32_t i = 0; i < n; i++)
-        describe(&s->rank->program->model->tensors[list[i]], s->what, &entries[i]);
-    if (s->rank->device == 0)
-        CLEAVE_TRY(cleave_safetensors_writer_begin(&s->writer, n, entries, error));
-    for (int32_t i = 0; i < n; i++) {
-        CLEAVE_TRY(find_sources(s, i, list[i], error));
-        CLEAVE_TRY(save_tensor(s, list[i], &entries[i], error));
-    }
-    return CLEAVE_OK;
+/* Room for the tensors of any file. */
+static int32_t *new_list(const cleave_model *model) {
+    size_t most = (size_t)model->n_tensors + (size_t)model->n_outputs;
+    return malloc(most * sizeof(int32_t) + 1);
 }
 
-cleave_status cleave_save(const cleave_values *values, const cleave_rank *rank, cleave_saved what,
-                          cleave_file_writer *writer, const char **nan_in, cleave_error *error) {
+cleave_status cleave_visit_saved(const cleave_values *values, const cleave_rank *rank,
+                                 cleave_saved what, cleave_visit_piece *visit, void *context,
+                                 cleave_error *error) {
     const cleave_model *model = rank->program->model;
-    size_t most = (size_t)model->n_tensors + (size_t)model->n_outputs;
     saving s = {.values = values,
                 .rank = rank,
                 .what = what,
-                .nan_in = nan_in,
+                .visit = visit,
+                .context = context,
                 .piece = malloc(PIECE_BYTES),
                 .part = malloc(PIECE_BYTES)};
-    int32_t *list = malloc(most * sizeof *list + 1);
-    cleave_safetensors_entry *entries = malloc(most * sizeof *entries + 1);
-    if (writer != NULL)
-        s.writer.file = *writer;
-    cleave_status status = s.piece != NULL && s.part != NULL && list != NULL && entries != NULL
-                               ? save_all(&s, list, list_tensors(model, what, list), entries, error)
+    int32_t *list = new_list(model);
+    cleave_status status = s.piece != NULL && s.part != NULL && list != NULL
+                               ? CLEAVE_OK
                                : cleave_fail_memory(error, "saving");
-    if (status != CLEAVE_OK && writer != NULL)
-        cleave_file_writer_abandon(&s.writer.file);
-    if (writer != NULL)
-        *writer = s.writer.file;
+    int32_t n = status == CLEAVE_OK ? list_tensors(model, what, list) : 0;
+    for (int32_t i = 0; i < n && status == CLEAVE_OK; i++) {
+        status = find_sources(&s, i, list[i], error);
+        if (status == CLEAVE_OK)
+            status = visit_tensor(&s, i, list[i], error);
+    }
     CLEAVE_LIST_FREE(&s.sources);
     CLEAVE_LIST_FREE(&s.updates);
     free(s.piece);
     free(s.part);
     free(list);
-    free(entries);
+    return status;
+}
+
+/* ---- into a file ------------------------------------------------------------------------------
+ */
+
+typedef struct saved_file {
+    const cleave_rank *rank;
+    cleave_safetensors_writer writer; /* of rank 0 */
+    cleave_safetensors_entry *entries;
+    const char **nan_in;
+} saved_file;
+
+static bool has_nan(const float *values, int64_t n) {
+    bool found = false;
+    for (int64_t i = 0; i < n; i++)
+        found |= values[i] != values[i];
+    return found;
+}
+
+static cleave_status append(void *context, const cleave_saved_piece *piece, cleave_error *error) {
+    saved_file *file = context;
+    const cleave_tensor *tensor = &file->rank->program->model->tensors[piece->tensor];
+    if (file->rank->device != 0)
+        return CLEAVE_OK;
+    if (file->nan_in != NULL && *file->nan_in == NULL && tensor->type == CLEAVE_F32 &&
+        has_nan(piece->data, piece->n))
+        *file->nan_in = tensor->name;
+    return cleave_safetensors_write(&file->writer, &file->entries[piece->i], piece->first, piece->n,
+                                    piece->data, error);
+}
+
+/* Rank 0: the header. */
+static cleave_status begin_file(saved_file *file, cleave_saved what, cleave_error *error) {
+    const cleave_model *model = file->rank->program->model;
+    int32_t *list = new_list(model);
+    if (list == NULL)
+        return cleave_fail_memory(error, "saving");
+    int32_t n = list_tensors(model, what, list);
+    file->entries = malloc((size_t)n * sizeof *file->entries + 1);
+    cleave_status status = CLEAVE_OK;
+    if (file->entries == NULL)
+        status = cleave_fail_memory(error, "saving");
+    for (int32_t i = 0; i < n && status == CLEAVE_OK; i++)
+        describe(&model->tensors[list[i]], what, &file->entries[i]);
+    if (status == CLEAVE_OK)
+        status = cleave_safetensors_writer_begin(&file->writer, n, file->entries, error);
+    free(list);
+    return status;
+}
+
+cleave_status cleave_save(const cleave_values *values, const cleave_rank *rank, cleave_saved what,
+                          cleave_file_writer *writer, const char **nan_in, cleave_error *error) {
+    saved_file file = {.rank = rank, .nan_in = nan_in};
+    cleave_status status = CLEAVE_OK;
+    if (writer != NULL) {
+        file.writer.file = *writer;
+        status = begin_file(&file, what, error);
+    }
+    if (status == CLEAVE_OK)
+        status = cleave_visit_saved(values, rank, what, append, &file, error);
+    if (status != CLEAVE_OK && writer != NULL)
+        cleave_file_writer_abandon(&file.writer.file);
+    if (writer != NULL)
+        *writer = file.writer.file;
+    free(file.entries);
     return status;
 }
 

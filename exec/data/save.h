@@ -17,6 +17,23 @@ typedef enum cleave_saved {
     CLEAVE_SAVED_OUTPUTS /* of a forward program */
 } cleave_saved;
 
+/* A piece of a tensor, row-major, in its order: on rank 0 with its elements, on the others with
+   room for them.  `i` counts the tensors, `first` is the first element in the tensor's row-major
+   order. */
+typedef struct cleave_saved_piece {
+    int32_t tensor, i;
+    int64_t first, n;
+    cleave_box box;
+    void *data;
+} cleave_saved_piece;
+typedef cleave_status cleave_visit_piece(void *context, const cleave_saved_piece *piece,
+                                         cleave_error *error);
+
+/* To be called by every rank: goes over all pieces of what would be saved, in its order. */
+cleave_status cleave_visit_saved(const cleave_values *values, const cleave_rank *rank,
+                                 cleave_saved what, cleave_visit_piece *visit, void *context,
+                                 cleave_error *error);
+
 /* To be called by every rank.  Rank 0 has opened `writer` and commits it; after a failure it is
    abandoned.  The others pass null.  `nan_in` (null where none is asked for) becomes the name of
    the first tensor that has a NaN, on rank 0. */

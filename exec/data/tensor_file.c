@@ -1,9 +1,11 @@
-/* Three formats behind one list of entries. */
+/* Four formats behind one list of entries. */
 #include "exec/data/tensor_file.h"
 
+#include "exec/data/npy.h"
 #include "exec/data/weight_index.h"
 #include "graph/import/onnx/onnx_file.h"
 
+#include <fcntl.h>
 #include <string.h>
 
 static bool ends_with(const char *path, const char *end) {
@@ -167,6 +169,36 @@ static cleave_status read_stack(const cleave_tensor_file *file, const cleave_sta
     return CLEAVE_OK;
 }
 
+/* ---- arrays -----------------------------------------------------------------------------------
+ */
+
+static cleave_status open_arrays(const char *list, cleave_arena *arena, cleave_tensor_file *file,
+                                 cleave_error *error) {
+    cleave_npy_file arrays[CLEAVE_MOST_NPY_FILES];
+    int32_t n;
+    cleave_tensor_file opened = {.file = {.path = cleave_arena_string(arena, list)}};
+    CLEAVE_TRY(cleave_npy_list_parse(list, arena, arrays, &n, error));
+    opened.shards = CLEAVE_ARENA_ARRAY(arena, cleave_safetensors, n);
+    opened.shard_of = CLEAVE_ARENA_ARRAY(arena, int32_t, n);
+    opened.file.entries = CLEAVE_ARENA_ARRAY(arena, cleave_safetensors_entry, n);
+    if (opened.file.path == NULL || opened.shards == NULL || opened.shard_of == NULL ||
+        opened.file.entries == NULL)
+        return cleave_fail_memory(error, "reading arrays");
+    for (int32_t i = 0; i < n; i++) {
+        cleave_status status = cleave_npy_open(&arrays[i], arena, &opened.shards[i], error);
+        if (status != CLEAVE_OK) {
+            cleave_tensor_file_close(&opened);
+            return status;
+        }
+        opened.n_shards++;
+        opened.shard_of[i] = i;
+        opened.file.entries[opened.file.n_entries++] = opened.shards[i].entries[0];
+    }
+    opened.n_plain = opened.file.n_entries;
+    *file = opened;
+    return CLEAVE_OK;
+}
+
 /* ---- any of them ------------------------------------------------------------------------------
  */
 
@@ -174,6 +206,8 @@ cleave_status cleave_tensor_file_open(const char *path, cleave_arena *arena,
                                       cleave_tensor_file *file, cleave_error *error) {
     if (ends_with(path, ".onnx"))
         return open_onnx(path, arena, file, error);
+    if (cleave_npy_is_list(path))
+        return open_arrays(path, arena, file, error);
     cleave_tensor_file opened = {.values = NULL};
     CLEAVE_TRY(ends_with(path, ".json")
                    ? open_index(path, arena, &opened, error)
@@ -192,17 +226,29 @@ void cleave_tensor_file_close(cleave_tensor_file *file) {
         cleave_safetensors_close(&file->shards[s]);
 }
 
+int32_t cleave_tensor_file_n_parts(const cleave_tensor_file *file) {
+    return file->n_shards > 0 ? file->n_shards : file->file.stream != NULL ? 1 : 0;
+}
+
+const cleave_safetensors *cleave_tensor_file_part(const cleave_tensor_file *file, int32_t i) {
+    return file->n_shards > 0 ? &file->shards[i] : &file->file;
+}
+
+const cleave_safetensors *cleave_tensor_file_part_of(const cleave_tensor_file *file,
+                                                     const cleave_safetensors_entry *entry) {
+    return cleave_tensor_file_part(
+        file, file->n_shards > 0 ? file->shard_of[entry - file->file.entries] : 0);
+}
+
 cleave_status cleave_tensor_file_read(const cleave_tensor_file *file,
                                       const cleave_safetensors_entry *entry, int64_t first,
                                       int64_t count, void *data, cleave_error *error) {
     if (file->values == NULL) {
         int64_t i = entry - file->file.entries;
-        if (i >= file->n_plain)
-            return read_stack(file, &file->stacks.items[i - file->n_plain], first, count, data,
-                              error);
-        const cleave_safetensors *holds =
-            file->n_shards > 0 ? &file->shards[file->shard_of[i]] : &file->file;
-        return cleave_safetensors_read(holds, entry, first, count, data, error);
+        return i < file->n_plain ? cleave_safetensors_read(cleave_tensor_file_part_of(file, entry),
+                                                           entry, first, count, data, error)
+                                 : read_stack(file, &file->stacks.items[i - file->n_plain], first,
+                                              count, data, error);
     }
     if (first < 0 || count < 0 || first > entry->n_elements || count > entry->n_elements - first)
         return cleave_fail(error, CLEAVE_FAILED, "elements %lld to %lld of %s, which has %lld",
@@ -213,4 +259,16 @@ cleave_status cleave_tensor_file_read(const cleave_tensor_file *file,
     if (count > 0)
         memcpy(data, from + (size_t)first * element, (size_t)count * element);
     return CLEAVE_OK;
+}
+
+void cleave_tensor_file_expect(const cleave_tensor_file *file,
+                               const cleave_safetensors_entry *entry, int64_t first,
+                               int64_t count) {
+    if (file->values != NULL || entry->n_elements == 0 ||
+        entry - file->file.entries >= file->n_plain)
+        return;
+    const cleave_safetensors *part = cleave_tensor_file_part_of(file, entry);
+    int64_t size = cleave_safetensors_bytes(entry) / entry->n_elements;
+    posix_fadvise(fileno(part->stream), (off_t)(part->data_start + entry->offset + first * size),
+                  (off_t)(count * size), POSIX_FADV_WILLNEED);
 }

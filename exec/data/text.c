@@ -1,6 +1,7 @@
 /* Reads text by positions, never whole. */
 #include "exec/data/text.h"
 
+#include "base/file.h"
 #include "base/random.h"
 
 #include <errno.h>
@@ -102,22 +103,12 @@ void cleave_text_close(cleave_text *text) {
 }
 
 int64_t cleave_text_position(const cleave_text *text, uint64_t seed, int64_t step, int64_t sample) {
+    if (text->windows != NULL)
+        return cleave_sample_order_at(text->windows, step, sample) * text->length;
     uint64_t key =
         cleave_hash_join(cleave_hash_join(seed, (uint64_t)step), cleave_hash_string("text"));
     cleave_random random = {.key = cleave_hash_join(key, (uint64_t)sample)};
     return cleave_random_below(&random, text->bytes - text->length);
-}
-
-static cleave_status read_at(int descriptor, const char *path, int64_t at, uint8_t *bytes, size_t n,
-                             cleave_error *error) {
-    for (size_t done = 0; done < n;) {
-        ssize_t got = pread(descriptor, bytes + done, n - done, (off_t)(at + (int64_t)done));
-        if (got <= 0 && !(got < 0 && errno == EINTR))
-            return cleave_fail(error, CLEAVE_FAILED, "%s: byte %lld can't be read", path,
-                               (long long)(at + (int64_t)done));
-        done += got > 0 ? (size_t)got : 0;
-    }
-    return CLEAVE_OK;
 }
 
 cleave_status cleave_text_load(const cleave_text *text, const cleave_tensor *tensor, bool is_target,
@@ -131,7 +122,8 @@ cleave_status cleave_text_load(const cleave_text *text, const cleave_tensor *ten
         for (int64_t at = box->lo[1]; at < box->hi[1]; at += (int64_t)sizeof bytes) {
             int64_t left = box->hi[1] - at,
                     n = left < (int64_t)sizeof bytes ? left : (int64_t)sizeof bytes;
-            CLEAVE_TRY(read_at(text->descriptor, text->path, start + at, bytes, (size_t)n, error));
+            CLEAVE_TRY(cleave_file_read_at(text->descriptor, text->path, start + at, bytes,
+                                           (size_t)n, error));
             int64_t *row =
                 data + (sample - box->lo[0]) * strides[0] + (at - box->lo[1]) * strides[1];
             for (int64_t i = 0; i < n; i++)
@@ -150,7 +142,7 @@ static cleave_status count_bytes(int descriptor, const char *path, int64_t bytes
     cleave_status status = CLEAVE_OK;
     for (int64_t at = 0; at < bytes && status == CLEAVE_OK; at += (int64_t)most) {
         size_t n = bytes - at < (int64_t)most ? (size_t)(bytes - at) : most;
-        status = read_at(descriptor, path, at, chunk, n, error);
+        status = cleave_file_read_at(descriptor, path, at, chunk, n, error);
         for (size_t i = 0; i < n && status == CLEAVE_OK; i++)
             counts[chunk[i]]++;
     }

@@ -1,11 +1,13 @@
 /* Text as training data: tokens are bytes, and every byte is to be predicted from those before it.
 
    A step takes one sequence of t + 1 bytes per sample, from a place drawn by (seed, step, sample):
-   it does not depend on the layout, and a device reads only the bytes of its own piece. */
+   it does not depend on the layout, and a device reads only the bytes of its own piece.  A text
+   that is held out is gone through sequence by sequence. */
 #ifndef CLEAVE_EXEC_DATA_TEXT_H
 #define CLEAVE_EXEC_DATA_TEXT_H
 
 #include "base/error.h"
+#include "exec/data/sample_order.h"
 #include "graph/model/model.h"
 
 enum { CLEAVE_TEXT_VOCABULARY = 256 };
@@ -16,6 +18,9 @@ typedef struct cleave_text {
     int64_t bytes;
     int64_t length;          /* t */
     int32_t tokens, targets; /* data tensors, both [batch, t] */
+    /* Null, or sequences follow each other in the file, numbered from its beginning, in this order
+       of the numbers. */
+    const cleave_sample_order *windows;
 } cleave_text;
 
 /* Opens a file for a model that has one data input, integers [batch, t] of at least 256 values, and

@@ -2,28 +2,22 @@
    there; memory holds boxes of them in the tensor's memory order. */
 #include "exec/data/values.h"
 
-#include "exec/data/id_range.h"
+#include "exec/data/fits.h"
 #include "exec/data/initial.h"
-#include "exec/data/tensor_file.h"
-#include "exec/data/text.h"
+#include "exec/data/read_box.h"
 #include "exec/kernels/convert.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK_BYTES = 1 << 20 };
-
 struct cleave_values {
     const cleave_model *model;
     const cleave_run_options *options;
     cleave_arena arena;
-    cleave_tensor_file weights, data;         /* path null: none */
+    cleave_samples *samples;
+    cleave_tensor_file weights;               /* path null: none */
     cleave_tensor_file states[2];             /* of the optimizer; path null: they begin at zero */
-    cleave_text text;                         /* path null: none */
-    const cleave_safetensors_entry **entries; /* [n_tensors] in weights or data, or null */
-    int data_descriptor;                      /* of the one file that data come from; -1: none */
-    cleave_file_stamp data_stamp;             /* of when it was checked */
-    int64_t first_step;                       /* that was loaded for; -1: none yet */
+    const cleave_safetensors_entry **entries; /* [n_tensors] in weights, or null */
 };
 
 const char *const cleave_files_of_states[2] = {"optimizer-1.safetensors",
@@ -32,40 +26,6 @@ const char *const cleave_files_of_states[2] = {"optimizer-1.safetensors",
 bool cleave_values_has(const cleave_tensor *tensor) {
     return tensor->view.kind == CLEAVE_VIEW_NONE &&
            (tensor->kind == CLEAVE_TENSOR_PARAMETER || tensor->kind == CLEAVE_TENSOR_BUFFER);
-}
-
-static void describe_shape(int rank, const int64_t *shape, char *text, size_t bytes) {
-    size_t used = 0;
-    snprintf(text, bytes, "%s", rank == 0 ? "one element" : "");
-    for (int d = 0; d < rank && used < bytes; d++)
-        used += (size_t)snprintf(text + used, bytes - used, "%s%lld", d > 0 ? " x " : "",
-                                 (long long)shape[d]);
-}
-
-int cleave_values_file_shape(const cleave_tensor *tensor, const int64_t **shape) {
-    bool differs = tensor->file_rank > 0;
-    *shape = differs ? tensor->file_shape : tensor->shape;
-    return differs ? tensor->file_rank : tensor->rank;
-}
-
-static cleave_stored stored_as(const cleave_tensor *tensor) {
-    return tensor->truth ? CLEAVE_STORED_TRUTH : CLEAVE_STORED_WHOLE;
-}
-
-/* It has another type or shape than the tensor. */
-static cleave_status fail_to_fit(const char *path, const cleave_safetensors_entry *entry,
-                                 const cleave_tensor *tensor, const char *also,
-                                 cleave_error *error) {
-    char found[160], wanted[160];
-    const int64_t *shape;
-    int rank = cleave_values_file_shape(tensor, &shape);
-    const cleave_safetensors_entry as_wanted = {.type = tensor->type, .stored = stored_as(tensor)};
-    describe_shape(entry->rank, entry->shape, found, sizeof found);
-    describe_shape(rank, shape, wanted, sizeof wanted);
-    return cleave_fail(error, CLEAVE_BAD_INPUT,
-                       "%s: tensor %s is %s of %s, but the model needs %s of %s%s", path,
-                       entry->name, cleave_safetensors_type_name(entry), found,
-                       cleave_safetensors_type_name(&as_wanted), wanted, also);
 }
 
 /* The file's tensor of a weight.  A file of a base model, as of GPT-2's, leaves out the first word
@@ -108,21 +68,11 @@ static cleave_status check_missing(const cleave_values *values, cleave_error *er
                        values->weights.file.path, n_named > 0 ? names : "of the model", more);
 }
 
-static cleave_status check_fits(const char *path, const cleave_safetensors_entry *entry,
-                                const cleave_tensor *tensor, cleave_error *error) {
-    const int64_t *shape;
-    int rank = cleave_values_file_shape(tensor, &shape);
-    bool fits = entry->type == tensor->type && entry->rank == rank;
-    for (int d = 0; d < rank && fits; d++)
-        fits = entry->shape[d] == shape[d];
-    return fits ? CLEAVE_OK : fail_to_fit(path, entry, tensor, "", error);
-}
-
 /* Not null: check_missing has been before. */
 static cleave_status find_weight(cleave_values *values, int32_t t, cleave_error *error) {
     const cleave_tensor *tensor = &values->model->tensors[t];
     const cleave_safetensors_entry *entry = entry_of(values, tensor->name);
-    CLEAVE_TRY(check_fits(values->weights.file.path, entry, tensor, error));
+    CLEAVE_TRY(cleave_check_fits(values->weights.file.path, entry, tensor, error));
     values->entries[t] = entry;
     return CLEAVE_OK;
 }
@@ -134,100 +84,7 @@ static cleave_status find_state(const cleave_tensor_file *states, const cleave_t
     if (*entry == NULL)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: has no tensor %s, which is trained",
                            states->file.path, tensor->name);
-    return check_fits(states->file.path, *entry, tensor, error);
-}
-
-/* Ids must lie in their tables, other integers where f32 is exact; targets may be ignored. */
-static cleave_status check_integers(cleave_values *values, int32_t t,
-                                    const cleave_safetensors_entry *entry, cleave_error *error) {
-    cleave_id_range range;
-    CLEAVE_TRY(cleave_id_range_find(values->model, t, &values->arena, &range, error));
-    int64_t *chunk = malloc(CHUNK_BYTES);
-    if (chunk == NULL)
-        return cleave_fail_memory(error, "checking data");
-    const int64_t most = CHUNK_BYTES / (int64_t)sizeof *chunk;
-    cleave_status status = CLEAVE_OK;
-    for (int64_t first = 0; first < entry->n_elements && status == CLEAVE_OK; first += most) {
-        int64_t n = entry->n_elements - first < most ? entry->n_elements - first : most;
-        status = cleave_tensor_file_read(&values->data, entry, first, n, chunk, error);
-        if (status == CLEAVE_OK)
-            status =
-                cleave_id_range_check(&range, values->model->tensors[t].also,
-                                      values->data.file.path, entry->name, first, n, chunk, error);
-    }
-    free(chunk);
-    return status;
-}
-
-static cleave_status find_datum(cleave_values *values, int32_t t, cleave_error *error) {
-    const cleave_tensor *tensor = &values->model->tensors[t];
-    const cleave_safetensors_entry *entry =
-        cleave_safetensors_find(&values->data.file, tensor->name);
-    if (entry == NULL)
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: has no tensor %s, which the model reads",
-                           values->data.file.path, tensor->name);
-    bool fits = entry->type == tensor->type &&
-                (tensor->truth || entry->stored != CLEAVE_STORED_TRUTH) &&
-                entry->rank == tensor->rank;
-    for (int d = 0; d < tensor->rank && fits; d++)
-        fits = d == 0 && tensor->shape[0] > 0 && entry->shape[0] > 0
-                   ? entry->shape[0] % tensor->shape[0] == 0
-                   : entry->shape[d] == tensor->shape[d];
-    if (!fits)
-        return fail_to_fit(values->data.file.path, entry, tensor,
-                           " (or a multiple in the first dimension)", error);
-    values->entries[t] = entry;
-    return tensor->type == CLEAVE_I64 ? check_integers(values, t, entry, error) : CLEAVE_OK;
-}
-
-static const cleave_model_input *find_input(const cleave_model *model, int32_t t) {
-    for (int32_t i = 0; i < model->n_inputs; i++)
-        if (model->inputs[i].tensor == t)
-            return &model->inputs[i];
-    return NULL;
-}
-
-/* The inputs that are data, or that the data give: "x,mask".  Cut where there are too many. */
-static void list_data(const cleave_values *values, bool given, char *text, size_t bytes) {
-    const cleave_model *model = values->model;
-    size_t used = 0;
-    snprintf(text, bytes, "none");
-    for (int32_t i = 0; i < model->n_inputs && used < bytes; i++) {
-        const cleave_model_input *input = &model->inputs[i];
-        if (input->tensor >= 0 &&
-            (model->tensors[input->tensor].kind == CLEAVE_TENSOR_DATA ||
-             (given && cleave_safetensors_find(&values->data.file, input->name) != NULL)))
-            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used > 0 ? "," : "",
-                                     input->name);
-    }
-}
-
-/* What is given as data and is none would be left out without a word. */
-static cleave_status check_is_data(const cleave_values *values, int32_t t, cleave_error *error) {
-    const cleave_tensor *tensor = &values->model->tensors[t];
-    const cleave_model_input *input = find_input(values->model, t);
-    const char *path = values->data.file.path, *kind = "parameter";
-    char data[300], wanted[300];
-    if (cleave_safetensors_find(&values->data.file, tensor->name) == NULL)
-        return CLEAVE_OK;
-    if (tensor->kind == CLEAVE_TENSOR_BUFFER)
-        kind = "buffer";
-    if (input == NULL)
-        return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "%s: tensor %s is no data but a %s of the model: --weights gives it a "
-                           "value",
-                           path, tensor->name, kind);
-    list_data(values, false, data, sizeof data);
-    list_data(values, true, wanted, sizeof wanted);
-    return cleave_fail(error, CLEAVE_BAD_INPUT,
-                       "%s: tensor %s is no data but a %s of the model, since %s; data: %s "
-                       "(--inputs %s makes it data, --weights gives it a value)",
-                       path, tensor->name, kind, input->why, data, wanted);
-}
-
-static void watch_data(cleave_values *values, int descriptor) {
-    values->data_descriptor = descriptor;
-    values->data_stamp = cleave_file_stamp_take(descriptor);
+    return cleave_check_fits(states->file.path, *entry, tensor, error);
 }
 
 /* Of a checkpoint. */
@@ -247,48 +104,23 @@ static cleave_status open_checkpoint(cleave_values *values, const char *folder,
     return CLEAVE_OK;
 }
 
-static cleave_status open_files(cleave_values *values, const char *checkpoint,
-                                cleave_error *error) {
+static cleave_status open_weights(cleave_values *values, const char *checkpoint,
+                                  cleave_error *error) {
     const cleave_model *model = values->model;
-    const cleave_run_options *options = values->options;
-    const char *weights = options->weights;
-    if (options->data != NULL && options->text != NULL)
-        return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "data come from %s or from the text %s, not both", options->data,
-                           options->text);
-    if (options->text != NULL) {
-        CLEAVE_TRY(cleave_text_open(options->text, model, &values->text, error));
-        watch_data(values, values->text.descriptor);
-    }
+    const char *weights = values->options->weights;
     if (checkpoint != NULL)
         CLEAVE_TRY(open_checkpoint(values, checkpoint, &weights, error));
     if (weights != NULL) {
         CLEAVE_TRY(cleave_tensor_file_open(weights, &values->arena, &values->weights, error));
         CLEAVE_TRY(check_missing(values, error));
     }
-    if (options->data != NULL) {
-        CLEAVE_TRY(cleave_tensor_file_open(options->data, &values->arena, &values->data, error));
-        if (values->data.file.stream != NULL)
-            watch_data(values, fileno(values->data.file.stream));
-    }
-    for (int32_t t = 0; t < model->n_tensors && values->data.file.path != NULL; t++)
-        if (cleave_values_has(&model->tensors[t]))
-            CLEAVE_TRY(check_is_data(values, t, error));
     values->entries =
         CLEAVE_ARENA_ARRAY(&values->arena, const cleave_safetensors_entry *, model->n_tensors);
     if (values->entries == NULL)
-        return cleave_fail_memory(error, "reading weights and data");
-    for (int32_t t = 0; t < model->n_tensors; t++) {
-        /* Forward saves no loss: its targets may be missing. */
-        if (values->options->forward && t == model->targets && values->data.file.path != NULL &&
-            cleave_safetensors_find(&values->data.file, model->tensors[t].name) == NULL)
-            continue;
+        return cleave_fail_memory(error, "reading weights");
+    for (int32_t t = 0; t < model->n_tensors; t++)
         if (values->weights.file.path != NULL && cleave_values_has(&model->tensors[t]))
             CLEAVE_TRY(find_weight(values, t, error));
-        if (values->data.file.path != NULL && model->tensors[t].kind == CLEAVE_TENSOR_DATA &&
-            model->tensors[t].view.kind == CLEAVE_VIEW_NONE)
-            CLEAVE_TRY(find_datum(values, t, error));
-    }
     return CLEAVE_OK;
 }
 
@@ -300,9 +132,9 @@ cleave_status cleave_values_open(const cleave_model *model, const cleave_run_opt
         return cleave_fail_memory(error, "reading weights and data");
     opened->model = model;
     opened->options = options;
-    opened->data_descriptor = -1;
-    opened->first_step = -1;
-    cleave_status status = open_files(opened, checkpoint, error);
+    cleave_status status = open_weights(opened, checkpoint, error);
+    if (status == CLEAVE_OK)
+        status = cleave_samples_open(model, options, &opened->samples, error);
     if (status != CLEAVE_OK) {
         cleave_values_close(opened);
         return status;
@@ -315,75 +147,11 @@ void cleave_values_close(cleave_values *values) {
     if (values == NULL)
         return;
     cleave_tensor_file_close(&values->weights);
-    cleave_tensor_file_close(&values->data);
+    cleave_samples_close(values->samples);
     for (int k = 0; k < 2; k++)
         cleave_tensor_file_close(&values->states[k]);
-    cleave_text_close(&values->text);
     cleave_arena_free(&values->arena);
     free(values);
-}
-
-/* Where a row-major walk over a box stands. */
-typedef struct box_walk {
-    int rank;
-    const cleave_box *box;
-    int64_t index[CLEAVE_MAX_RANK];
-    int64_t strides[CLEAVE_MAX_RANK]; /* of the dense piece */
-    int64_t at;                       /* offset in it */
-} box_walk;
-
-static box_walk walk_box(const cleave_tensor *tensor, const cleave_box *piece,
-                         const cleave_box *box) {
-    box_walk walk = {.rank = tensor->rank, .box = box};
-    cleave_tensor_strides(tensor, piece, walk.strides);
-    for (int d = 0; d < tensor->rank; d++) {
-        walk.index[d] = box->lo[d];
-        walk.at += (box->lo[d] - piece->lo[d]) * walk.strides[d];
-    }
-    return walk;
-}
-
-static void walk_on(box_walk *walk) {
-    for (int d = walk->rank - 1; d >= 0; d--) {
-        walk->at += walk->strides[d];
-        if (++walk->index[d] < walk->box->hi[d])
-            return;
-        walk->at -= (walk->box->hi[d] - walk->box->lo[d]) * walk->strides[d];
-        walk->index[d] = walk->box->lo[d];
-    }
-}
-
-/* Reads a box of a tensor of a file, whose element 0 is element `start` of the entry, into a dense
-   piece over the same box. */
-static cleave_status read_box(const cleave_tensor_file *file, const cleave_safetensors_entry *entry,
-                              int64_t start, const cleave_tensor *tensor, const cleave_box *box,
-                              void *data, cleave_error *error) {
-    int64_t size = cleave_box_size(tensor->rank, box);
-    /* Elements that lie in one run in the file: whole inner dimensions, and a range of the next. */
-    int64_t run = 1;
-    for (int d = tensor->rank - 1; d >= 0; d--) {
-        run *= box->hi[d] - box->lo[d];
-        if (box->hi[d] - box->lo[d] != tensor->shape[d])
-            break;
-    }
-    size_t element = (size_t)cleave_type_bytes(tensor->type);
-    const int64_t most = CHUNK_BYTES / (int64_t)element;
-    char *chunk = malloc(CHUNK_BYTES);
-    if (chunk == NULL)
-        return cleave_fail_memory(error, "reading a tensor");
-    box_walk walk = walk_box(tensor, box, box);
-    cleave_status status = CLEAVE_OK;
-    for (int64_t done = 0; done < size && status == CLEAVE_OK;) {
-        int64_t rest = run - done % run, n = rest < most ? rest : most, first = 0;
-        for (int d = 0; d < tensor->rank; d++)
-            first = first * tensor->shape[d] + walk.index[d];
-        status = cleave_tensor_file_read(file, entry, start + first, n, chunk, error);
-        for (int64_t i = 0; i < n && status == CLEAVE_OK; i++, walk_on(&walk))
-            memcpy((char *)data + (size_t)walk.at * element, chunk + (size_t)i * element, element);
-        done += n;
-    }
-    free(chunk);
-    return status;
 }
 
 /* A box of a parameter, buffer or constant as it is before the first step. */
@@ -391,7 +159,9 @@ static cleave_status initial_box(const cleave_values *values, const cleave_tenso
                                  const cleave_safetensors_entry *entry, const cleave_box *box,
                                  void *data, cleave_error *error) {
     if (values->weights.file.path != NULL && entry != NULL && cleave_values_has(tensor))
-        return read_box(&values->weights, entry, 0, tensor, box, data, error);
+        return cleave_read_box(
+            &(cleave_box_source){.file = &values->weights, .entry = entry, .tensor = tensor}, box,
+            box, data, error);
     cleave_initial_fill(tensor, values->options->seed, box, data);
     return CLEAVE_OK;
 }
@@ -430,50 +200,52 @@ static cleave_status fill_states(const cleave_values *values, const cleave_rank 
                 continue;
             const cleave_tensor *tensor = &program->model->tensors[program->updates[u].tensor];
             CLEAVE_TRY(find_state(&values->states[k], tensor, &entry, error));
-            CLEAVE_TRY(read_box(&values->states[k], entry, 0, tensor, &program->buffers[b].box,
-                                cleave_rank_buffer(rank, b), error));
+            const cleave_box *box = &program->buffers[b].box;
+            CLEAVE_TRY(cleave_read_box(
+                &(cleave_box_source){.file = &values->states[k], .entry = entry, .tensor = tensor},
+                box, box, cleave_rank_buffer(rank, b), error));
         }
+    return CLEAVE_OK;
+}
+
+static cleave_status fill_buffer(const cleave_values *values, const cleave_rank *rank, int32_t b,
+                                 cleave_error *error) {
+    const cleave_buffer *buffer = &rank->program->buffers[b];
+    void *data = cleave_rank_buffer(rank, b);
+    if (buffer->kind == CLEAVE_BUFFER_STATE)
+        memset(data, 0, (size_t)buffer->bytes);
+    else if (buffer->kind != CLEAVE_BUFFER_DATA && buffer->type == CLEAVE_BF16)
+        return initial_halves(values, buffer, data, error);
+    else if (buffer->kind != CLEAVE_BUFFER_DATA)
+        return initial_box(values, &values->model->tensors[buffer->tensor],
+                           values->entries[buffer->tensor], &buffer->box, data, error);
     return CLEAVE_OK;
 }
 
 cleave_status cleave_values_fill(cleave_values *values, const cleave_rank *rank,
                                  cleave_error *error) {
-    for (int32_t b = 0; b < rank->program->n_buffers; b++) {
-        const cleave_buffer *buffer = &rank->program->buffers[b];
-        if (buffer->device != rank->device || !buffer->persistent)
-            continue;
-        void *data = cleave_rank_buffer(rank, b);
-        if (buffer->kind == CLEAVE_BUFFER_STATE)
-            memset(data, 0, (size_t)buffer->bytes);
-        else if (buffer->kind != CLEAVE_BUFFER_DATA && buffer->type == CLEAVE_BF16)
-            CLEAVE_TRY(initial_halves(values, buffer, data, error));
-        else if (buffer->kind != CLEAVE_BUFFER_DATA)
-            CLEAVE_TRY(initial_box(values, &values->model->tensors[buffer->tensor],
-                                   values->entries[buffer->tensor], &buffer->box, data, error));
-    }
+    for (int32_t b = 0; b < rank->program->n_buffers; b++)
+        if (rank->program->buffers[b].device == rank->device &&
+            rank->program->buffers[b].persistent)
+            CLEAVE_TRY(fill_buffer(values, rank, b, error));
     return values->states[0].file.path != NULL ? fill_states(values, rank, error) : CLEAVE_OK;
+}
+
+cleave_status cleave_values_fill_constants(cleave_values *values, const cleave_rank *rank,
+                                           cleave_error *error) {
+    for (int32_t b = 0; b < rank->program->n_buffers; b++)
+        if (rank->program->buffers[b].device == rank->device &&
+            rank->program->buffers[b].kind == CLEAVE_BUFFER_CONSTANT)
+            CLEAVE_TRY(fill_buffer(values, rank, b, error));
+    return CLEAVE_OK;
 }
 
 cleave_status cleave_values_load(void *context, const cleave_buffer *buffer, int64_t step,
                                  void *data, cleave_error *error) {
     cleave_values *values = context;
-    const cleave_run_options *options = values->options;
-    const cleave_tensor *tensor = &values->model->tensors[buffer->tensor];
-    const cleave_safetensors_entry *entry = values->entries[buffer->tensor];
-    values->first_step = values->first_step < 0 ? step : values->first_step;
-    if (values->data_descriptor >= 0)
-        CLEAVE_TRY(cleave_file_stamp_check(&values->data_stamp, values->data_descriptor,
-                                           options->text != NULL ? options->text : options->data,
-                                           error));
-    if (values->text.path != NULL)
-        return cleave_text_load(&values->text, tensor, buffer->tensor == values->text.targets,
-                                &buffer->box, options->seed, step, data, error);
-    if (values->data.file.path == NULL || entry == NULL) {
-        if (step == values->first_step) /* made-up data are the same in every step, and persist */
-            cleave_initial_fill_data(tensor, options->seed, 0, &buffer->box, data);
-        return CLEAVE_OK;
-    }
-    int64_t size = cleave_tensor_size(tensor);
-    int64_t batches = size > 0 ? entry->n_elements / size : 1;
-    return read_box(&values->data, entry, step % batches * size, tensor, &buffer->box, data, error);
+    return cleave_samples_load(values->samples, buffer, step, data, error);
+}
+
+const cleave_sample_order *cleave_values_order(const cleave_values *values) {
+    return cleave_samples_order(values->samples);
 }

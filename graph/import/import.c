@@ -346,6 +346,7 @@ static cleave_status import_data(const cleave_import_request *from, const char *
                                  cleave_arena *arena, cleave_model *model, cleave_error *error) {
     cleave_importer im = {.batch = from->batch,
                           .with_loss = from->with_loss,
+                          .evaluates = from->evaluates,
                           .inputs = from->inputs,
                           .arena = arena,
                           .error = error,

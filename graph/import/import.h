@@ -12,6 +12,9 @@ typedef struct cleave_import_request {
     int64_t batch;    /* global; 0: leave the symbolic dimension out, an error where there is one */
     int64_t sequence; /* length of the texts of a language model by its config.json; 0: not given */
     bool with_loss;
+    bool evaluates;     /* as it is used once it was trained: nothing is dropped, and batches are
+                           normalised by the running statistics; with the operators of the model that
+                           is trained, so that a layout of one is one of the other */
     const char *inputs; /* "x,mask": of the float inputs of fixed shape these are data, and the
                            others are parameters; null: graph/import/inputs.c decides */
     const char *precision, *reduce_precision; /* as of graph/model/precision.h; null: f32 */

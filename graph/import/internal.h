@@ -92,7 +92,7 @@ typedef struct cleave_draft_operator {
 struct cleave_importer {
     const char *file, *inputs; /* inputs: as requested, or null */
     int64_t batch;
-    bool with_loss;
+    bool with_loss, evaluates;
     cleave_arena *arena;  /* of the model */
     cleave_arena scratch; /* of the import */
     cleave_error *error;

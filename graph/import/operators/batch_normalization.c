@@ -17,7 +17,7 @@ static cleave_status read_normalization(cleave_importer *im, normalization *norm
     CLEAVE_TRY(cleave_import_integer(im, "training_mode", 0, &mode));
     CLEAVE_TRY(cleave_import_integer(im, "spatial", 1, &spatial));
     /* Before operator set 14 the number of outputs said whether it trains. */
-    *training = im->graph.opset >= 14 ? mode != 0 : im->node->n_outputs > 1;
+    *training = !im->evaluates && (im->graph.opset >= 14 ? mode != 0 : im->node->n_outputs > 1);
     if (spatial != 1)
         return cleave_import_fail(im, "attribute spatial is %lld, supported is 1",
                                   (long long)spatial);

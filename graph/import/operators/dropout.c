@@ -44,6 +44,6 @@ cleave_status cleave_import_dropout(cleave_importer *im) {
         return cleave_import_identity(im);
     cleave_fragment code = {0};
     int value = cleave_fragment_unary(&code, CLEAVE_OP_DROPOUT, CLEAVE_ARGUMENT_0);
-    code.code[value].p = ratio;
+    code.code[value].p = im->evaluates ? 0 : ratio;
     return cleave_import_apply(im, 1, (int[]){0}, &code, cleave_import_input_type(im, 0));
 }
