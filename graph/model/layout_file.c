@@ -7,8 +7,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "graph/model/precision.h"
 #include "graph/model/schedule_file.h"
+#include "graph/model/training_file.h"
 
 #include <math.h>
 #include <string.h>
@@ -289,63 +289,6 @@ static cleave_status read_attention(const cleave_json_cursor *root, bool *stores
     return CLEAVE_OK;
 }
 
-static cleave_status read_precision(const cleave_json_cursor *at, const char *key,
-                                    const char *expected, bool asked, cleave_error *error) {
-    cleave_json_cursor member;
-    const char *name = "f32";
-    bool found = cleave_json_find(at, key, &member);
-    if (found)
-        CLEAVE_TRY(cleave_json_string(&member, &name, error));
-    bool mixed = strcmp(key, "reduce_precision") == 0 && strcmp(name, "mixed") == 0;
-    if (strcmp(name, "f32") != 0 && strcmp(name, "bf16") != 0 && !mixed)
-        return cleave_json_fail(&member, error, "\"%.64s\" is none of: f32, bf16", name);
-    if (!asked && strcmp(name, expected) != 0)
-        return cleave_json_fail(found ? &member : at, error,
-                                "was made for %s %s, but it is %s: say which with --precision", key,
-                                name, expected);
-    return CLEAVE_OK;
-}
-
-/* Are the same parameters frozen that its patterns name? */
-static cleave_status read_frozen(const cleave_json_cursor *at, const cleave_model *model,
-                                 cleave_error *error) {
-    cleave_json_cursor list;
-    bool found = cleave_json_find(at, "frozen", &list);
-    if (found)
-        CLEAVE_TRY(cleave_json_expect_array(&list, error));
-    int32_t n = found ? cleave_json_count(&list) : 0;
-    bool differs = false;
-    for (int32_t t = 0; t < model->n_tensors; t++) {
-        bool frozen = false;
-        for (int32_t i = 0; i < n; i++) {
-            cleave_json_cursor element = cleave_json_element(&list, i);
-            const char *pattern;
-            CLEAVE_TRY(cleave_json_string(&element, &pattern, error));
-            frozen = frozen || cleave_pattern_matches(pattern, model->tensors[t].name);
-        }
-        differs = differs || (model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER &&
-                              frozen != model->tensors[t].frozen);
-    }
-    return differs && !model->frozen_asked
-               ? cleave_json_fail(found ? &list : at, error,
-                                  "was made for other frozen parameters: say which with --frozen")
-               : CLEAVE_OK;
-}
-
-/* What the layout was made for, unless something else is asked for. */
-static cleave_status read_training(const cleave_json_cursor *root, const cleave_model *model,
-                                   cleave_error *error) {
-    static const char *const keys[] = {"precision", "reduce_precision", "frozen", NULL};
-    cleave_json_cursor at = *root;
-    if (cleave_json_find(root, "training", &at))
-        CLEAVE_TRY(cleave_json_expect_keys(&at, keys, error));
-    CLEAVE_TRY(read_frozen(&at, model, error));
-    CLEAVE_TRY(read_precision(&at, keys[0], cleave_precision_name(model->precision),
-                              model->precision_asked, error));
-    return read_precision(&at, keys[1], cleave_reduce_precision_name(model), model->precision_asked,
-                          error);
-}
-
 /* `listed` null: all operators have to be. */
 static cleave_status read_layout(const cleave_json *document, const cleave_model *model,
                                  cleave_arena *arena, cleave_layout *layout,
@@ -353,7 +296,7 @@ static cleave_status read_layout(const cleave_json *document, const cleave_model
     cleave_json_cursor root = cleave_json_root(document), predicted, collectives, schedule;
     int64_t n_devices;
     CLEAVE_TRY(read_head(&root, model, &n_devices, error));
-    CLEAVE_TRY(read_training(&root, model, error));
+    CLEAVE_TRY(cleave_training_read(&root, model, error));
     cleave_layout result;
     CLEAVE_TRY(cleave_layout_create(model, (int32_t)n_devices, arena, &result, error));
     CLEAVE_TRY(read_label(&root, "machine", result.machine, sizeof result.machine, error));
@@ -499,29 +442,6 @@ static void put_parameters(cleave_json_writer *out, const cleave_model *model,
         cleave_json_end_object(out);
 }
 
-static void put_training(cleave_json_writer *out, const cleave_model *model) {
-    if (model->precision == CLEAVE_F32 && model->n_frozen == 0)
-        return;
-    cleave_json_key(out, "training");
-    cleave_json_begin_object(out, true);
-    if (model->precision != CLEAVE_F32) {
-        cleave_json_key(out, "precision");
-        cleave_json_put_string(out, cleave_precision_name(model->precision));
-    }
-    if (model->reduce_precision != CLEAVE_F32) {
-        cleave_json_key(out, "reduce_precision");
-        cleave_json_put_string(out, cleave_reduce_precision_name(model));
-    }
-    if (model->n_frozen > 0) {
-        cleave_json_key(out, "frozen");
-        cleave_json_begin_array(out, true);
-        for (int32_t i = 0; i < model->n_frozen; i++)
-            cleave_json_put_string(out, model->frozen[i]);
-        cleave_json_end_array(out);
-    }
-    cleave_json_end_object(out);
-}
-
 static void put_layout(cleave_json_writer *out, const cleave_model *model,
                        const cleave_layout *layout) {
     cleave_json_begin_object(out, false);
@@ -546,7 +466,7 @@ static void put_layout(cleave_json_writer *out, const cleave_model *model,
         cleave_json_key(out, "step");
         cleave_json_put_string(out, "forward");
     }
-    put_training(out, model);
+    cleave_training_write(out, model);
     cleave_schedule_write(out, model, &layout->schedule);
     cleave_json_key(out, "operators");
     cleave_json_begin_object(out, false);
