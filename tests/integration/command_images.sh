@@ -16,6 +16,28 @@ awk -v a="$(json_value out validation_accuracy)" 'BEGIN { exit !(a > 0.75) }' ||
 [ "$(json_value out samples) $(json_value out steps_of_epoch) $(json_value out validation_samples)" = "400 25 90" ] || fail "$(cat out)"
 losses >whole
 
+# The same numbers as arrays, decoded and normalised by Python, with the classes of the sorted folders.
+python3 - <<'EOF'
+import array, os, struct, zlib
+
+values, labels = array.array("f"), array.array("i")
+for label, folder in enumerate(sorted(os.listdir("shown"))):
+    for name in sorted(os.listdir(f"shown/{folder}")):
+        data = open(f"shown/{folder}/{name}", "rb").read()
+        at = data.index(b"IDAT")  # one chunk of lines, each behind a byte that says that nothing was done to it
+        raw = zlib.decompress(data[at + 4 : at + 4 + struct.unpack(">I", data[at - 4 : at])[0]])
+        pixels = b"".join(raw[y * 37 + 1 : y * 37 + 37] for y in range(12))
+        for c, (mean, deviation) in enumerate(((0.485, 0.229), (0.456, 0.224), (0.406, 0.225))):
+            values.extend((v / 255 - mean) / deviation for v in pixels[c::3])
+        labels.append(label)
+for name, descr, shape, data in ("x.npy", "<f4", (400, 3, 12, 12), values), ("y.npy", "<i4", (400,), labels):
+    header = repr({"descr": descr, "fortran_order": False, "shape": shape}).encode()
+    open(name, "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data.tobytes())
+EOF
+expect_ok run "${resnet[@]}" --data x=x.npy,targets=y.npy --shuffle --lr 0.05 --momentum 0.9 --json --steps 40
+losses | paste - <(head -n 40 whole) | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-3 * $2) exit 1 }' ||
+    fail "other losses of the same pictures as arrays: $(losses | tr '\n' ' ')"
+
 # A part of the batch, of the pictures' rows, or of the channels is read where it is needed.
 expect_ok search "${resnet[@]}" --machine "$machine" --method data-parallel -o halves.layout.json
 expect_ok search "${resnet[@]}" --machine "$machine" --method random --seed 5 -o random.layout.json
