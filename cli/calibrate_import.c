@@ -135,7 +135,7 @@ static cleave_status fit_span(const calibrate_times *times, int32_t n_devices, b
         *span = (cleave_collective_span){
             .n_devices = n_devices,
             .latency_seconds = x[LATENCY] * least,
-            .bytes_per_second = x[PER_BYTE] > 0 ? largest / (x[PER_BYTE] * most) : 1e15,
+            .bytes_per_second = x[PER_BYTE] > 0 ? fmin(largest / (x[PER_BYTE] * most), 1e15) : 1e15,
         };
     cleave_arena_free(&scratch);
     return status;
