@@ -99,8 +99,8 @@ static double share_of(const calibrate_collective *of) {
 static cleave_status fit_span(const calibrate_times *times, int32_t n_devices, bool *found,
                               cleave_collective_span *span, cleave_error *error) {
     enum { LATENCY, PER_BYTE, N_FIGURES };
-    const double lower[N_FIGURES] = {0}, upper[N_FIGURES] = {INFINITY, INFINITY};
-    double x[N_FIGURES], most = 0, least = INFINITY;
+    const double lower[N_FIGURES] = {0}, upper[N_FIGURES] = {HUGE_VAL, HUGE_VAL};
+    double x[N_FIGURES], most = 0, least = HUGE_VAL;
     cleave_arena scratch = {0};
     double *features =
         CLEAVE_ARENA_ARRAY(&scratch, double, N_FIGURES *(size_t)times->n_collectives);
@@ -135,7 +135,7 @@ static cleave_status fit_span(const calibrate_times *times, int32_t n_devices, b
         *span = (cleave_collective_span){
             .n_devices = n_devices,
             .latency_seconds = x[LATENCY] * least,
-            .bytes_per_second = x[PER_BYTE] > 0 ? largest / (x[PER_BYTE] * most) : 1e15,
+            .bytes_per_second = x[PER_BYTE] > 0 ? fmin(largest / (x[PER_BYTE] * most), 1e15) : 1e15,
         };
     cleave_arena_free(&scratch);
     return status;

@@ -4,7 +4,6 @@
 #include "base/json.h"
 #include "graph/model/collective_steps.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,15 +40,17 @@ static cleave_status get_string(const reader *r, const cleave_json_cursor *at, c
     return *value != NULL ? CLEAVE_OK : no_memory(r);
 }
 
-/* `least` is itself not allowed where it is 0 and `positive`. */
+/* Beyond these nothing was measured, and rates of them would be no numbers. */
+static const double least_seconds = 1e-12, most_seconds = 1e6, most_work = 1e24;
+
 static cleave_status get_number(const reader *r, const cleave_json_cursor *at, const char *key,
-                                bool positive, double *value) {
+                                double least, double most, double *value) {
     cleave_json_cursor member;
     CLEAVE_TRY(cleave_json_get(at, key, &member, r->error));
     CLEAVE_TRY(cleave_json_number(&member, value, r->error));
-    if (!isfinite(*value) || *value < 0 || (positive && *value <= 0))
-        return cleave_json_fail(&member, r->error, "%g is not %s", *value,
-                                positive ? "more than 0" : "0 or more");
+    if (!(*value >= least && *value <= most))
+        return cleave_json_fail(&member, r->error, "%g is not in the range %g to %g", *value, least,
+                                most);
     return CLEAVE_OK;
 }
 
@@ -85,10 +86,10 @@ static cleave_status read_kernel(const reader *r, const cleave_json_cursor *at,
     CLEAVE_TRY(cleave_json_expect_keys(at, kernel_keys, r->error));
     CLEAVE_TRY(get_string(r, at, "key", &kernel->key));
     CLEAVE_TRY(get_string(r, at, "family", &kernel->family));
-    CLEAVE_TRY(get_number(r, at, "flops", false, &kernel->flops));
-    CLEAVE_TRY(get_number(r, at, "bytes", false, &kernel->bytes));
-    CLEAVE_TRY(get_number(r, at, "seconds", true, &kernel->seconds));
-    return get_number(r, at, "spread", false, &kernel->spread);
+    CLEAVE_TRY(get_number(r, at, "flops", 0, most_work, &kernel->flops));
+    CLEAVE_TRY(get_number(r, at, "bytes", 0, most_work, &kernel->bytes));
+    CLEAVE_TRY(get_number(r, at, "seconds", least_seconds, most_seconds, &kernel->seconds));
+    return get_number(r, at, "spread", 0, most_seconds, &kernel->spread);
 }
 
 static cleave_status read_kernels(const reader *r, const cleave_json_cursor *root,
@@ -132,8 +133,8 @@ static cleave_status read_collective(const reader *r, const cleave_json_cursor *
     CLEAVE_TRY(get_integer(r, at, "devices", 2, CLEAVE_MAX_NODE_DEVICES, &n));
     of->n_devices = (int32_t)n;
     CLEAVE_TRY(get_integer(r, at, "bytes", 1, INT64_C(1) << 50, &of->bytes));
-    CLEAVE_TRY(get_number(r, at, "seconds", true, &of->seconds));
-    return get_number(r, at, "spread", false, &spread);
+    CLEAVE_TRY(get_number(r, at, "seconds", least_seconds, most_seconds, &of->seconds));
+    return get_number(r, at, "spread", 0, most_seconds, &spread);
 }
 
 static cleave_status read_collectives(const reader *r, const cleave_json_cursor *root,

@@ -8,12 +8,15 @@
 
 static void check_machine(const cleave_machine *machine) {
     const cleave_device_kind *kind = &machine->kinds[0];
+    if (!isfinite(kind->flops_per_second) || !isfinite(kind->bytes_per_second))
+        abort();
     for (int32_t f = 0; f < kind->n_fits; f++)
         if (!(kind->fits[f].launch_seconds >= 0) || !(kind->fits[f].seconds_per_flop >= 0) ||
             !(kind->fits[f].seconds_per_byte >= 0))
             abort();
     for (int i = 0; i < machine->collectives.n_spans; i++)
         if (!(machine->collectives.spans[i].bytes_per_second > 0) ||
+            !isfinite(machine->collectives.spans[i].bytes_per_second) ||
             !(machine->collectives.spans[i].latency_seconds >= 0))
             abort();
 }

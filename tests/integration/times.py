@@ -115,7 +115,7 @@ def check_refused(folder, times):
     def one(key, value):
         return lambda t: t["kernels"][0].__setitem__(key, value)
     cases = [("no JSON", "{"), ("no \"cleave_times\"", {"kernels": []}),
-             ("0 is not more than 0", changed(one("seconds", 0))), ("-1 is not 0 or more", changed(one("flops", -1))),
+             ("0 is not in the range 1e-12", changed(one("seconds", 0))), ("-1 is not in the range 0", changed(one("flops", -1))),
              ("unknown", changed(one("second", 1))),
              ("there twice", changed(lambda t: t["kernels"].append(t["kernels"][0]))),
              ("none of all-reduce", changed(lambda t: t["collectives"].append(
