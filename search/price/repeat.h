@@ -17,8 +17,8 @@ cleave_status cleave_repeats_create(const cleave_pricer *pricer, const cleave_bl
 void cleave_repeats_destroy(cleave_repeats *repeats); /* null: nothing */
 
 /* Lowers a few blocks under a layout of the whole model, with collectives in closed form: one
-   window (`folded`) or all devices.  `known` false where not all blocks are split alike, updates
-   are sharded, or nothing folds; then the whole model has to be lowered.  The program lives until
+   window (`folded`) or all devices.  `known` false where not all blocks are split, recomputed and
+   sharded alike, or nothing folds; then the whole model has to be lowered.  The program lives until
    the next call. */
 cleave_status cleave_repeats_lower(cleave_repeats *repeats, const cleave_layout *layout,
                                    bool folded, bool *known, cleave_program *program,
