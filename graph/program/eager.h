@@ -3,8 +3,8 @@
    An operator that it has no kernel of is spelled out in its models' code, and each function in it
    is a kernel of its own, whose result lies in memory: the instructions of a tape, and the sum of
    what combines.  Norms by the mean square work in f32 in between and are converted before and
-   after (LlamaRMSNorm of Hugging Face transformers, of which rotary positions, too, are spelled out
-   in the type of queries and keys: modeling_llama.py).  Backward each function is as many kernels
+   after (as the Llama of Hugging Face transformers, where rotary positions, too, are spelled out
+   in the type of queries and keys).  Backward each function is as many kernels
    as it has operands: about twice of forward.  All else (softmax, layer norms, activations, losses)
    is one kernel there as well, as PyTorch has them. */
 #ifndef CLEAVE_GRAPH_PROGRAM_EAGER_H
