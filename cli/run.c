@@ -160,16 +160,14 @@ static cleave_status fill_optimizer(const run_values *values, int64_t steps,
 
 static cleave_status fill_options(const run_values *values, cleave_run_options *options,
                                   cleave_error *error) {
-    cleave_optimizer optimizer;
     if (values->throughput && !values->forward)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "--throughput goes with --forward alone");
-    int64_t steps = values->steps > 0 ? values->steps : values->forward ? 1 : 10;
-    CLEAVE_TRY(fill_optimizer(values, steps, &optimizer, error));
     *options = (cleave_run_options){
-        .steps = steps,
+        .steps = values->steps > 0 ? values->steps
+                 : values->forward ? 1
+                                   : 10,
         .forward = values->forward,
         .stream = values->throughput,
-        .optimizer = optimizer,
         .no_decay = values->no_decay,
         .seed = (uint64_t)values->seed,
         .weights = values->weights,
@@ -218,6 +216,7 @@ static cleave_status load_evaluated(const run_values *values, cleave_arena *aren
                                     run_inputs *inputs, cleave_error *error) {
     cleave_import_request request = *INPUTS_MODEL(values);
     request.evaluates = true;
+    request.clips = false;
     if (values->forward)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--validate goes with a training, which --forward is not");
@@ -255,6 +254,7 @@ static cleave_status load(const run_values *values, cleave_arena *arena, run_inp
     CLEAVE_TRY(fill_options(values, &inputs->options, error));
     CLEAVE_TRY(load_model(values, arena, inputs, error));
     CLEAVE_TRY(count_steps(values, inputs, error));
+    CLEAVE_TRY(fill_optimizer(values, inputs->options.steps, &inputs->options.optimizer, error));
     if (values->validate != NULL)
         CLEAVE_TRY(load_evaluated(values, arena, inputs, error));
     CLEAVE_TRY(
