@@ -333,7 +333,7 @@ static cleave_status run(const void *values, char *const *arguments, cleave_erro
 
 const command command_export = {
     .name = "export",
-    .summary = "write a layout as a plan for PyTorch or JAX, or as a launch of Megatron-LM",
+    .summary = "write a layout as a plan for PyTorch or JAX, or as a launch",
     .details = "The plan says by the names of the framework how each module's input, parameters\n"
                "and output lie on one mesh of devices; Cleave's Python package applies it to\n"
                "your own model.  What a framework can't say (operators on some devices alone,\n"

@@ -1,7 +1,7 @@
-/* No layout in stages and micro-batches, whatever it recomputes or shards, takes less than the bound
-   of its number of micro-batches says: drawn splits, cuts, kinds, marks and sharded state, by both
-   rules of time, with collectives in closed form or in steps; in stages alone where the batch can't
-   be cut.  And the model of one micro-batch is a model. */
+/* No layout in stages and micro-batches, whatever it recomputes or shards, takes less than the
+   bound of its number of micro-batches says: drawn splits, cuts, kinds, marks and sharded state, by
+   both rules of time, with collectives in closed form or in steps; in stages alone where the batch
+   can't be cut.  And the model of one micro-batch is a model. */
 #include "../support/drawn_schedule.h"
 #include "../support/models.h"
 #include "../support/perceptron.h"

@@ -294,7 +294,7 @@ static const struct {
      "a width of 18 is no multiple of 4 heads", 8},
     {"{\"model_type\": \"llama\", \"hidden_size\": 16}", "has no num_hidden_layers", 8},
     {"{" LLAMA "}", "--sequence N", 0},
-    {"{" LLAMA "}", "not in the range 1 to 16384", 16385},
+    {"{" LLAMA "}", "not in the range 1 to 32768", 32769},
     {"{" GPT2 ", \"n_positions\": 7}", "longer than its 7 positions", 8},
     {"{" LLAMA ", \"head_dim\": 3}", "3 of a head's 3 dimensions, which are no pairs", 8},
     {"{" LLAMA ", \"partial_rotary_factor\": 0.5}", "$.partial_rotary_factor", 8},

@@ -33,17 +33,20 @@ typedef struct sample {
 
 /* Load x; y = x w; the weight's gradient from x and y's, which lies where y was; update. */
 static void make(sample *s) {
-    *s = (sample){
-        .buffers = {buffer(0, 3), buffer(3, 3), buffer(6, 2), buffer(8, 1)},
-        .computes = {compute_of_none(CLEAVE_PASS_FORWARD),
-                     compute_of_none(CLEAVE_PASS_WEIGHT_GRADIENT)},
-        .update = {.parameter = WEIGHT, .gradient = GRADIENT, .master = -1, .state = {-1, -1}},
-        .load = {.buffer = X},
-        .items = {{.kind = CLEAVE_ITEM_LOAD},
-                  {.kind = CLEAVE_ITEM_COMPUTE, .subject = FORWARD},
-                  {.kind = CLEAVE_ITEM_COMPUTE, .subject = BACKWARD},
-                  {.kind = CLEAVE_ITEM_UPDATE}},
-        .peak = INT64_C(9) * BLOCK};
+    *s = (sample){.buffers = {buffer(0, 3), buffer(3, 3), buffer(6, 2), buffer(8, 1)},
+                  .computes = {compute_of_none(CLEAVE_PASS_FORWARD),
+                               compute_of_none(CLEAVE_PASS_WEIGHT_GRADIENT)},
+                  .update = {.parameter = WEIGHT,
+                             .gradient = GRADIENT,
+                             .master = -1,
+                             .state = {-1, -1},
+                             .squares = -1},
+                  .load = {.buffer = X},
+                  .items = {{.kind = CLEAVE_ITEM_LOAD},
+                            {.kind = CLEAVE_ITEM_COMPUTE, .subject = FORWARD},
+                            {.kind = CLEAVE_ITEM_COMPUTE, .subject = BACKWARD},
+                            {.kind = CLEAVE_ITEM_UPDATE}},
+                  .peak = INT64_C(9) * BLOCK};
     s->computes[FORWARD].inputs[0] = s->computes[BACKWARD].inputs[0] = X;
     s->computes[FORWARD].inputs[1] = WEIGHT;
     s->computes[FORWARD].output = s->computes[BACKWARD].output_gradient = Y;

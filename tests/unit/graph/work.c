@@ -63,7 +63,9 @@ static cleave_nest relu = {
     .gradient_inputs = 1,
     .kept_output = true,
 };
-static const cleave_model model = {.n_tensors = 4, .tensors = tensors};
+static cleave_operator operators[] = {{.type = "Test"}};
+static const cleave_model model = {
+    .n_tensors = 4, .tensors = tensors, .n_operators = 1, .operators = operators};
 
 static cleave_part rows(int64_t lo, int64_t hi) {
     cleave_part part = cleave_part_whole(&convolution, 0);
@@ -191,7 +193,7 @@ Test(work, long_work_is_cut_into_pieces_that_its_key_names) {
         .inputs = {{.tensor = 0, .map = {ONE(0), ONE(2)}}, {.tensor = 1, .map = {ONE(1), ONE(2)}}},
         .output = {.tensor = 2, .map = {ONE(0), ONE(1)}},
     };
-    cleave_model of = {.tensors = large, .n_tensors = 3};
+    cleave_model of = {.tensors = large, .n_tensors = 3, .operators = operators};
     cleave_part part = cleave_part_whole(&product, 0);
     cleave_work work;
     cr_expect_eq(cleave_work_pieces(&of, &product, CLEAVE_PASS_FORWARD, &part), 17);

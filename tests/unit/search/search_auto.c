@@ -315,10 +315,13 @@ Test(search_auto, says_what_holds_memory_and_whether_it_is_proven) {
                  CLEAVE_NO_LAYOUT);
     cr_expect_not_null(strstr(error.message, "(proven: any layout holds "), "%s", error.message);
     cr_expect_not_null(strstr(error.message, "held by "), "%s", error.message);
-    /* Just above what is proven. */
+    /* Just above what is proven, where stages find room and few proposals don't. */
     int64_t least;
     cr_assert_eq(cleave_least_memory(&model, 1, &least, &error), CLEAVE_OK);
     options.memory_limit_bytes = least / machine.n_devices + 64;
+    cr_expect_leq(run().best.peak_bytes, options.memory_limit_bytes);
+    options.method = "mcmc";
+    options.proposals = 1;
     cr_expect_eq(cleave_search(&model, &machine, &options, &arena, &result, &error),
                  CLEAVE_NO_LAYOUT);
     cr_expect_not_null(strstr(error.message, "(unproven: any layout holds "), "%s", error.message);
