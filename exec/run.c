@@ -260,7 +260,8 @@ static cleave_status run_step(running *run, int64_t step, word *said, cleave_err
             sqrt((double)*(const float *)cleave_rank_buffer(rank, rank->program->squares_buffer));
     *said = (word){.seconds = seconds,
                    .is_nan = is_nan,
-                   .ends = options->interrupted != NULL && *options->interrupted != 0,
+                   .ends = (options->interrupted != NULL && *options->interrupted != 0) ||
+                           cleave_world_is_told_to_end(rank->world),
                    .is_late = options->checkpoint_seconds > 0 &&
                               cleave_clock_seconds() - run->checkpoints.written_seconds >
                                   options->checkpoint_seconds};

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,6 +31,7 @@ struct cleave_world {
     int rank, size;
     double patience_seconds; /* 0: no end */
     double beat_seconds; /* when it last beat, by the clock of the process; below 0: not at all */
+    bool told_to_end;
     int32_t n_requests;
     MPI_Request *requests;
 };
@@ -110,22 +112,27 @@ static bool pass_some(stream *s, report *r) {
     return n > 0 || (n < 0 && errno == EINTR);
 }
 
-/* What was asked of this process, to the ranks: to end.  Who asks twice does not want to wait. */
-static void pass_signal(int signals, pid_t launcher, bool *told_to_end) {
-    struct signalfd_siginfo info;
-    if (read(signals, &info, sizeof info) != (ssize_t)sizeof info)
-        return;
-    kill(launcher, *told_to_end ? SIGKILL : SIGTERM);
-    *told_to_end = true;
-}
-
 /* The launcher and all that it started. */
 typedef struct launched {
     pid_t launcher;
     int signals; /* descriptor of those for this process */
+    int input;   /* what is written there comes to rank 0 */
     double patience_seconds;
     bool told_to_end, hung;
 } launched;
+
+/* What was asked of this process, to the ranks: to end.  Of those that beat rank 0 looks at its
+   input, and they end in their own time: the launcher, which would pass a signal on, loses now and
+   then what ranks say and with which code they end once it was sent one.  Who asks twice does not
+   want to wait. */
+static void pass_signal(launched *l, const report *r) {
+    struct signalfd_siginfo info;
+    if (read(l->signals, &info, sizeof info) != (ssize_t)sizeof info)
+        return;
+    if (l->told_to_end || r->beat_seconds <= 0 || send(l->input, "\n", 1, MSG_NOSIGNAL) != 1)
+        kill(l->launcher, l->told_to_end ? SIGKILL : SIGTERM);
+    l->told_to_end = true;
+}
 
 static void look_for_beat(launched *l, const report *r) {
     l->hung = l->hung || (l->patience_seconds > 0 && r->beat_seconds > 0 &&
@@ -145,34 +152,24 @@ static void pass_all(stream *streams, report *r, launched *l) {
             if (waiting[i].fd >= 0 && waiting[i].revents != 0 && !pass_some(&streams[i], r))
                 waiting[i].fd = -1;
         if (waiting[2].revents != 0)
-            pass_signal(l->signals, l->launcher, &l->told_to_end);
+            pass_signal(l, r);
         look_for_beat(l, r);
     }
 }
 
-/* Starts the command with both its streams in pipes, out of reach of the terminal's Ctrl-C, which
-   this process passes on. */
-static pid_t start(char **command, const sigset_t *before, int *out, int *messages) {
-    int pipes[2][2];
-    if (pipe(pipes[0]) != 0)
-        return -1;
-    if (pipe(pipes[1]) != 0) {
-        close(pipes[0][0]);
-        close(pipes[0][1]);
-        return -1;
-    }
+/* Starts the command with the other ends of its streams (0 to 2, as it knows them) here, out of
+   reach of the terminal's Ctrl-C, which this process passes on. */
+static pid_t start(char **command, const sigset_t *before, int ours[3]) {
+    int ends[3][2], n = 0;
+    while (n < 3 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends[n]) == 0)
+        n++;
     fflush(NULL);
-    pid_t child = fork();
+    pid_t child = n == 3 ? fork() : -1;
     if (child == 0) {
-        int nothing = open("/dev/null", O_RDONLY);
         setpgid(0, 0);
         sigprocmask(SIG_SETMASK, before, NULL);
-        if (nothing >= 0)
-            dup2(nothing, STDIN_FILENO);
-        dup2(pipes[0][1], STDOUT_FILENO);
-        dup2(pipes[1][1], STDERR_FILENO);
-        for (int i = 0; i < 4; i++)
-            close(pipes[i / 2][i % 2]);
+        for (int i = 0; i < 3; i++)
+            dup2(ends[i][1], i);
         /* UCX, below MPICH, logs to stdout if nothing else is said; results go there.  It looks
            when it is loaded, so this can't wait until the ranks run. */
         setenv("UCX_LOG_FILE", "stderr", 0);
@@ -182,13 +179,11 @@ static pid_t start(char **command, const sigset_t *before, int *out, int *messag
         execv(command[0], command);
         _exit(127);
     }
-    close(pipes[0][1]);
-    close(pipes[1][1]);
-    *out = pipes[0][0];
-    *messages = pipes[1][0];
-    if (child < 0) {
-        close(*out);
-        close(*messages);
+    for (int i = 0; i < n; i++) {
+        ours[i] = ends[i][0];
+        close(ends[i][1]);
+        if (child < 0)
+            close(ours[i]);
     }
     return child;
 }
@@ -203,11 +198,16 @@ static int run_launcher(char **command, report *said, launched *l, cleave_error 
     sigprocmask(SIG_BLOCK, &ends, &before);
     int state = 0;
     l->signals = signalfd(-1, &ends, SFD_CLOEXEC);
-    l->launcher = start(command, &before, &streams[0].from, &streams[1].from);
+    int ours[3];
+    l->launcher = start(command, &before, ours);
     if (l->launcher < 0) {
         cleave_fail(error, CLEAVE_FAILED, "starting %s: %s", CLEAVE_MPI_LAUNCHER, strerror(errno));
     } else {
+        l->input = ours[0];
+        for (int i = 0; i < 2; i++)
+            streams[i].from = ours[i + 1];
         pass_all(streams, said, l);
+        close(l->input);
         close(streams[0].from);
         close(streams[1].from);
         while (waitpid(l->launcher, &state, 0) < 0 && errno == EINTR)
@@ -286,6 +286,14 @@ void cleave_world_beat(cleave_world *world) {
         return;
     world->beat_seconds = cleave_clock_seconds();
     fputs(beat_line, stderr);
+}
+
+bool cleave_world_is_told_to_end(cleave_world *world) {
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    char byte;
+    if (world->beat_seconds >= 0 && !world->told_to_end && poll(&input, 1, 0) > 0)
+        world->told_to_end = read(STDIN_FILENO, &byte, 1) == 1;
+    return world->told_to_end;
 }
 
 static bool is_on_one_host(const cleave_world *world) {

@@ -31,6 +31,8 @@ void cleave_world_end(cleave_world *world, int code);
    often.  A rank that waits for another in vain says so itself; this is for the case that none can.
  */
 void cleave_world_beat(cleave_world *world);
+/* On rank 0: has that process been asked to end? */
+bool cleave_world_is_told_to_end(cleave_world *world);
 
 int32_t cleave_world_rank(const cleave_world *world);
 int32_t cleave_world_size(const cleave_world *world);
