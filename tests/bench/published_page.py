@@ -26,6 +26,11 @@ REASONS = [
 ]
 
 
+def spoken(name):
+    """A source's name of a run, which is no name of anything in this tree."""
+    return name.replace("_", " ")
+
+
 def reason(run):
     text = f"{run['name']}"
     for pattern, why in REASONS:
@@ -69,7 +74,7 @@ def misses(results, most_step, most_memory):
             memory = off.get("memory_bytes", off.get("reserved_bytes", 0))
             if abs(off.get("step_seconds", 0)) <= most_step and abs(memory) <= most_memory:
                 continue
-            rows.append([run["name"], f"{run['step_seconds']:.3f} s",
+            rows.append([spoken(run["name"]), f"{run['step_seconds']:.3f} s",
                          percent(off["step_seconds"]) if "step_seconds" in off else "-",
                          percent(memory) if memory else "-", parts(run), reason(run)])
     return rows
@@ -95,10 +100,10 @@ def planned(results):
     rows = [["run", "step", "error", "allocated", "reserved", "error, or why it is not priced"]]
     for run in (results.get("torchtitan") or {"runs": []})["runs"]:
         if "refused" in run:
-            rows.append([run["name"], "-", "-", "-", "-", run["refused"]])
+            rows.append([spoken(run["name"]), "-", "-", "-", "-", run["refused"]])
             continue
         off = errors(run)
-        rows.append([run["name"], f"{run['step_seconds']:.3f} s", percent(off["step_seconds"]),
+        rows.append([spoken(run["name"]), f"{run['step_seconds']:.3f} s", percent(off["step_seconds"]),
                      *(f"{run[key] / 2**30:.1f} GiB" for key in ("memory_bytes", "reserved_bytes")),
                      percent(off["reserved_bytes"]) if "reserved_bytes" in off else "-"])
     return rows
