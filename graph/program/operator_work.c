@@ -6,7 +6,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 static bool has_gradients(const cleave_model *model, const cleave_nest *nest) {
     return cleave_nest_pass_inputs(model, nest, CLEAVE_PASS_INPUT_GRADIENT) != 0 ||
@@ -54,13 +53,6 @@ cleave_part cleave_operator_part(const cleave_model *model, const cleave_nest *l
     return made;
 }
 
-static bool is_grouped(const cleave_nest *nest) {
-    for (int a = 0; a < nest->n_axes; a++)
-        if (nest->kind == CLEAVE_NEST_CONVOLUTION && strcmp(nest->axes[a].name, "g") == 0)
-            return true;
-    return false;
-}
-
 void cleave_operator_family(const cleave_model *model, int32_t op, bool backward, char *family,
                             size_t bytes) {
     const cleave_operator *of = &model->operators[op];
@@ -68,7 +60,7 @@ void cleave_operator_family(const cleave_model *model, int32_t op, bool backward
     snprintf(family, bytes, "%s%soperator %s %s%s",
              is_short ? cleave_precision_name(model->precision) : "", is_short ? " " : "",
              backward ? "backward" : "forward",
-             is_grouped(&model->nests[of->main_nest]) ? "grouped " : "", of->type);
+             cleave_nest_is_grouped(&model->nests[of->main_nest]) ? "grouped " : "", of->type);
 }
 
 /* Adds a pass of a nest to the work, and what its time depends on to the hash. */

@@ -96,7 +96,7 @@ static bool is_product(const cleave_nest *nest) {
     return nest->kind == CLEAVE_NEST_CONVOLUTION || nest->kind == CLEAVE_NEST_PRODUCT;
 }
 
-static bool is_grouped(const cleave_nest *nest) {
+bool cleave_nest_is_grouped(const cleave_nest *nest) {
     for (int a = 0; a < nest->n_axes; a++)
         if (nest->kind == CLEAVE_NEST_CONVOLUTION && strcmp(nest->axes[a].name, "g") == 0)
             return true;
@@ -348,7 +348,7 @@ void cleave_work_describe(const cleave_model *model, const cleave_nest *nest, cl
     bool is_short = takes_short(model, nest);
     snprintf(work->family, sizeof work->family, "%s%s%s%s%s %s",
              is_short ? cleave_precision_name(model->precision) : "", is_short ? " " : "",
-             is_grouped(nest) ? "grouped " : "", cleave_nest_kind_names[nest->kind],
+             cleave_nest_is_grouped(nest) ? "grouped " : "", cleave_nest_kind_names[nest->kind],
              is_product(nest) || nest->attention != NULL ? "" : combiner_names[nest->combiner],
              cleave_pass_names[pass]);
     write_key(model, nest, pass, part, work);

@@ -16,7 +16,8 @@ typedef enum cleave_work_sort {
     CLEAVE_WORK_ATTENTION
 } cleave_work_sort;
 
-extern const char *const cleave_nest_kind_names[]; /* by cleave_nest_kind: "convolution" */
+extern const char *const cleave_nest_kind_names[];    /* by cleave_nest_kind: "convolution" */
+bool cleave_nest_is_grouped(const cleave_nest *nest); /* a convolution in groups */
 
 typedef struct cleave_work {
     char key[CLEAVE_WORK_KEY_BYTES]; /* equal keys: the same kernel on the same local shapes.  Such

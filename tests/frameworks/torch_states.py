@@ -25,7 +25,7 @@ import torch.multiprocessing
 import torch.nn.functional as F
 
 CLIP, TOLERANCE = 0.05, 1e-10
-# PyTorch adds 1e-6 to the norm that it divides by, and of DTensors does so to each rank's part of it.
+# The norms are equal; PyTorch adds 1e-6 to what it divides by, which seems to be other numbers of DTensors.
 CLIPPED = 1e-6
 
 

@@ -12,10 +12,15 @@
 
 enum { N_LAYERS = 2, N_OPERATORS = 2 * N_LAYERS + 1, MOST = 1 << 17, N_LIMITS = 5 };
 
+/* Of plans for the last of these none is near the best before it is polished. */
+static const int usual[] = {0, 2, 7};
+
+/* The i-th chain that is looked at; by hand all of so many, five limits each. */
+static const char *n_asked(void) { return getenv("CLEAVE_TEST_CASES"); }
 static int n_chains(void) {
-    const char *text = getenv("CLEAVE_TEST_CASES"); /* more of them, by hand; five limits each */
-    return text != NULL ? atoi(text) : 3;
+    return n_asked() != NULL ? atoi(n_asked()) : (int)(sizeof usual / sizeof usual[0]);
 }
+static int chain_of(int i) { return n_asked() != NULL ? i : usual[i]; }
 
 typedef struct outcome {
     int64_t step, bytes;
@@ -194,7 +199,7 @@ Test(stages_near_best, on_two_devices) {
     double *ratio = calloc((size_t)n, sizeof *ratio);
     for (int i = 0; i < n_chains(); i++) {
         chain c = {0};
-        begin(&c, i);
+        begin(&c, chain_of(i));
         price_all(&c);
         compare(&c, &ratio[i * N_LIMITS]);
         cleave_pricer_destroy(&c.pricer);
