@@ -4,10 +4,10 @@
 
    What an existing file has measured with the same kernels is kept, so running it again goes on
    where it stopped. */
-#include "cli/calibrate.h"
+#include "cli/calibrate/calibrate.h"
 #include "base/progress.h"
-#include "cli/calibrate_list.h"
-#include "cli/calibrate_times.h"
+#include "cli/calibrate/list.h"
+#include "cli/calibrate/times.h"
 #include "cli/child.h"
 #include "cli/command.h"
 #include "cli/inputs.h"

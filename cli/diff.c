@@ -1,5 +1,5 @@
 /* `cleave diff`: in what two layouts of a model differ, and what that is worth. */
-#include "cli/diff.h"
+#include "cli/diff/diff.h"
 
 #include "base/progress.h"
 #include "cli/command.h"

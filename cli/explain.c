@@ -1,6 +1,6 @@
 /* `cleave explain`: why a layout is as it is, operator by operator. */
 #include "cli/command.h"
-#include "cli/explain_report.h"
+#include "cli/explain/report.h"
 #include "cli/inputs.h"
 #include "graph/import/import.h"
 #include "graph/model/attention.h"

@@ -2,7 +2,7 @@
    torchtitan that comes nearest to it; and what of it they can't. */
 #include "base/progress.h"
 #include "cli/command.h"
-#include "cli/export_launch.h"
+#include "cli/export/launch.h"
 #include "cli/inputs.h"
 #include "cli/predict.h"
 #include "cli/table.h"

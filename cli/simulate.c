@@ -1,7 +1,7 @@
 /* `cleave simulate`: how long a step of a layout takes, by both rules of time for links. */
 #include "base/progress.h"
-#include "cli/bottleneck.h"
 #include "cli/command.h"
+#include "cli/explain/bottleneck.h"
 #include "cli/inputs.h"
 #include "cli/price_report.h"
 #include "cli/table.h"

@@ -10,7 +10,7 @@
 #include "cli/child.h"
 #include "cli/inputs.h"
 #include "cli/interrupt.h"
-#include "cli/search_options.h"
+#include "cli/search/options.h"
 #include "cli/sweep/report.h"
 #include "costmodel/machine.h"
 #include "search/improve/parallel.h"

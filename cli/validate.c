@@ -2,7 +2,7 @@
 
    A row becomes the very search that would name its layout (`search --method megatron --tensor T
    ...`), alone: so what is compared is what a user would have been told. */
-#include "cli/validate.h"
+#include "cli/validate/validate.h"
 
 #include "base/process.h"
 #include "base/progress.h"

@@ -2,7 +2,7 @@
    program, by which buffers live, drawn at the times when the items begin. */
 #include "cli/report/panels.h"
 
-#include "cli/explain_report.h"
+#include "cli/explain/report.h"
 #include "graph/program/memory_plan.h"
 #include "page/scale.h"
 

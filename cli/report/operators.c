@@ -2,7 +2,7 @@
    row. */
 #include "cli/report/panels.h"
 
-#include "cli/explain_report.h"
+#include "cli/explain/report.h"
 #include "cli/split_text.h"
 
 enum { MOST_ROWS = 60, BAR = 240 };

@@ -1,7 +1,7 @@
 /* Figures at a glance. */
 #include "cli/report/panels.h"
 
-#include "cli/explain_report.h"
+#include "cli/explain/report.h"
 #include "cli/inputs.h"
 #include "cli/price_report.h"
 

@@ -8,7 +8,7 @@
 #ifndef CLEAVE_CLI_SWEEP_PLAN_H
 #define CLEAVE_CLI_SWEEP_PLAN_H
 
-#include "cli/search_options.h"
+#include "cli/search/options.h"
 #include "cli/sweep/axis.h"
 
 enum { SWEEP_MOST_AXES = 4, SWEEP_MOST_POINTS = 4096, SWEEP_N_WAVES = 2, SWEEP_MOST_OPTIONS = 128 };

@@ -22,7 +22,7 @@
    ranks as it is now, which takes about so long: a process of its own, since in one that has just
    measured its link large collectives took up to half as long again. */
 #include "base/progress.h"
-#include "cli/calibrate_link.h"
+#include "cli/calibrate/link.h"
 #include "exec/data/values.h"
 #include "exec/memory.h"
 #include "exec/rank.h"

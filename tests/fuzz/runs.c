@@ -1,6 +1,6 @@
 /* Fuzzes the reader of tables of runs: what is accepted has numbers that go together, and what is
    refused says where. */
-#include "cli/runs.h"
+#include "cli/validate/runs.h"
 #include "fuzz.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Fuzzes the reader of times that a framework took: what is accepted makes a machine whose prices
    are finite, and what is refused has a message. */
-#include "cli/calibrate_times.h"
+#include "cli/calibrate/times.h"
 #include "fuzz.h"
 
 #include <math.h>

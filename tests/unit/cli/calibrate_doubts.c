@@ -1,5 +1,5 @@
 /* What calibration warns of. */
-#include "cli/calibrate_doubts.h"
+#include "cli/calibrate/doubts.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

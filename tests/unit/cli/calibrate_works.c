@@ -1,6 +1,6 @@
 /* What calibration measures, in which order, and which surroundings it gives to a kernel. */
-#include "cli/calibrate_works.h"
-#include "cli/calibrate_bytes.h"
+#include "cli/calibrate/bytes.h"
+#include "cli/calibrate/works.h"
 #include "graph/import/import.h"
 #include "search/search.h"
 

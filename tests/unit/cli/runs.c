@@ -1,5 +1,5 @@
 /* Tables of measured runs. */
-#include "cli/runs.h"
+#include "cli/validate/runs.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

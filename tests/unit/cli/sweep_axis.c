@@ -1,5 +1,5 @@
 /* Lists and ranges of values are what a reader of the table would take them for. */
-#include "cli/search_options.h"
+#include "cli/search/options.h"
 #include "cli/sweep/axis.h"
 
 #include <criterion/criterion.h>
