@@ -10,6 +10,8 @@ those of configs/machines.
 What the sources leave open is filled in as follows:
   all        sums of activations are sent in bf16, of gradients of weights in f32 (MPT's "PURE": all in bf16).
   MPT        as GPT-2: biases and a dropout of 0 are the only differences that cost anything, and they cost little.
+             Attention in Triton, the default of its submit_benchmarks.py up to the last of these tables, but for what
+             its sweep.py of January 2024 asks "flash" for: see TRITON.
   torchtitan "selective" keeps every other product and attention: `alternate`.
   Mist       fp16 as bf16.
   Sailor     OPT and GPT-Neo as GPT-2, in f32 (DeepSpeed without "fp16", in NVIDIA's container, which multiplies it in
@@ -84,6 +86,24 @@ def unlike(folder, name, kinds):
     return path
 
 
+# How many times as quick FlashAttention-2 is as FlashAttention in Triton: "around 1.3-1.5" forward, of which the middle
+# is taken, and "around 2" backward, on an A100 (Dao 2023, 4.1).
+TRITON = {"attention": 1.4, "attention backward": 2.0}
+
+
+def with_triton(folder, path):
+    """A machine whose attention is FlashAttention in Triton, not the version 2 of the file that ships."""
+    with open(path) as file:
+        content = json.load(file)
+    for kind in content["kinds"].values():
+        for name, quicker in TRITON.items():
+            kind["efficiency"][name] = [[flops, share / quicker] for flops, share in kind["efficiency"][name]]
+    path = os.path.join(folder, "triton-" + os.path.basename(path))
+    with open(path, "w") as file:
+        json.dump(content, file)
+    return path
+
+
 def machine(kind):
     """The file that ships for a kind of device: KIND-NODESxDEVICES.json."""
     found = [path for path in glob.glob(os.path.join(TREE, "configs", "machines", kind + "-*.json"))
@@ -148,6 +168,7 @@ def llm_foundry(folder):
     kinds = {"h100_80gb": "h100", "a100_80gb": "a100", "a100_40gb": "a100-40"}
     for row in read(folder, "llm_foundry_mpt.csv"):
         of, gpus, sequence = sizes[row["model"]], int(row["gpus"]), int(row["seq"])
+        in_2024 = "Large Scale" in row["section"] and row["model"] in ("1b", "3b", "7b", "70b")
         besides = "products in 8 bits" if "fp8" in row["precision"] else \
             "activations are moved to the host" if row["act_offload"] == "True" else ""
         yield {"kind": kinds[row["gpu"]], "group": f"MPT {row['model']} {row['gpu']}",
@@ -157,7 +178,7 @@ def llm_foundry(folder):
                "recompute": "full" if row["act_ckpt"] == "True" else "none",
                "sharding": 3 if row["sharding"] == "FULL_SHARD" else 2, "precision": "bf16",
                "reduce_precision": "bf16" if row["mp_mode"] == "PURE" else "f32",
-               "besides": besides, "step": row["derived_step_s"]}
+               "kernels": "flash" if in_2024 else "triton", "besides": besides, "step": row["derived_step_s"]}
 
 
 def mist(folder):
@@ -255,6 +276,8 @@ def write(path, runs, change=None):
             if "nodes" in run:
                 kinds = "-".join(f"{kind}x{devices}" for kind, devices in run["nodes"])
                 row["machine"] = unlike(os.path.dirname(path), kinds, run["nodes"])
+            if run.get("kernels") == "triton":
+                row["machine"] = with_triton(os.path.dirname(path), row["machine"])
             if row["machine"] is None:
                 row.update(machine=f"{run['kind']}.json",
                            besides=row.get("besides") or f"no machine file of {run['kind']} ships")
