@@ -10,8 +10,9 @@
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 enum { CLEAVE_MOST_LAYERS = 8, CLEAVE_MOST_SEQUENCE = 1 << 6 };
 #else
-enum { CLEAVE_MOST_LAYERS = 1 << 12, CLEAVE_MOST_SEQUENCE = 1 << 15 };
+enum { CLEAVE_MOST_LAYERS = 1 << 12, CLEAVE_MOST_SEQUENCE = 1 << 18 };
 #endif
+enum { CLEAVE_MOST_BUCKETED = 1 << 15 }; /* texts with a bucket for each query and key */
 #define CLEAVE_MOST_EXTENT (INT64_C(1) << 20)
 
 /* Rotary positions: what turns pairs of a head's dimensions, and how quickly. */

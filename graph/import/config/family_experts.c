@@ -296,7 +296,8 @@ static const char *attend_latent(cleave_decoder *d, const char *block, const cha
     const cleave_composed_attention how = {
         .heads = {config->sequence, config->heads, config->heads, config->value_head},
         .scale = scale,
-        .added = {cleave_decoder_mask(d, layer)},
+        .is_causal = true,
+        .window = cleave_layer_window(config, layer),
         .dropout = config->attention_dropout};
     const char *q = latent_queries(d, scope, x);
     const char *latent = cleave_compose_linear(

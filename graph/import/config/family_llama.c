@@ -18,13 +18,8 @@ static bool is_windowed(const cleave_config *config, int64_t layer) {
                                      : layer >= config->first_windowed_layer;
 }
 
-const char *cleave_decoder_mask(cleave_decoder *d, int64_t layer) {
-    bool windowed = is_windowed(d->config, layer);
-    const char **mask = &d->masks[windowed];
-    if (*mask == NULL)
-        *mask = cleave_compose_causal_mask(d->c, windowed ? "mask.window" : "mask.causal",
-                                           d->config->sequence, windowed ? d->config->window : 0);
-    return *mask;
+int64_t cleave_layer_window(const cleave_config *config, int64_t layer) {
+    return is_windowed(config, layer) ? config->window : 0;
 }
 
 /* Queries, keys or values of one layer, split into heads. */
@@ -53,7 +48,8 @@ static const char *attend(cleave_decoder *d, const char *block, const char *x, i
     const cleave_composed_attention how = {
         .heads = {config->sequence, config->heads, config->kv_heads, config->head},
         .scale = 1 / sqrt((double)config->head),
-        .added = {cleave_decoder_mask(d, layer)},
+        .is_causal = true,
+        .window = cleave_layer_window(config, layer),
         .dropout = config->attention_dropout};
     const char *q = heads_of(d, scope, "q", x, &how.heads);
     const char *k = heads_of(d, scope, "k", x, &how.heads);

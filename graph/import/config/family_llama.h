@@ -23,15 +23,14 @@ struct cleave_decoder {
     const cleave_config *config;
     const cleave_decoder_style *style;
     cleave_rotary_tables rotary;
-    const char *masks[2]; /* of whole texts and of windows; null until one is needed */
 };
 
 /* The whole model; gives the logits. */
 const char *cleave_compose_decoder(cleave_composer *c, const cleave_config *config,
                                    const cleave_decoder_style *style);
 
-/* What hides keys from queries in a layer. */
-const char *cleave_decoder_mask(cleave_decoder *d, int64_t layer);
+/* How many keys a query of a layer sees at most; 0: all before it. */
+int64_t cleave_layer_window(const cleave_config *config, int64_t layer);
 
 /* A gated unit with an inner width, whose modules are in `scope`. */
 const char *cleave_compose_gated(cleave_composer *c, const cleave_config *config, const char *scope,
