@@ -143,6 +143,16 @@ const char *cleave_compose_dropout(cleave_composer *c, const char *name, const c
     return CLEAVE_COMPOSE(c, "Dropout", name, x, ratio, as_flag);
 }
 
+const char *cleave_compose_soft_cap(cleave_composer *c, const char *name, const char *x,
+                                    double cap) {
+    if (!(cap > 0))
+        return x;
+    const char *most = cleave_compose_scalar(c, part(c, name, "cap"), cap);
+    x = CLEAVE_COMPOSE(c, "Div", part(c, name, "of_cap"), x, most);
+    x = CLEAVE_COMPOSE(c, "Tanh", part(c, name, "bent"), x);
+    return CLEAVE_COMPOSE(c, "Mul", name, x, most);
+}
+
 /* ---- attention ------------------------------------------------------------------------------- */
 
 const char *cleave_compose_cut_heads(cleave_composer *c, const char *name, const char *x,
@@ -207,6 +217,7 @@ const char *cleave_compose_attention(cleave_composer *c, const char *scope,
     if (a->scale != 1)
         scores = CLEAVE_COMPOSE(c, "Mul", part(c, scope, "scaled"), scores,
                                 cleave_compose_scalar(c, part(c, scope, "scale"), a->scale));
+    scores = cleave_compose_soft_cap(c, part(c, scope, "capped"), scores, a->cap);
     if (a->bias != NULL)
         scores = CLEAVE_COMPOSE(c, "Add", part(c, scope, "biased_scores"), scores, a->bias);
     if (a->is_causal)

@@ -28,7 +28,7 @@ static cleave_status find_family(const cleave_json_cursor *root, const cleave_fa
                                 "is no model: it has no model_type, as the configurations of "
                                 "language models do");
     CLEAVE_TRY(cleave_json_string(&at, &type, error));
-    char known[256] = "";
+    char known[512] = "";
     size_t used = 0;
     for (int i = 0; i < cleave_n_families; i++) {
         if (strcmp(cleave_families[i].model_type, type) == 0) {

@@ -93,10 +93,11 @@ typedef struct published {
 
 ParameterizedTestParameters(config, published_models_have_the_parameters_of_the_framework) {
     static published all[] = {
-        {"bert_base"},    {"deepseek_v3"},   {"gemma_2b"},   {"gemma_7b"},      {"gpt2"},
-        {"gpt_neox_20b"}, {"llama_3_2_1b"},  {"llama_3_8b"}, {"mistral_7b"},    {"mixtral_8x7b"},
-        {"phi_2"},        {"qwen2_7b"},      {"qwen3_0_6b"}, {"qwen3_30b_a3b"}, {"roberta_base"},
-        {"t5_base"},      {"t5_v1_1_small"}, {"vit_base"}};
+        {"bert_base"},     {"deepseek_v3"},  {"gemma_2_2b"},    {"gemma_2b"},     {"gemma_3_1b"},
+        {"gemma_7b"},      {"gpt2"},         {"gpt_neox_20b"},  {"llama_3_2_1b"}, {"llama_3_8b"},
+        {"mistral_7b"},    {"mixtral_8x7b"}, {"olmo_2_7b"},     {"phi_2"},        {"phi_3_mini_4k"},
+        {"qwen2_7b"},      {"qwen3_0_6b"},   {"qwen3_30b_a3b"}, {"roberta_base"}, {"t5_base"},
+        {"t5_v1_1_small"}, {"vit_base"}};
     return cr_make_param_array(published, all, sizeof all / sizeof *all);
 }
 
@@ -262,6 +263,23 @@ Test(config, the_written_file_is_the_same_model) {
     }
 }
 
+/* ---- caps ------------------------------------------------------------------------------------ */
+
+static int tanhs_of(const char *caps) {
+    char text[512];
+    snprintf(text, sizeof text, "{\"model_type\": \"gemma2\", \"num_key_value_heads\": 2, %s%s}",
+             SIZES, caps);
+    cleave_onnx_graph graph = graph_of(text, 8, true);
+    return count_type(&graph, "Tanh");
+}
+
+/* Two layers cap their scores, and the model its logits. */
+Test(config, a_cap_that_is_null_is_none_and_one_left_out_is_the_familys) {
+    cr_expect_eq(tanhs_of(""), 3);
+    cr_expect_eq(tanhs_of(", \"attn_logit_softcapping\": null"), 1);
+    cr_expect_eq(tanhs_of(", \"final_logit_softcapping\": null"), 2);
+}
+
 /* ---- what is refused ------------------------------------------------------------------------- */
 
 #define MIXTRAL "\"model_type\": \"mixtral\", \"num_key_value_heads\": 2, " SIZES
@@ -298,6 +316,13 @@ static const struct {
     {"{\"model_type\": \"llama\", \"hidden_size\": 16}", "has no num_hidden_layers", 8},
     {"{" LLAMA "}", "--sequence N", 0},
     {"{" LLAMA "}", "not in the range 1 to 262144", 262145},
+    {"{\"model_type\": \"gemma2\", " SIZES ", \"num_key_value_heads\": 2, "
+     "\"attn_logit_softcapping\": 0}",
+     "$.attn_logit_softcapping: 0 is not above 0", 8},
+    {"{\"model_type\": \"gemma3_text\", " SIZES ", \"num_key_value_heads\": 2, "
+     "\"rope_parameters\": {}}",
+     "$.rope_parameters: is no field", 8},
+    {"{\"model_type\": \"phi3\", " SIZES ", \"embd_pdrop\": 0.1}", "$.embd_pdrop: 0.1", 8},
     {"{" GPT2 ", \"n_positions\": 7}", "longer than its 7 positions", 8},
     {"{" LLAMA ", \"head_dim\": 3}", "3 of a head's 3 dimensions, which are no pairs", 8},
     {"{" LLAMA ", \"partial_rotary_factor\": 0.5}", "$.partial_rotary_factor", 8},
