@@ -64,9 +64,9 @@ def deepseek(layers, sequence, of):
             "tie_word_embeddings": False}
 
 
-def gpt2(layers, width, heads, vocabulary, sequence):
+def gpt2(layers, width, heads, vocabulary, sequence, dropout=0.0):
     return {"model_type": "gpt2", "n_layer": layers, "n_embd": width, "n_head": heads, "vocab_size": vocabulary,
-            "n_positions": sequence, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
+            "n_positions": sequence, "attn_pdrop": dropout, "resid_pdrop": dropout, "embd_pdrop": dropout}
 
 
 def unlike(folder, name, kinds):
@@ -238,16 +238,17 @@ def sailor(folder):
 
 
 def megatron(folder):
-    """A formula, of what has to be kept: as many micro-batches as its pipeline has under way tell the same."""
+    """A formula, of what has to be kept: as many micro-batches as its pipeline has under way tell the same.  It counts
+    masks of dropout, and what is dropped out of attention's weights."""
     sizes = {"megatron-22B": (48, 6144, 64), "gpt3-175B": (96, 12288, 96), "turing-530B": (105, 20480, 128),
              "megatron-1T": (128, 25600, 160)}
     for row in read(folder, "megatron_seqsel_fig1_memory.csv"):
         layers, width, heads = sizes[row["model"]]
         pipeline, micro_batch = int(row["pp"]), int(row["mbs"])
-        micro_batches = min(int(row["gbs"]) // micro_batch, 2 * pipeline)
+        micro_batches = min(int(row["gbs"]) // micro_batch, pipeline * (2 if int(row["vp"]) > 1 else 1))
         memory = float(row["params_opt_gib"]) + float(row["activations_gib"])
         yield {"kind": "a100", "group": "Megatron memory", "name": f"{row['model']} {row['mode']}",
-               "model": gpt2(layers, width, heads, 51200, 2048), "devices": row["gpus"], "sequence": 2048,
+               "model": gpt2(layers, width, heads, 51200, 2048, dropout=0.1), "devices": row["gpus"], "sequence": 2048,
                "batch": micro_batch * micro_batches, "micro_batch": micro_batch, "data": 1, "tensor": row["tp"],
                "pipeline": pipeline, "virtual": row["vp"],
                "layers": "|".join([str(layers // (pipeline * int(row["vp"])))] * pipeline * int(row["vp"]))
