@@ -56,6 +56,7 @@ typedef struct use {
     int32_t own;     /* 1 + the buffer of this device that it was gathered from; 0: not gathered */
     bool is_written; /* by a compute */
     bool is_scores;  /* backward of a softmax reads it */
+    bool is_added;   /* computes write gradients there, not copies of others' */
 } use;
 
 typedef struct lives {
@@ -149,6 +150,9 @@ static void note_backward(lives *l, const cleave_compute *compute, int32_t item)
     const cleave_model *model = l->program->model;
     const cleave_nest *nest = &model->nests[compute->nest];
     bool scores = reads_scores(model, nest);
+    for (int k = 0; k < nest->n_inputs; k++)
+        if (compute->input_gradients[k] >= 0)
+            l->uses[l->program->buffers[compute->input_gradients[k]].storage].is_added = true;
     for (int k = 0; k <= nest->n_inputs; k++) {
         int32_t b = k < nest->n_inputs ? compute->inputs[k] : compute->output;
         use *of = b >= 0 ? &l->uses[l->program->buffers[b].storage] : NULL;
@@ -210,10 +214,20 @@ static void note_uses(lives *l) {
     }
 }
 
+/* A framework has gradients in the type in which they are added up over devices. */
+static int64_t bytes_of(const cleave_program *program, int32_t b) {
+    const cleave_model *model = program->model;
+    const cleave_buffer *of = &program->buffers[b];
+    bool short_sums = cleave_type_is_short(model->reduce_precision) && !model->reduces_mixed;
+    return of->kind == CLEAVE_BUFFER_GRADIENT && short_sums
+               ? size_of(program, b) * cleave_type_bytes(model->reduce_precision)
+               : of->bytes;
+}
+
 /* Has the device the whole of a gradient's parameter? */
 static bool stays(const lives *l, int32_t b) {
     const cleave_buffer *of = &l->program->buffers[b];
-    if (of->kind != CLEAVE_BUFFER_GRADIENT)
+    if (of->kind != CLEAVE_BUFFER_GRADIENT || !l->uses[b].is_added)
         return false;
     int32_t parameter = l->parameter[place(l, of->tensor, of->device)];
     return parameter > 0 && size_of(l->program, parameter - 1) == size_of(l->program, b);
@@ -229,7 +243,7 @@ static void list_changes(lives *l, const bool *has) {
             continue;
         bool goes = how->forward_last >= 0 && how->forward_last < of->last;
         if (stays(l, b)) {
-            put(l, of->device, b, 0, program->n_items - 1, of->bytes);
+            put(l, of->device, b, 0, program->n_items - 1, bytes_of(program, b));
         } else if (how->own > 0 && goes && how->backward_first > how->forward_last) {
             put(l, of->device, b, of->first, how->forward_last, of->bytes);
             put(l, of->device, program->n_buffers + program->n_computes + b, how->forward_last + 1,
@@ -238,7 +252,7 @@ static void list_changes(lives *l, const bool *has) {
         } else if (how->is_scores && goes && how->backward_first < 0) {
             put(l, of->device, b, of->first, how->forward_last, of->bytes);
         } else {
-            put(l, of->device, b, of->first, of->last, of->bytes);
+            put(l, of->device, b, of->first, of->last, bytes_of(program, b));
         }
     }
 }

@@ -13,9 +13,10 @@ What the sources leave open is filled in as follows:
              Attention in Triton, the default of its submit_benchmarks.py up to the last of these tables, but for what
              its sweep.py of January 2024 asks "flash" for: see TRITON.
   torchtitan "selective" keeps every other product and attention: `alternate`.
-  Mist       fp16 as bf16.
+  Mist       fp16 as bf16, gradients too, since its files say float16 of parameters and float32 of the optimizer alone.
   Sailor     OPT and GPT-Neo as GPT-2, in f32 (DeepSpeed without "fp16", in NVIDIA's container, which multiplies it in
-             TF32) and with stored scores, as its code has them.
+             TF32) and with stored scores, as its code has them.  Its memory is what the device has in use (the
+             first figure of its log's last line), so it is held against what the allocator reserves.
 
 --kernels holds the tables of the machine files against the kernels and collectives that they were made of.
 --ablate leaves one effect after the other out, by editing the machine's file or the rows, and only reports.
@@ -191,7 +192,7 @@ def mist(folder):
         run = {"kind": "l4", "group": f"Mist {row['family']} {row['size']}",
                "name": f"{row['family']} {row['size']} x{row['gpus']}{' flash' if row['flash'] == 'True' else ''}",
                "devices": row["gpus"], "sequence": row["seq"] or 2048, "batch": row["gbs"], "sharding": 0, "recompute": "none",
-               "precision": "bf16", "reduce_precision": "mixed", "attention": "fused" if row["flash"] == "True" else "stored",
+               "precision": "bf16", "reduce_precision": "bf16", "attention": "fused" if row["flash"] == "True" else "stored",
                "step": row["measured_iter_s"], "memory": ""}
         peaks = [float(x) for x in re.findall(r"[\d.]+", row["stage_peak_alloc"])]
         run["memory"] = f"{max(peaks) * MIB:.0f}" if peaks else ""
@@ -226,8 +227,7 @@ def sailor(folder):
                "model": gpt2(layers, width, heads, vocabulary, 2048), "sequence": 2048, "batch": row["gbs"],
                "micro_batch": row["mbs"], "data": row["dp_per_stage"].split("|")[0], "tensor": tensor[0],
                "pipeline": row["pp"], "sequence_parallel": "no", "precision": "f32", "attention": "stored",
-               "step": row["measured_iter_s"],
-               "memory": row["max_mem_bytes"]}
+               "step": row["measured_iter_s"], "reserved": row["max_mem_bytes"]}
         if int(row["pp"]) > 1:  # 0 is the embedding, the last is the head
             ends = [[int(n) for n in part.split("-")] for part in row["layers_per_stage"].split("|")]
             run["layers"] = "|".join(str(min(b, layers) - max(a, 1) + 1) for a, b in ends)
