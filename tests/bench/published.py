@@ -10,8 +10,8 @@ those of configs/machines.
 What the sources leave open is filled in as follows:
   all        sums of activations are sent in bf16, of gradients of weights in f32 (MPT's "PURE": all in bf16).
   MPT        as GPT-2: biases and a dropout of 0 are the only differences that cost anything, and they cost little.
-             Attention in Triton, the default of its submit_benchmarks.py up to the last of these tables, but for what
-             its sweep.py of January 2024 asks "flash" for: see TRITON.
+             Attention in Triton, the default of the script that submitted these runs, but for the large ones of January
+             2024 that its sweep asks "flash" for: see TRITON.
   torchtitan "selective" keeps every other product and attention: `alternate`.
   Mist       fp16 as bf16, gradients too, since its files say float16 of parameters and float32 of the optimizer alone.
   Sailor     OPT and GPT-Neo as GPT-2, in f32 (DeepSpeed without "fp16", in NVIDIA's container, which multiplies it in

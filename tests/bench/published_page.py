@@ -131,7 +131,7 @@ the links; between nodes 0.8 of the cards.
 Said for fairness, since these choices were made after whole runs had been seen, although the figures come from kernels and documents: a first rule
 went by watts (a B200's TFLOP/s per watt for all chips of 4 nm) and was dropped for the mean, which assumes less, after H100s had come
 out 17 to 25 % too quick; an A100 SXM has the shares of the PCIe card's kernels and no longer 0.83 of its peak, after MPT had come out 3 to 12 %
-too quick; attention of MPT's runs is FlashAttention in Triton (`attn_impl: triton`, the default of the script that made the tables), which is 1.4 times
+too quick; attention of MPT's runs is FlashAttention in Triton (the default of the script that made the tables), which is 1.4 times
 as slow forward and twice as slow backward as FlashAttention-2 on an A100 (Dao 2023, section 4.1), after long texts had come out 23 to 37 % too
 quick; sums of activations are sent in bf16, after tensor-parallel runs had come out slow; the GH200's f32 is TF32, as NVIDIA's containers have it, and
 Sailor's runs are in f32 with stored scores, as its code has them, looked up after first misses; so were the rules of memory (what Megatron-LM
