@@ -10,12 +10,13 @@ those of configs/machines.
 What the sources leave open is filled in as follows:
   all        sums of activations are sent in bf16, of gradients of weights in f32 (MPT's "PURE": all in bf16).
   MPT        as GPT-2: biases and a dropout of 0 are the only differences that cost anything, and they cost little.
-             Attention in Triton, the default of its submit_benchmarks.py up to the last of these tables, but for what
-             its sweep.py of January 2024 asks "flash" for: see TRITON.
+             Attention in Triton, the default of the script that submitted these runs, but for the large ones of January
+             2024 that its sweep asks "flash" for: see TRITON.
   torchtitan "selective" keeps every other product and attention: `alternate`.
-  Mist       fp16 as bf16.
+  Mist       fp16 as bf16, gradients too, since its files say float16 of parameters and float32 of the optimizer alone.
   Sailor     OPT and GPT-Neo as GPT-2, in f32 (DeepSpeed without "fp16", in NVIDIA's container, which multiplies it in
-             TF32) and with stored scores, as its code has them.
+             TF32) and with stored scores, as its code has them.  Its memory is what the device has in use (the
+             first figure of its log's last line), so it is held against what the allocator reserves.
 
 --kernels holds the tables of the machine files against the kernels and collectives that they were made of.
 --ablate leaves one effect after the other out, by editing the machine's file or the rows, and only reports.
@@ -64,9 +65,9 @@ def deepseek(layers, sequence, of):
             "tie_word_embeddings": False}
 
 
-def gpt2(layers, width, heads, vocabulary, sequence):
+def gpt2(layers, width, heads, vocabulary, sequence, dropout=0.0):
     return {"model_type": "gpt2", "n_layer": layers, "n_embd": width, "n_head": heads, "vocab_size": vocabulary,
-            "n_positions": sequence, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
+            "n_positions": sequence, "attn_pdrop": dropout, "resid_pdrop": dropout, "embd_pdrop": dropout}
 
 
 def unlike(folder, name, kinds):
@@ -191,7 +192,7 @@ def mist(folder):
         run = {"kind": "l4", "group": f"Mist {row['family']} {row['size']}",
                "name": f"{row['family']} {row['size']} x{row['gpus']}{' flash' if row['flash'] == 'True' else ''}",
                "devices": row["gpus"], "sequence": row["seq"] or 2048, "batch": row["gbs"], "sharding": 0, "recompute": "none",
-               "precision": "bf16", "reduce_precision": "mixed", "attention": "fused" if row["flash"] == "True" else "stored",
+               "precision": "bf16", "reduce_precision": "bf16", "attention": "fused" if row["flash"] == "True" else "stored",
                "step": row["measured_iter_s"], "memory": ""}
         peaks = [float(x) for x in re.findall(r"[\d.]+", row["stage_peak_alloc"])]
         run["memory"] = f"{max(peaks) * MIB:.0f}" if peaks else ""
@@ -226,8 +227,7 @@ def sailor(folder):
                "model": gpt2(layers, width, heads, vocabulary, 2048), "sequence": 2048, "batch": row["gbs"],
                "micro_batch": row["mbs"], "data": row["dp_per_stage"].split("|")[0], "tensor": tensor[0],
                "pipeline": row["pp"], "sequence_parallel": "no", "precision": "f32", "attention": "stored",
-               "step": row["measured_iter_s"],
-               "memory": row["max_mem_bytes"]}
+               "step": row["measured_iter_s"], "reserved": row["max_mem_bytes"]}
         if int(row["pp"]) > 1:  # 0 is the embedding, the last is the head
             ends = [[int(n) for n in part.split("-")] for part in row["layers_per_stage"].split("|")]
             run["layers"] = "|".join(str(min(b, layers) - max(a, 1) + 1) for a, b in ends)
@@ -238,16 +238,17 @@ def sailor(folder):
 
 
 def megatron(folder):
-    """A formula, of what has to be kept: as many micro-batches as its pipeline has under way tell the same."""
+    """A formula, of what has to be kept: as many micro-batches as its pipeline has under way tell the same.  It counts
+    masks of dropout, and what is dropped out of attention's weights."""
     sizes = {"megatron-22B": (48, 6144, 64), "gpt3-175B": (96, 12288, 96), "turing-530B": (105, 20480, 128),
              "megatron-1T": (128, 25600, 160)}
     for row in read(folder, "megatron_seqsel_fig1_memory.csv"):
         layers, width, heads = sizes[row["model"]]
         pipeline, micro_batch = int(row["pp"]), int(row["mbs"])
-        micro_batches = min(int(row["gbs"]) // micro_batch, 2 * pipeline)
+        micro_batches = min(int(row["gbs"]) // micro_batch, pipeline * (2 if int(row["vp"]) > 1 else 1))
         memory = float(row["params_opt_gib"]) + float(row["activations_gib"])
         yield {"kind": "a100", "group": "Megatron memory", "name": f"{row['model']} {row['mode']}",
-               "model": gpt2(layers, width, heads, 51200, 2048), "devices": row["gpus"], "sequence": 2048,
+               "model": gpt2(layers, width, heads, 51200, 2048, dropout=0.1), "devices": row["gpus"], "sequence": 2048,
                "batch": micro_batch * micro_batches, "micro_batch": micro_batch, "data": 1, "tensor": row["tp"],
                "pipeline": pipeline, "virtual": row["vp"],
                "layers": "|".join([str(layers // (pipeline * int(row["vp"])))] * pipeline * int(row["vp"]))

@@ -251,7 +251,8 @@ static void trilu(drawn_model *m, const char *type) {
         put_output(m, put_node(m, type, "%s", x));
 }
 
-/* What is hidden has a gradient as what is not, since a number was added: so all are of some size. */
+/* What is hidden has a gradient as what is not, since a number was added: so all are of some size.
+ */
 static void causal_mask(drawn_model *m, const char *type) {
     drawn_shape shape = draw_shape(m, 2, 4);
     const char *x = draw_operand(m, shape, DRAWN_ANY);
