@@ -44,7 +44,7 @@ cleave_status cleave_import_reshape(cleave_importer *im, const char *name, int32
         const char *inner = cleave_arena_printf(im->arena, "%s.apart", name != NULL ? name : "");
         if (inner == NULL)
             return cleave_import_no_memory(im);
-        im->graph_version = CLEAVE_GRAPH_VERSION;
+        cleave_import_note_version(im, CLEAVE_LANGUAGE_GRAPH_VERSION);
         CLEAVE_TRY(cleave_import_reshape(im, inner, before, rank, apart, &before));
         return cleave_import_permute(im, name, before, permutation, tensor);
     }

@@ -82,6 +82,7 @@ cleave_status cleave_import_tile(cleave_importer *im);
 cleave_status cleave_import_top_k(cleave_importer *im);
 cleave_status cleave_import_transpose(cleave_importer *im);
 cleave_status cleave_import_trilu(cleave_importer *im);
+cleave_status cleave_import_causal_mask(cleave_importer *im);
 cleave_status cleave_import_unary(cleave_importer *im);
 cleave_status cleave_import_variadic(cleave_importer *im);
 cleave_status cleave_import_where(cleave_importer *im);

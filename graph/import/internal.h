@@ -113,6 +113,10 @@ struct cleave_importer {
     int graph_version; /* of the newest row of the fusing table that was used */
 };
 
+static inline void cleave_import_note_version(cleave_importer *im, int version) {
+    im->graph_version = version > im->graph_version ? version : im->graph_version;
+}
+
 /* BAD_INPUT at the node being imported: "FILE: node NAME (TYPE): ...". */
 cleave_status cleave_import_fail(cleave_importer *im, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

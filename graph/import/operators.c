@@ -41,6 +41,7 @@ static const operator_row table[] = {
     {"Bernoulli",                 1, 1,   cleave_import_bernoulli, {"dtype", "seed"}},
     {"Cast",                      1, 1,   cleave_import_cast, {"to", "saturate"}},
     {"CastLike",                  2, 2,   cleave_import_cast_like, {"saturate"}},
+    {"CausalMask",                1, 1,   cleave_import_causal_mask, {"window"}},
     {"Ceil",                      1, 1,   cleave_import_unary, {0}},
     {"Celu",                      1, 1,   cleave_import_celu, {"alpha"}},
     {"Clip",                      1, 3,   cleave_import_clip, {"min", "max"}},

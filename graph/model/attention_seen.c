@@ -2,20 +2,25 @@
 
    A score is followed through the tapes as a x product + b, where a and b are known as far as they
    follow from constants and places.  Masks that are data, biases, and what is drawn are unknown:
-   they may be added to what a constant hides. */
+   they may be added to what a constant hides.
+
+   What follows from places alone is known of a whole block of them at once, as a range; so long
+   texts, whose masks lie nowhere, cost as many steps as there are blocks. */
 #include "graph/model/attention.h"
 
 #include <math.h>
 
 typedef struct score {
-    double a, b;  /* NaN: a is no number, the product goes through some function */
-    bool unknown; /* something that is not known is added */
+    double a;       /* NaN: it is no number, the product goes through some function */
+    double b, most; /* b is the least that is added in a block of places */
+    bool unknown;   /* something that is not known is added */
 } score;
 
 static const double surely_hidden = -1e30;
 
-static score known(double b) { return (score){.b = b}; }
-static bool is_known(score x) { return x.a == 0 && !x.unknown; }
+static score known(double b) { return (score){.b = b, .most = b}; }
+static bool is_range(score x) { return x.a == 0 && !x.unknown; }
+static bool is_known(score x) { return is_range(x) && !(x.b < x.most) && !(x.b > x.most); }
 
 static score value_of(const cleave_instruction *it, double a, double b) {
     double p = it->p, q = it->q;
@@ -34,7 +39,18 @@ static score value_of(const cleave_instruction *it, double a, double b) {
 static score times(score x, double number) {
     if (number == 0)
         return known(0);
-    return (score){number * x.a, number * x.b, x.unknown};
+    bool turns = number < 0;
+    return (score){number * x.a, number * (turns ? x.most : x.b), number * (turns ? x.b : x.most),
+                   x.unknown};
+}
+
+static score plus(score x, score y) {
+    return (score){x.a + y.a, x.b + y.b, x.most + y.most, x.unknown || y.unknown};
+}
+
+/* 1 where it surely holds, 0 where it surely does not. */
+static score holds(bool surely, bool never) {
+    return (score){.b = surely ? 1 : 0, .most = never ? 0 : 1};
 }
 
 static score step(const cleave_instruction *it, score x, score y) {
@@ -48,13 +64,19 @@ static score step(const cleave_instruction *it, score x, score y) {
     case CLEAVE_OP_NEG:
         return times(x, -1);
     case CLEAVE_OP_SCALE:
-        x = times(x, it->p);
-        x.b += it->q;
-        return x;
+        return plus(times(x, it->p), known(it->q));
     case CLEAVE_OP_ADD:
-        return (score){x.a + y.a, x.b + y.b, x.unknown || y.unknown};
+        return plus(x, y);
     case CLEAVE_OP_SUB:
-        return (score){x.a - y.a, x.b - y.b, x.unknown || y.unknown};
+        return plus(x, times(y, -1));
+    case CLEAVE_OP_LESS:
+        if (is_range(x) && is_range(y))
+            return holds(x.most < y.b, x.b >= y.most);
+        break;
+    case CLEAVE_OP_LESS_EQUAL:
+        if (is_range(x) && is_range(y))
+            return holds(x.most <= y.b, x.b > y.most);
+        break;
     case CLEAVE_OP_MUL:
         if (is_known(x) || is_known(y))
             return is_known(x) ? times(y, x.b) : times(x, y.b);
@@ -66,17 +88,19 @@ static score step(const cleave_instruction *it, score x, score y) {
     case CLEAVE_OP_MASK:
         if (is_known(y))
             return y.b != 0 ? x : known(0);
+        if (is_range(x) && is_range(y))
+            return (score){.b = fmin(x.b, 0), .most = fmax(x.most, 0)};
         break;
     default:
         break;
     }
-    return (score){(double)NAN, 0, true};
+    return (score){.a = (double)NAN, .unknown = true};
 }
 
 typedef struct reader {
     const cleave_model *model;
     const cleave_attention *of;
-    int64_t row, key;
+    int64_t row, key, row_last, key_last; /* a block of places; LAST: in it */
     bool asks_for_places; /* see asks_for_places */
     bool has_before;      /* a place was seen: */
     score before;
@@ -88,18 +112,22 @@ static score read(const reader *r, int member, const cleave_operand *operand) {
     const cleave_tensor *tensor = &r->model->tensors[operand->tensor];
     int64_t at = 0;
     if (tensor->kind != CLEAVE_TENSOR_CONSTANT || tensor->view.kind != CLEAVE_VIEW_NONE)
-        return (score){0, 0, true};
+        return (score){.unknown = true};
     for (int d = 0; d < tensor->rank; d++) {
         const cleave_dimension_map *map = &operand->map[d];
         int axis = map->n_terms > 0 ? r->of->axis[member][map->terms[0].axis] : -1;
         if (map->n_terms > 0 && axis != r->of->rows && axis != r->of->keys)
-            return (score){0, 0, true};
+            return (score){.unknown = true};
         at = at * tensor->shape[d] + (map->n_terms == 0     ? map->offset
                                       : axis == r->of->rows ? r->row
                                                             : r->key);
     }
     return known(tensor->type == CLEAVE_I64 ? (double)((const int64_t *)tensor->value)[at]
                                             : (double)((const float *)tensor->value)[at]);
+}
+
+static score place(int64_t first, int64_t last) {
+    return (score){.b = (double)first, .most = (double)last};
 }
 
 static score through(const reader *r, int member, score before) {
@@ -113,9 +141,9 @@ static score through(const reader *r, int member, score before) {
         score *made = &registers[nest->n_inputs + i];
         if (it->opcode == CLEAVE_OP_INDEX) {
             int axis = r->of->axis[member][it->a];
-            bool place = axis == r->of->rows || axis == r->of->keys;
-            *made = place ? known((double)(axis == r->of->rows ? r->row : r->key))
-                          : (score){0, 0, true};
+            *made = axis == r->of->rows   ? place(r->row, r->row_last)
+                    : axis == r->of->keys ? place(r->key, r->key_last)
+                                          : (score){.unknown = true};
         } else {
             *made = step(it, operands >= 1 ? registers[it->a] : known(0),
                          operands >= 2 ? registers[it->b] : known(0));
@@ -135,9 +163,9 @@ static bool asks_for_places(const cleave_attention *of) {
 
 /* PLAIN blocks have the same scale everywhere: the first that is met. */
 static cleave_seen see(cleave_attention *of, score x) {
-    if (x.b <= surely_hidden || (x.a == 0 && !x.unknown && x.b <= CLEAVE_MOST_HIDDEN_SCORE))
+    if (x.most <= surely_hidden || (is_range(x) && x.most <= CLEAVE_MOST_HIDDEN_SCORE))
         return CLEAVE_SEEN_HIDDEN;
-    if (x.unknown || x.b != 0 || !(fabs(x.a) > 0))
+    if (x.unknown || x.b != 0 || x.most != 0 || !(fabs(x.a) > 0))
         return CLEAVE_SEEN_MIXED;
     if (of->plain_scale == 0)
         of->plain_scale = x.a;
@@ -170,13 +198,11 @@ static score score_at(reader *r) {
     return x;
 }
 
-static cleave_seen see_at(reader *r, cleave_attention *of) { return see(of, score_at(r)); }
-
 /* Has the row a score that is surely as high as products are?  Masks show the keys nearby. */
 static bool shows_row(reader *r, int64_t row, int64_t n_keys) {
-    r->row = row;
+    r->row = r->row_last = row;
     for (int64_t i = 0; i < n_keys; i++) {
-        r->key = row < n_keys ? (row + n_keys - i) % n_keys : n_keys - 1 - i;
+        r->key = r->key_last = row < n_keys ? (row + n_keys - i) % n_keys : n_keys - 1 - i;
         score x = score_at(r);
         if (!x.unknown && x.b > CLEAVE_MOST_HIDDEN_SCORE / 2)
             return true;
@@ -191,29 +217,40 @@ static bool shows_rows(reader *r, int64_t n_rows, int64_t n_keys) {
     return true;
 }
 
+/* Is anything known of what is read that differs from place to place? */
+static bool reads_at_places(const reader *r) {
+    for (int i = 1; i <= r->of->n_pointwise; i++)
+        for (int k = 0; k < r->of->members[i].n_inputs; k++) {
+            const cleave_operand *operand = &r->of->members[i].inputs[k];
+            int rank = r->model->tensors[operand->tensor].rank, n_terms = 0;
+            for (int d = 0; d < rank; d++)
+                n_terms += operand->map[d].n_terms;
+            if (r->of->input[i][k] >= 0 && n_terms > 0 && is_known(read(r, i, operand)))
+                return true;
+        }
+    return false;
+}
+
 static cleave_seen see_grain(reader *r, cleave_attention *of, int64_t n_rows, int64_t n_keys,
                              int64_t row, int64_t key) {
     int64_t row_end = row + CLEAVE_SEEN_GRAIN < n_rows ? row + CLEAVE_SEEN_GRAIN : n_rows;
     int64_t key_end = key + CLEAVE_SEEN_GRAIN < n_keys ? key + CLEAVE_SEEN_GRAIN : n_keys;
     cleave_seen all = CLEAVE_SEEN_MIXED;
+    *r = (reader){.model = r->model, .of = of, .asks_for_places = r->asks_for_places, .row = row,
+                  .key = key, .row_last = row_end - 1, .key_last = key_end - 1};
+    if (!reads_at_places(r))
+        return see(of, score_at(r));
     for (r->row = row; r->row < row_end; r->row++)
         for (r->key = key; r->key < key_end; r->key++) {
-            cleave_seen one = see_at(r, of);
             bool first = r->row == row && r->key == key;
+            r->row_last = r->row;
+            r->key_last = r->key;
+            cleave_seen one = see(of, score_at(r));
             if (one == CLEAVE_SEEN_MIXED || (!first && one != all))
                 return CLEAVE_SEEN_MIXED;
             all = one;
         }
     return all;
-}
-
-/* Do scores depend on nothing but the product?  Then one place is like all others. */
-static bool is_alike(const cleave_attention *of) {
-    for (int i = 1; i <= of->n_pointwise; i++)
-        for (int k = 0; k < of->members[i].n_inputs; k++)
-            if (of->input[i][k] >= 0)
-                return false;
-    return !asks_for_places(of);
 }
 
 /* ---- layers mostly have one mask ------------------------------------------------------------- */
@@ -291,20 +328,17 @@ bool cleave_attention_find_seen(const cleave_model *model, const cleave_nest *ne
     if (seen == NULL || hidden == NULL)
         return false;
     reader r = {.model = model, .of = of, .asks_for_places = asks_for_places(of)};
-    bool alike = is_alike(of);
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < keys; j++) {
-            seen[i * keys + j] =
-                (uint8_t)(alike ? see_at(&r, of)
-                                : see_grain(&r, of, n_rows, n_keys, i * CLEAVE_SEEN_GRAIN,
-                                            j * CLEAVE_SEEN_GRAIN));
+            seen[i * keys + j] = (uint8_t)see_grain(
+                &r, of, n_rows, n_keys, i * CLEAVE_SEEN_GRAIN, j * CLEAVE_SEEN_GRAIN);
             hidden[(i + 1) * (keys + 1) + j + 1] =
                 hidden[(i + 1) * (keys + 1) + j] + hidden[i * (keys + 1) + j + 1] -
                 hidden[i * (keys + 1) + j] + (seen[i * keys + j] == CLEAVE_SEEN_HIDDEN);
         }
     of->seen = seen;
     of->n_hidden = hidden;
-    of->shows_all = shows_rows(&r, alike ? 1 : n_rows, n_keys);
+    of->shows_all = shows_rows(&r, n_rows, n_keys);
     return true;
 }
 

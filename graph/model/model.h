@@ -265,8 +265,12 @@ typedef struct cleave_model {
    their synchronisation and updates. */
 static inline bool cleave_model_trains(const cleave_model *model) { return model->loss >= 0; }
 
-/* FIRST: of models that no newer row of the table fuses. */
-enum { CLEAVE_FIRST_GRAPH_VERSION = 3, CLEAVE_GRAPH_VERSION = 4 };
+/* FIRST: of models that no newer row of the table fuses; LANGUAGE: with rows of language models. */
+enum {
+    CLEAVE_FIRST_GRAPH_VERSION = 3,
+    CLEAVE_LANGUAGE_GRAPH_VERSION = 4,
+    CLEAVE_GRAPH_VERSION = 5 /* masks by place, and rotary positions of neighbours */
+};
 
 /* Views of views: how deep they may be stacked, and how many base pieces one may have. */
 enum { CLEAVE_MAX_VIEW_DEPTH = 64, CLEAVE_MAX_VIEW_LEAVES = 4096 };

@@ -1,10 +1,19 @@
 /* What a framework allocates that runs the same layout: not the arena of our plan, but what its
    tensors take.
 
-   The lives of buffers are those of the program, and each is a tensor of its own there, too.  But a
-   framework hands a collective the tensors themselves, and its library streams them through a few
-   MiB: there are no packed messages.  A reduce-scatter leaves a device's share of a gradient where
-   the whole was.  And what lives at a time is added up, without the holes that a plan may have. */
+   The lives of buffers are those of the program, and each is a tensor of its own there, too.  But:
+
+   - A framework hands a collective the tensors themselves, and its library streams them through a
+     few MiB: there are no packed messages.  A reduce-scatter leaves a device's share of a gradient
+     where the whole was.
+   - What was gathered from a group of which the device is one is gathered again for backward, and
+     its own share kept (Megatron-LM's sequence parallelism: Korthikanti et al. 2022, 4.2.2; DTensor
+     keeps the whole).
+   - A softmax keeps what it gives, not its scores; dropout keeps a byte for each element.
+   - The gradient of a parameter that the device has whole lies in a buffer that stays (Megatron-LM,
+     DDP); it has the type in which gradients are added up over devices.
+
+   And what lives at a time is added up, without the holes that a plan may have. */
 #ifndef CLEAVE_GRAPH_PROGRAM_FRAMEWORK_MEMORY_H
 #define CLEAVE_GRAPH_PROGRAM_FRAMEWORK_MEMORY_H
 

@@ -10,10 +10,13 @@ those of configs/machines.
 What the sources leave open is filled in as follows:
   all        sums of activations are sent in bf16, of gradients of weights in f32 (MPT's "PURE": all in bf16).
   MPT        as GPT-2: biases and a dropout of 0 are the only differences that cost anything, and they cost little.
+             Attention in Triton, the default of the script that submitted these runs, but for the large ones of January
+             2024 that its sweep asks "flash" for: see TRITON.
   torchtitan "selective" keeps every other product and attention: `alternate`.
-  Mist       fp16 as bf16.
+  Mist       fp16 as bf16, gradients too, since its files say float16 of parameters and float32 of the optimizer alone.
   Sailor     OPT and GPT-Neo as GPT-2, in f32 (DeepSpeed without "fp16", in NVIDIA's container, which multiplies it in
-             TF32) and with stored scores, as its code has them.
+             TF32) and with stored scores, as its code has them.  Its memory is what the device has in use (the
+             first figure of its log's last line), so it is held against what the allocator reserves.
 
 --kernels holds the tables of the machine files against the kernels and collectives that they were made of.
 --ablate leaves one effect after the other out, by editing the machine's file or the rows, and only reports.
@@ -62,9 +65,9 @@ def deepseek(layers, sequence, of):
             "tie_word_embeddings": False}
 
 
-def gpt2(layers, width, heads, vocabulary, sequence):
+def gpt2(layers, width, heads, vocabulary, sequence, dropout=0.0):
     return {"model_type": "gpt2", "n_layer": layers, "n_embd": width, "n_head": heads, "vocab_size": vocabulary,
-            "n_positions": sequence, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
+            "n_positions": sequence, "attn_pdrop": dropout, "resid_pdrop": dropout, "embd_pdrop": dropout}
 
 
 def unlike(folder, name, kinds):
@@ -79,6 +82,24 @@ def unlike(folder, name, kinds):
         node["links"][0]["join"] = [[*range(devices), "card"]]
         content["nodes"].append(node)
     path = os.path.join(folder, name + ".json")
+    with open(path, "w") as file:
+        json.dump(content, file)
+    return path
+
+
+# How many times as quick FlashAttention-2 is as FlashAttention in Triton: "around 1.3-1.5" forward, of which the middle
+# is taken, and "around 2" backward, on an A100 (Dao 2023, 4.1).
+TRITON = {"attention": 1.4, "attention backward": 2.0}
+
+
+def with_triton(folder, path):
+    """A machine whose attention is FlashAttention in Triton, not the version 2 of the file that ships."""
+    with open(path) as file:
+        content = json.load(file)
+    for kind in content["kinds"].values():
+        for name, quicker in TRITON.items():
+            kind["efficiency"][name] = [[flops, share / quicker] for flops, share in kind["efficiency"][name]]
+    path = os.path.join(folder, "triton-" + os.path.basename(path))
     with open(path, "w") as file:
         json.dump(content, file)
     return path
@@ -148,6 +169,7 @@ def llm_foundry(folder):
     kinds = {"h100_80gb": "h100", "a100_80gb": "a100", "a100_40gb": "a100-40"}
     for row in read(folder, "llm_foundry_mpt.csv"):
         of, gpus, sequence = sizes[row["model"]], int(row["gpus"]), int(row["seq"])
+        in_2024 = "Large Scale" in row["section"] and row["model"] in ("1b", "3b", "7b", "70b")
         besides = "products in 8 bits" if "fp8" in row["precision"] else \
             "activations are moved to the host" if row["act_offload"] == "True" else ""
         yield {"kind": kinds[row["gpu"]], "group": f"MPT {row['model']} {row['gpu']}",
@@ -157,7 +179,7 @@ def llm_foundry(folder):
                "recompute": "full" if row["act_ckpt"] == "True" else "none",
                "sharding": 3 if row["sharding"] == "FULL_SHARD" else 2, "precision": "bf16",
                "reduce_precision": "bf16" if row["mp_mode"] == "PURE" else "f32",
-               "besides": besides, "step": row["derived_step_s"]}
+               "kernels": "flash" if in_2024 else "triton", "besides": besides, "step": row["derived_step_s"]}
 
 
 def mist(folder):
@@ -170,7 +192,7 @@ def mist(folder):
         run = {"kind": "l4", "group": f"Mist {row['family']} {row['size']}",
                "name": f"{row['family']} {row['size']} x{row['gpus']}{' flash' if row['flash'] == 'True' else ''}",
                "devices": row["gpus"], "sequence": row["seq"] or 2048, "batch": row["gbs"], "sharding": 0, "recompute": "none",
-               "precision": "bf16", "reduce_precision": "mixed", "attention": "fused" if row["flash"] == "True" else "stored",
+               "precision": "bf16", "reduce_precision": "bf16", "attention": "fused" if row["flash"] == "True" else "stored",
                "step": row["measured_iter_s"], "memory": ""}
         peaks = [float(x) for x in re.findall(r"[\d.]+", row["stage_peak_alloc"])]
         run["memory"] = f"{max(peaks) * MIB:.0f}" if peaks else ""
@@ -205,8 +227,7 @@ def sailor(folder):
                "model": gpt2(layers, width, heads, vocabulary, 2048), "sequence": 2048, "batch": row["gbs"],
                "micro_batch": row["mbs"], "data": row["dp_per_stage"].split("|")[0], "tensor": tensor[0],
                "pipeline": row["pp"], "sequence_parallel": "no", "precision": "f32", "attention": "stored",
-               "step": row["measured_iter_s"],
-               "memory": row["max_mem_bytes"]}
+               "step": row["measured_iter_s"], "reserved": row["max_mem_bytes"]}
         if int(row["pp"]) > 1:  # 0 is the embedding, the last is the head
             ends = [[int(n) for n in part.split("-")] for part in row["layers_per_stage"].split("|")]
             run["layers"] = "|".join(str(min(b, layers) - max(a, 1) + 1) for a, b in ends)
@@ -217,16 +238,17 @@ def sailor(folder):
 
 
 def megatron(folder):
-    """A formula, of what has to be kept: as many micro-batches as its pipeline has under way tell the same."""
+    """A formula, of what has to be kept: as many micro-batches as its pipeline has under way tell the same.  It counts
+    masks of dropout, and what is dropped out of attention's weights."""
     sizes = {"megatron-22B": (48, 6144, 64), "gpt3-175B": (96, 12288, 96), "turing-530B": (105, 20480, 128),
              "megatron-1T": (128, 25600, 160)}
     for row in read(folder, "megatron_seqsel_fig1_memory.csv"):
         layers, width, heads = sizes[row["model"]]
         pipeline, micro_batch = int(row["pp"]), int(row["mbs"])
-        micro_batches = min(int(row["gbs"]) // micro_batch, 2 * pipeline)
+        micro_batches = min(int(row["gbs"]) // micro_batch, pipeline * (2 if int(row["vp"]) > 1 else 1))
         memory = float(row["params_opt_gib"]) + float(row["activations_gib"])
         yield {"kind": "a100", "group": "Megatron memory", "name": f"{row['model']} {row['mode']}",
-               "model": gpt2(layers, width, heads, 51200, 2048), "devices": row["gpus"], "sequence": 2048,
+               "model": gpt2(layers, width, heads, 51200, 2048, dropout=0.1), "devices": row["gpus"], "sequence": 2048,
                "batch": micro_batch * micro_batches, "micro_batch": micro_batch, "data": 1, "tensor": row["tp"],
                "pipeline": pipeline, "virtual": row["vp"],
                "layers": "|".join([str(layers // (pipeline * int(row["vp"])))] * pipeline * int(row["vp"]))
@@ -255,6 +277,8 @@ def write(path, runs, change=None):
             if "nodes" in run:
                 kinds = "-".join(f"{kind}x{devices}" for kind, devices in run["nodes"])
                 row["machine"] = unlike(os.path.dirname(path), kinds, run["nodes"])
+            if run.get("kernels") == "triton":
+                row["machine"] = with_triton(os.path.dirname(path), row["machine"])
             if row["machine"] is None:
                 row.update(machine=f"{run['kind']}.json",
                            besides=row.get("besides") or f"no machine file of {run['kind']} ships")

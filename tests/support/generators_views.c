@@ -251,6 +251,18 @@ static void trilu(drawn_model *m, const char *type) {
         put_output(m, put_node(m, type, "%s", x));
 }
 
+/* What is hidden has a gradient as what is not, since a number was added: so all are of some size.
+ */
+static void causal_mask(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 2, 4);
+    const char *x = draw_operand(m, shape, DRAWN_ANY);
+    if (draw_chance(m, 0.5))
+        set_integer(m, "window", draw_between(m, 1, 3));
+    x = put_node(m, type, "%s", x);
+    set_integer(m, "axis", -1);
+    put_output(m, put_node(m, "Softmax", "%s", x));
+}
+
 /* Its values are integers: they meet the model through a cast. */
 static void shape_node(drawn_model *m, const char *type) {
     const char *x = draw_operand(m, draw_shape(m, 1, 4), DRAWN_ANY);
@@ -264,7 +276,8 @@ static void eye_like(drawn_model *m, const char *type) {
     put_output(m, put_node(m, type, "%s", x));
 }
 
-const generator view_generators[] = {{"Concat", 7, concat, true},
+const generator view_generators[] = {{"CausalMask", 13, causal_mask, true},
+                                     {"Concat", 7, concat, true},
                                      {"DepthToSpace", 7, depth_to_space, true},
                                      {"Expand", 8, expand, true},
                                      {"EyeLike", 9, eye_like, false},

@@ -1,6 +1,5 @@
 #include "graph/import/config/compose_layers.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -144,6 +143,16 @@ const char *cleave_compose_dropout(cleave_composer *c, const char *name, const c
     return CLEAVE_COMPOSE(c, "Dropout", name, x, ratio, as_flag);
 }
 
+const char *cleave_compose_soft_cap(cleave_composer *c, const char *name, const char *x,
+                                    double cap) {
+    if (!(cap > 0))
+        return x;
+    const char *most = cleave_compose_scalar(c, part(c, name, "cap"), cap);
+    x = CLEAVE_COMPOSE(c, "Div", part(c, name, "of_cap"), x, most);
+    x = CLEAVE_COMPOSE(c, "Tanh", part(c, name, "bent"), x);
+    return CLEAVE_COMPOSE(c, "Mul", name, x, most);
+}
+
 /* ---- attention ------------------------------------------------------------------------------- */
 
 const char *cleave_compose_cut_heads(cleave_composer *c, const char *name, const char *x,
@@ -189,6 +198,14 @@ static const char *repeat(cleave_composer *c, const char *name, const char *x,
     return cleave_compose_reshape(c, name, x, 4, (int64_t[]){0, of->heads, length, of->size});
 }
 
+static const char *mask(cleave_composer *c, const char *name, const char *scores, int64_t window) {
+    scores = CLEAVE_COMPOSE(c, "CausalMask", name, scores);
+    cleave_compose_as_own(c);
+    if (window > 0)
+        cleave_compose_integer(c, "window", window);
+    return scores;
+}
+
 const char *cleave_compose_attention(cleave_composer *c, const char *scope,
                                      const cleave_composed_attention *a, const char *q,
                                      const char *k, const char *v) {
@@ -200,27 +217,14 @@ const char *cleave_compose_attention(cleave_composer *c, const char *scope,
     if (a->scale != 1)
         scores = CLEAVE_COMPOSE(c, "Mul", part(c, scope, "scaled"), scores,
                                 cleave_compose_scalar(c, part(c, scope, "scale"), a->scale));
-    for (int i = 0; i < 2; i++)
-        if (a->added[i] != NULL)
-            scores = CLEAVE_COMPOSE(c, "Add", part(c, scope, i == 0 ? "masked" : "biased_scores"),
-                                    scores, a->added[i]);
+    scores = cleave_compose_soft_cap(c, part(c, scope, "capped"), scores, a->cap);
+    if (a->bias != NULL)
+        scores = CLEAVE_COMPOSE(c, "Add", part(c, scope, "biased_scores"), scores, a->bias);
+    if (a->is_causal)
+        scores = mask(c, part(c, scope, "masked"), scores, a->window);
     const char *weights = CLEAVE_COMPOSE(c, "Softmax", part(c, scope, "weights"), scores);
     cleave_compose_integer(c, "axis", -1);
     weights = cleave_compose_dropout(c, part(c, scope, "dropout"), weights, a->dropout);
     const char *y = CLEAVE_COMPOSE(c, "MatMul", scope, weights, v);
     return join_heads(c, scope, y, &a->heads);
-}
-
-const char *cleave_compose_causal_mask(cleave_composer *c, const char *name, int64_t length,
-                                       int64_t window) {
-    float *values = CLEAVE_ARENA_ARRAY(c->arena, float, length *length);
-    if (values == NULL) {
-        c->failed = true;
-        return NULL;
-    }
-    for (int64_t i = 0; i < length; i++)
-        for (int64_t j = 0; j < length; j++)
-            if (j > i || (window > 0 && j <= i - window))
-                values[i * length + j] = -FLT_MAX;
-    return cleave_compose_floats(c, name, 2, (int64_t[]){length, length}, values);
 }

@@ -45,6 +45,10 @@ const char *cleave_compose_activation(cleave_composer *c, const cleave_activatio
 const char *cleave_compose_dropout(cleave_composer *c, const char *name, const char *x,
                                    double rate);
 
+/* cap x tanh(x / cap); x itself where the cap is 0. */
+const char *cleave_compose_soft_cap(cleave_composer *c, const char *name, const char *x,
+                                    double cap);
+
 /* ---- attention ------------------------------------------------------------------------------- */
 
 typedef struct cleave_heads {
@@ -60,21 +64,20 @@ const char *cleave_compose_split_heads(cleave_composer *c, const char *name, con
                                        const cleave_heads *of, bool is_query);
 
 typedef struct cleave_composed_attention {
-    cleave_heads heads;   /* length: of queries */
-    double scale;         /* of scores; 1: none */
-    const char *added[2]; /* to scores, [queries, keys] or with heads before; null: nothing */
-    double dropout;       /* of the weights */
+    cleave_heads heads; /* length: of queries */
+    double scale;       /* of scores; 1: none */
+    double cap;         /* of them, then, as below; 0: none */
+    const char *bias;   /* of scores, [queries, keys] or with heads before; null: none */
+    bool is_causal;     /* a query sees no later key, and */
+    int64_t window;     /* above 0: as many keys at most, the last of them its own */
+    double dropout;     /* of the weights */
 } cleave_composed_attention;
 
-/* softmax(scale q k^T + added) v of split heads, joined again: [batch, queries, heads x size].
-   Where several heads share keys there are as many keys as queries, and keys are repeated. */
+/* softmax(capped(scale q k^T) + bias) v of split heads, over the keys that a query sees, joined
+   again: [batch, queries, heads x size].  Where several heads share keys there are as many keys as
+   queries, and keys are repeated. */
 const char *cleave_compose_attention(cleave_composer *c, const char *scope,
                                      const cleave_composed_attention *a, const char *q,
                                      const char *k, const char *v);
-
-/* What is added to scores [length, length]: 0 where the query at i may see the key at j, which is
-   j <= i and, with a window above 0, i - window < j; else the least number of f32. */
-const char *cleave_compose_causal_mask(cleave_composer *c, const char *name, int64_t length,
-                                       int64_t window);
 
 #endif

@@ -28,7 +28,7 @@ static cleave_status find_family(const cleave_json_cursor *root, const cleave_fa
                                 "is no model: it has no model_type, as the configurations of "
                                 "language models do");
     CLEAVE_TRY(cleave_json_string(&at, &type, error));
-    char known[256] = "";
+    char known[512] = "";
     size_t used = 0;
     for (int i = 0; i < cleave_n_families; i++) {
         if (strcmp(cleave_families[i].model_type, type) == 0) {
@@ -76,9 +76,12 @@ static cleave_status check_length(const cleave_json_cursor *root, const cleave_f
     if (family->has_text && sequence == 0)
         return cleave_json_fail(root, error,
                                 "leaves the length of texts open: one is needed (--sequence N)");
-    if (sequence < 0 || sequence > CLEAVE_MOST_SEQUENCE)
+    int most = CLEAVE_MOST_SEQUENCE;
+    if (config->buckets > 0 && most > CLEAVE_MOST_BUCKETED)
+        most = CLEAVE_MOST_BUCKETED;
+    if (sequence < 0 || sequence > most)
         return cleave_json_fail(root, error, "a sequence of %lld is not in the range 1 to %d",
-                                sequence, CLEAVE_MOST_SEQUENCE);
+                                sequence, most);
     bool has_table = family->has_text && !family->turns && config->positions > 0;
     int64_t first = config->first_position;
     if (has_table && sequence > config->positions - first)

@@ -12,6 +12,8 @@
     { name, CLEAVE_FIELD_COUNT, MEMBER(member), false, standard, NULL }
 #define NUMBER(name, member, standard)                                                             \
     { name, CLEAVE_FIELD_NUMBER, MEMBER(member), false, standard, NULL }
+#define CAP(name, member, standard)                                                                \
+    { name, CLEAVE_FIELD_CAP, MEMBER(member), false, standard, NULL }
 #define RATE(name, member, standard)                                                               \
     { name, CLEAVE_FIELD_RATE, MEMBER(member), false, standard, NULL }
 #define FLAG(name, member, standard)                                                               \
@@ -139,6 +141,52 @@ static const cleave_field gemma[] = {LLAMA(16, 8192),
                                      FUNCTION("hidden_act", "gelu_pytorch_tanh"),
                                      NOT("use_bidirectional_attention")};
 
+/* From Gemma 2 on. */
+#define GEMMA(positions_standard)                                                                  \
+    LLAMA_SIZES(4, positions_standard), NUMBER("rms_norm_eps", epsilon, 1e-6),                     \
+        EXTENT("head_dim", head, 256), FLAG("tie_word_embeddings", tied, 1),                       \
+        FLAG("attention_bias", attention_bias, 0), IS("hidden_act", "gelu_pytorch_tanh"),          \
+        FUNCTION("hidden_activation", "gelu_pytorch_tanh"), NOT("use_bidirectional_attention"),    \
+        NUMBER("query_pre_attn_scalar", query_scale, 256), COUNT("sliding_window", window, 4096),  \
+    {                                                                                              \
+        "layer_types", CLEAVE_FIELD_LAYERS, MEMBER(layer_types), false, 0, NULL                    \
+    }
+
+static const cleave_field gemma2[] = {
+    GEMMA(8192), TURNED("rope_theta"), COUNT("sliding_window_size", window, 4096),
+    CAP("attn_logit_softcapping", score_cap, 50), CAP("final_logit_softcapping", logit_cap, 30)};
+
+static const cleave_field gemma3_text[] = {GEMMA(131072),
+                                           NUMBER("rope_theta", rotary.theta, 1e6),
+                                           NUMBER("rope_local_base_freq", local_theta, 10000),
+                                           ROTARY("rope_scaling"),
+                                           EXTENT("sliding_window_pattern", whole_every, 6),
+                                           EXTENT("_sliding_window_pattern", whole_every, 6),
+                                           CAP("attn_logit_softcapping", score_cap, 0),
+                                           CAP("final_logit_softcapping", logit_cap, 0)};
+
+static const cleave_field olmo2[] = {LLAMA_SIZES(0, 2048),
+                                     TURNED("rope_theta"),
+                                     NUMBER("rms_norm_eps", epsilon, 1e-5),
+                                     FLAG("tie_word_embeddings", tied, 0),
+                                     FLAG("attention_bias", attention_bias, 0),
+                                     FUNCTION("hidden_act", "silu")};
+
+static const cleave_field phi3[] = {
+    LLAMA_SIZES(0, 4096),
+    TURNED("rope_theta"),
+    NUMBER("partial_rotary_factor", rotary.share, 1),
+    EXTENT("original_max_position_embeddings", rotary.original_positions, 4096),
+    NUMBER("rms_norm_eps", epsilon, 1e-5),
+    RATE("resid_pdrop", dropout, 0),
+    ZERO("embd_pdrop"),
+    COUNT("sliding_window", window, 0),
+    FLAG("tie_word_embeddings", tied, 0),
+    NOT("attention_bias"),
+    NOT("mlp_bias"),
+    NOT("lm_head_bias"),
+    FUNCTION("hidden_act", "silu")};
+
 static const cleave_field phi[] = {SIZES,
                                    NEEDED("vocab_size", vocabulary),
                                    NEEDED("intermediate_size", inner),
@@ -244,6 +292,10 @@ const cleave_family cleave_families[] = {
      .turns = true, .has_own_head = true},
     {"gemma", FIELDS(gemma), cleave_compose_gemma, .has_text = true, .turns = true,
      .has_own_head = true},
+    {"gemma2", FIELDS(gemma2), cleave_compose_gemma2, .has_text = true, .turns = true,
+     .has_own_head = true},
+    {"gemma3_text", FIELDS(gemma3_text), cleave_compose_gemma3, .has_text = true, .turns = true,
+     .has_own_head = true},
     {"gpt2", FIELDS(gpt2), cleave_compose_gpt2, .has_text = true},
     {"gpt_neox", FIELDS(gpt_neox), cleave_compose_gpt_neox, .has_text = true, .turns = true,
      .turns_share = true},
@@ -253,7 +305,10 @@ const cleave_family cleave_families[] = {
      .has_own_head = true},
     {"mixtral", FIELDS(mixtral), cleave_compose_mixtral, .has_text = true, .turns = true,
      .has_own_head = true},
+    {"olmo2", FIELDS(olmo2), cleave_compose_olmo2, .has_text = true, .turns = true},
     {"phi", FIELDS(phi), cleave_compose_phi, .has_text = true, .turns = true, .turns_share = true},
+    {"phi3", FIELDS(phi3), cleave_compose_phi3, .has_text = true, .turns = true,
+     .turns_share = true},
     {"qwen2", FIELDS(qwen2), cleave_compose_qwen2, .has_text = true, .turns = true,
      .has_own_head = true},
     {"qwen3", FIELDS(qwen3), cleave_compose_qwen3, .has_text = true, .turns = true,

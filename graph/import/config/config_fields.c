@@ -12,6 +12,7 @@ static const char *const harmless[] = {"_attn_implementation",
                                        "attn_implementation",
                                        "aux_loss_alpha",
                                        "bos_token_id",
+                                       "cache_implementation",
                                        "chunk_size_feed_forward",
                                        "classifier_dropout",
                                        "cls_token_id",
@@ -202,6 +203,7 @@ static cleave_status read_field(const cleave_json_cursor *at, const cleave_field
     case CLEAVE_FIELD_COUNT:
         return cleave_json_integer(at, least, CLEAVE_MOST_EXTENT, member, error);
     case CLEAVE_FIELD_NUMBER:
+    case CLEAVE_FIELD_CAP:
     case CLEAVE_FIELD_RATE:
         return read_number(at, field->kind == CLEAVE_FIELD_RATE, member, error);
     case CLEAVE_FIELD_FLAG:
@@ -245,6 +247,7 @@ static void set_standard(const cleave_field *field, void *member) {
         *(int64_t *)member = (int64_t)field->standard;
         break;
     case CLEAVE_FIELD_NUMBER:
+    case CLEAVE_FIELD_CAP:
     case CLEAVE_FIELD_RATE:
         *(double *)member = field->standard;
         break;
@@ -296,6 +299,8 @@ static cleave_status read_row(const cleave_json_cursor *root, const cleave_famil
     if (!is_given || cleave_json_type_of(&at) == CLEAVE_JSON_NULL) {
         if (is_given && field->kind == CLEAVE_FIELD_COUNT)
             *(int64_t *)member = 0;
+        if (is_given && field->kind == CLEAVE_FIELD_CAP)
+            *(double *)member = 0;
         return field->required && other < 0
                    ? cleave_json_fail(root, error, "has no %s", field->name)
                    : CLEAVE_OK;

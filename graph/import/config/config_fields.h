@@ -10,8 +10,9 @@
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 enum { CLEAVE_MOST_LAYERS = 8, CLEAVE_MOST_SEQUENCE = 1 << 6 };
 #else
-enum { CLEAVE_MOST_LAYERS = 1 << 12, CLEAVE_MOST_SEQUENCE = 1 << 15 };
+enum { CLEAVE_MOST_LAYERS = 1 << 12, CLEAVE_MOST_SEQUENCE = 1 << 18 };
 #endif
+enum { CLEAVE_MOST_BUCKETED = 1 << 15 }; /* texts with a bucket for each query and key */
 #define CLEAVE_MOST_EXTENT (INT64_C(1) << 20)
 
 /* Rotary positions: what turns pairs of a head's dimensions, and how quickly. */
@@ -43,8 +44,9 @@ typedef struct cleave_config {
     int64_t sequence;
     int64_t layers, width, heads, kv_heads, head, inner, vocabulary, positions;
     int64_t window, first_windowed_layer; /* keys that a query sees; 0: all */
-    int64_t types, padding;               /* kinds of segments, the id that pads */
-    int64_t first_position;               /* row of the table of positions */
+    int64_t whole_every;    /* of so many layers the last has no window; 0: as above */
+    int64_t types, padding; /* kinds of segments, the id that pads */
+    int64_t first_position; /* row of the table of positions */
     int64_t decoder_layers, buckets, distance, image, patch, channels, labels;
     double epsilon, dropout, attention_dropout, embedding_dropout;
     /* Experts: how many, chosen for each token, how wide, and rows of each for a sample (0: enough
@@ -59,6 +61,9 @@ typedef struct cleave_config {
     int64_t query_rank, value_rank, plain_head, value_head;
     bool interleaved; /* pairs of rotary positions are neighbours */
     bool tied, attention_bias, mlp_bias, qk_norm, uses_window, parallel, scales, scales_by_layer;
+    double query_scale;          /* what scores are scaled by is 1 / sqrt of it; 0: a head's size */
+    double score_cap, logit_cap; /* cap x tanh(x / cap); 0: none */
+    double local_theta;          /* of rotary positions in layers with a window; 0: as in others */
     const char *activation;
     cleave_layer_types layer_types;
     cleave_rotary rotary;
@@ -68,6 +73,7 @@ typedef enum cleave_field_kind {
     CLEAVE_FIELD_EXTENT, /* 1 or more; null: as if left out */
     CLEAVE_FIELD_COUNT,  /* 0 or more; null: 0 */
     CLEAVE_FIELD_NUMBER, /* above 0 */
+    CLEAVE_FIELD_CAP,    /* above 0; null: 0 */
     CLEAVE_FIELD_RATE,   /* in [0, 1) */
     CLEAVE_FIELD_FLAG,
     CLEAVE_FIELD_YES,      /* true, or null */
@@ -130,12 +136,14 @@ int64_t cleave_rotary_width(const cleave_config *config);
 /* What yarn makes of a magnitude: 1 where texts are not stretched. */
 double cleave_yarn_magnitude(const cleave_rotary *r, double magnitude);
 
-/* The tables of cosines and sines [sequence, width], shared by all layers. */
+/* The tables of cosines and sines [sequence, width], NAME.cosines and NAME.sines, shared by layers.
+ */
 typedef struct cleave_rotary_tables {
     const char *cosines, *sines;
     int64_t width;
 } cleave_rotary_tables;
-cleave_rotary_tables cleave_compose_rotary_tables(cleave_composer *c, const cleave_config *config);
+cleave_rotary_tables cleave_compose_rotary_tables(cleave_composer *c, const char *name,
+                                                  const cleave_config *config);
 /* Turns the first dimensions of heads [.., sequence, head]. */
 const char *cleave_compose_rotary(cleave_composer *c, const char *name, const char *x,
                                   const cleave_rotary_tables *tables, int64_t head);
@@ -145,6 +153,10 @@ const char *cleave_compose_rotary(cleave_composer *c, const char *name, const ch
 /* Each puts its graph together and returns the name of the logits; family_*.c. */
 const char *cleave_compose_llama(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gemma(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_gemma2(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_gemma3(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_olmo2(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_phi3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_qwen2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_qwen3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_mixtral(cleave_composer *c, const cleave_config *config);

@@ -215,23 +215,21 @@ static const char *feed_deepseek(const cleave_decoder *d, const char *block, con
                           compose_experts(d, scope, x, true), shared);
 }
 
-/* The even elements of the last dimension, then the odd ones. */
-static const char *part_pairs(cleave_composer *c, const char *name, const char *x, int64_t width) {
-    const char *halves[2];
-    const char *ends = one_id(c, cleave_compose_name(c, "%s.ends", name), width);
-    const char *axes = one_id(c, cleave_compose_name(c, "%s.axes", name), -1);
-    const char *steps = one_id(c, cleave_compose_name(c, "%s.steps", name), 2);
-    for (int i = 0; i < 2; i++) {
-        const char *half = cleave_compose_name(c, "%s.%s", name, i == 0 ? "even" : "odd");
-        const char *starts = one_id(c, cleave_compose_name(c, "%s.starts", half), i);
-        halves[i] = CLEAVE_COMPOSE(c, "Slice", half, x, starts, ends, axes, steps);
-    }
-    return cleave_compose_concat(c, name, -1, halves[0], halves[1]);
+/* The first elements of all pairs of neighbours in the last dimension, then the second ones. */
+static const char *part_pairs(const cleave_decoder *d, const char *name, const char *x,
+                              int64_t heads) {
+    cleave_composer *c = d->c;
+    const int64_t length = d->config->sequence, width = d->config->head;
+    x = cleave_compose_reshape(c, cleave_compose_name(c, "%s.pairs", name), x, 5,
+                               (int64_t[]){0, heads, length, width / 2, 2});
+    x = cleave_compose_transpose(c, cleave_compose_name(c, "%s.apart", name), x, 5,
+                                 (int64_t[]){0, 1, 2, 4, 3});
+    return cleave_compose_reshape(c, name, x, 4, (int64_t[]){0, heads, length, width});
 }
 
-static const char *turn(const cleave_decoder *d, const char *name, const char *x) {
+static const char *turn(const cleave_decoder *d, const char *name, const char *x, int64_t heads) {
     if (d->config->interleaved)
-        x = part_pairs(d->c, cleave_compose_name(d->c, "%s.parted", name), x, d->config->head);
+        x = part_pairs(d, cleave_compose_name(d->c, "%s.parted", name), x, heads);
     return cleave_compose_rotary(d->c, name, x, &d->rotary, d->config->head);
 }
 
@@ -256,7 +254,7 @@ static const char *latent_queries(const cleave_decoder *d, const char *scope, co
         cleave_compose_slice(c, cleave_compose_name(c, "%s.q_plain", scope), x, -1, 0, plain);
     const char *right =
         cleave_compose_slice(c, cleave_compose_name(c, "%s.q_rotary", scope), x, -1, plain, head);
-    right = turn(d, cleave_compose_name(c, "%s.q_turned", scope), right);
+    right = turn(d, cleave_compose_name(c, "%s.q_turned", scope), right, config->heads);
     return cleave_compose_concat(c, cleave_compose_name(c, "%s.queries", scope), -1, left, right);
 }
 
@@ -274,7 +272,7 @@ static const char *shared_keys(const cleave_decoder *d, const char *scope, const
                                          -1, config->value_rank, config->value_rank + config->head);
     k = cleave_compose_reshape(c, cleave_compose_name(c, "%s.k_one", scope), k, 4,
                                (int64_t[]){0, 1, config->sequence, config->head});
-    k = turn(d, cleave_compose_name(c, "%s.k_turned", scope), k);
+    k = turn(d, cleave_compose_name(c, "%s.k_turned", scope), k, 1);
     shape[0] = shape[2] = shape[3] = 1;
     shape[1] = config->heads;
     const char *target =
@@ -296,7 +294,8 @@ static const char *attend_latent(cleave_decoder *d, const char *block, const cha
     const cleave_composed_attention how = {
         .heads = {config->sequence, config->heads, config->heads, config->value_head},
         .scale = scale,
-        .added = {cleave_decoder_mask(d, layer)},
+        .is_causal = true,
+        .window = cleave_layer_window(config, layer),
         .dropout = config->attention_dropout};
     const char *q = latent_queries(d, scope, x);
     const char *latent = cleave_compose_linear(

@@ -11,11 +11,11 @@ static const char *activate(cleave_composer *c, const cleave_config *config, con
                                      cleave_compose_name(c, "%s.act", scope), x);
 }
 
-static cleave_composed_attention attention_of(const cleave_config *config, const char *mask) {
+static cleave_composed_attention attention_of(const cleave_config *config) {
     return (cleave_composed_attention){
         .heads = {config->sequence, config->heads, config->kv_heads, config->head},
         .scale = 1 / sqrt((double)config->head),
-        .added = {mask},
+        .is_causal = true,
         .dropout = config->attention_dropout};
 }
 
@@ -35,10 +35,10 @@ static const char *layer_norm(cleave_composer *c, const cleave_config *config, c
 /* ---- GPT-2 ----------------------------------------------------------------------------------- */
 
 static const char *gpt2_attend(cleave_composer *c, const cleave_config *config, const char *block,
-                               const char *x, const char *mask, int64_t layer) {
+                               const char *x, int64_t layer) {
     const char *scope = cleave_compose_name(c, "%s.attn", block);
     const char *which[] = {"q", "k", "v"}, *parts[3];
-    cleave_composed_attention how = attention_of(config, mask);
+    cleave_composed_attention how = attention_of(config);
     how.scale = config->scales ? how.scale : 1;
     how.scale /= config->scales_by_layer ? (double)(layer + 1) : 1;
     x = cleave_compose_conv1d(c, cleave_compose_name(c, "%s.c_attn", scope), x, config->width,
@@ -55,11 +55,11 @@ static const char *gpt2_attend(cleave_composer *c, const cleave_config *config, 
 }
 
 static const char *gpt2_block(cleave_composer *c, const cleave_config *config, const char *x,
-                              const char *mask, int64_t layer) {
+                              int64_t layer) {
     const char *block = cleave_compose_name(c, "transformer.h.%lld", (long long)layer);
     const char *mlp = cleave_compose_name(c, "%s.mlp", block);
     const char *y = layer_norm(c, config, block, "ln_1", x);
-    y = gpt2_attend(c, config, block, y, mask, layer);
+    y = gpt2_attend(c, config, block, y, layer);
     x = add_residual(c, config, cleave_compose_name(c, "%s.attended", block), x, y);
     y = layer_norm(c, config, block, "ln_2", x);
     y = cleave_compose_conv1d(c, cleave_compose_name(c, "%s.c_fc", mlp), y, config->width,
@@ -73,7 +73,6 @@ static const char *gpt2_block(cleave_composer *c, const cleave_config *config, c
 const char *cleave_compose_gpt2(cleave_composer *c, const cleave_config *config) {
     const char *table;
     const char *ids = cleave_compose_data(c, "input_ids", CLEAVE_ONNX_INT64, 1, &config->sequence);
-    const char *mask = cleave_compose_causal_mask(c, "mask.causal", config->sequence, 0);
     const char *x = cleave_compose_embedding(c, "transformer.wte", ids, config->vocabulary,
                                              config->width, &table);
     const char *positions = cleave_compose_rows(c, "transformer.wpe", config->positions,
@@ -81,7 +80,7 @@ const char *cleave_compose_gpt2(cleave_composer *c, const cleave_config *config)
     x = CLEAVE_COMPOSE(c, "Add", "transformer.embedded", x, positions);
     x = cleave_compose_dropout(c, "transformer.drop", x, config->embedding_dropout);
     for (int64_t i = 0; i < config->layers; i++)
-        x = gpt2_block(c, config, x, mask, i);
+        x = gpt2_block(c, config, x, i);
     x = layer_norm(c, config, "transformer", "ln_f", x);
     return config->tied
                ? cleave_compose_tied(c, "lm_head", x, table)
@@ -94,7 +93,6 @@ typedef struct turned {
     cleave_composer *c;
     const cleave_config *config;
     cleave_rotary_tables rotary;
-    const char *mask;
 } turned;
 
 static const char *turn(const turned *t, const char *scope, const char *which, const char *x) {
@@ -113,10 +111,8 @@ static const char *feed(const turned *t, const char *scope, const char *wide, co
 }
 
 static turned begin(cleave_composer *c, const cleave_config *config) {
-    return (turned){.c = c,
-                    .config = config,
-                    .rotary = cleave_compose_rotary_tables(c, config),
-                    .mask = cleave_compose_causal_mask(c, "mask.causal", config->sequence, 0)};
+    return (turned){
+        .c = c, .config = config, .rotary = cleave_compose_rotary_tables(c, "rotary", config)};
 }
 
 /* ---- Phi ------------------------------------------------------------------------------------- */
@@ -141,7 +137,7 @@ static const char *phi_heads(const turned *t, const char *scope, const char *whi
 static const char *phi_block(const turned *t, const char *x, int64_t layer) {
     cleave_composer *c = t->c;
     const cleave_config *config = t->config;
-    const cleave_composed_attention how = attention_of(config, t->mask);
+    const cleave_composed_attention how = attention_of(config);
     const char *block = cleave_compose_name(c, "model.layers.%lld", (long long)layer);
     const char *scope = cleave_compose_name(c, "%s.self_attn", block);
     const char *y = layer_norm(c, config, block, "input_layernorm", x);
@@ -177,7 +173,7 @@ static const char *neox_attend(const turned *t, const char *block, const char *x
     const cleave_config *config = t->config;
     const char *scope = cleave_compose_name(c, "%s.attention", block);
     const char *which[] = {"q", "k", "v"}, *parts[3];
-    const cleave_composed_attention how = attention_of(config, t->mask);
+    const cleave_composed_attention how = attention_of(config);
     cleave_heads triple = how.heads;
     triple.size *= 3;
     x = cleave_compose_linear(c, cleave_compose_name(c, "%s.query_key_value", scope), x,

@@ -1,41 +1,33 @@
 /* Llama and what is made like it: RMS norms before attention and a gated unit, rotary positions,
    heads that share keys.  Mistral adds windows, Qwen2 biases of queries, keys and values, Qwen3
-   norms of queries and keys; Gemma's norms scale by 1 + weight, and its embedding is scaled. */
+   norms of queries and keys, as OLMo 2 does over all heads. */
 #include "graph/import/config/family_llama.h"
 
 #include <math.h>
-#include <string.h>
 
 static const char *norm(const cleave_decoder *d, const char *scope, const char *x, int64_t width) {
     return cleave_compose_rms_norm(d->c, scope, x, width, d->config->epsilon, d->style->plus_one);
 }
 
-/* Does a layer's window hide anything? */
+static const cleave_decoder_norms of_llama = {.before_attention = "input_layernorm",
+                                              .before_feed = "post_attention_layernorm"};
+
 static bool is_windowed(const cleave_config *config, int64_t layer) {
-    if (config->window == 0 || config->window >= config->sequence)
-        return false;
-    return config->layer_types.n > 0 ? config->layer_types.windowed[layer]
-                                     : layer >= config->first_windowed_layer;
+    if (config->layer_types.n > 0)
+        return config->layer_types.windowed[layer];
+    return config->whole_every > 0 ? (layer + 1) % config->whole_every != 0
+                                   : layer >= config->first_windowed_layer;
 }
 
-const char *cleave_decoder_mask(cleave_decoder *d, int64_t layer) {
-    bool windowed = is_windowed(d->config, layer);
-    const char **mask = &d->masks[windowed];
-    if (*mask == NULL)
-        *mask = cleave_compose_causal_mask(d->c, windowed ? "mask.window" : "mask.causal",
-                                           d->config->sequence, windowed ? d->config->window : 0);
-    return *mask;
+int64_t cleave_layer_window(const cleave_config *config, int64_t layer) {
+    bool hides = config->window < config->sequence && is_windowed(config, layer);
+    return hides ? config->window : 0;
 }
 
-/* Queries, keys or values of one layer, split into heads. */
-static const char *heads_of(const cleave_decoder *d, const char *scope, const char *which,
-                            const char *x, const cleave_heads *heads) {
+const char *cleave_decoder_heads(const cleave_decoder *d, const char *scope, const char *which,
+                                 const char *x, const cleave_heads *heads, int64_t layer) {
     cleave_composer *c = d->c;
-    const cleave_config *config = d->config;
-    bool is_query = which[0] == 'q';
-    int64_t n = (is_query ? heads->heads : heads->kv_heads) * heads->size;
-    x = cleave_compose_linear(c, cleave_compose_name(c, "%s.%s_proj", scope, which), x,
-                              config->width, n, config->attention_bias || d->style->biases);
+    bool is_query = which[0] == 'q', is_local = d->config->local_theta > 0;
     x = cleave_compose_cut_heads(c, cleave_compose_name(c, "%s.%s.parts", scope, which), x, heads,
                                  is_query);
     if (which[0] != 'v' && d->style->head_norms)
@@ -43,21 +35,42 @@ static const char *heads_of(const cleave_decoder *d, const char *scope, const ch
     x = cleave_compose_turn_heads(c, cleave_compose_name(c, "%s.%s", scope, which), x);
     if (which[0] == 'v')
         return x;
-    return cleave_compose_rotary(c, cleave_compose_name(c, "%s.%s_turned", scope, which), x,
-                                 &d->rotary, heads->size);
+    return cleave_compose_rotary(
+        c, cleave_compose_name(c, "%s.%s_turned", scope, which), x,
+        is_local && is_windowed(d->config, layer) ? &d->local_rotary : &d->rotary, heads->size);
+}
+
+/* Queries, keys or values of one layer, split into heads. */
+static const char *heads_of(const cleave_decoder *d, const char *scope, const char *which,
+                            const char *x, const cleave_heads *heads, int64_t layer) {
+    cleave_composer *c = d->c;
+    const cleave_config *config = d->config;
+    int64_t n = (which[0] == 'q' ? heads->heads : heads->kv_heads) * heads->size;
+    x = cleave_compose_linear(c, cleave_compose_name(c, "%s.%s_proj", scope, which), x,
+                              config->width, n, config->attention_bias || d->style->biases);
+    if (which[0] != 'v' && d->style->wide_norms)
+        x = norm(d, cleave_compose_name(c, "%s.%s_norm", scope, which), x, n);
+    return cleave_decoder_heads(d, scope, which, x, heads, layer);
+}
+
+cleave_composed_attention cleave_decoder_attention(const cleave_config *config, int64_t layer) {
+    double divisor = config->query_scale > 0 ? config->query_scale : (double)config->head;
+    return (cleave_composed_attention){
+        .heads = {config->sequence, config->heads, config->kv_heads, config->head},
+        .scale = 1 / sqrt(divisor),
+        .cap = config->score_cap,
+        .is_causal = true,
+        .window = cleave_layer_window(config, layer),
+        .dropout = config->attention_dropout};
 }
 
 static const char *attend(cleave_decoder *d, const char *block, const char *x, int64_t layer) {
     const cleave_config *config = d->config;
     const char *scope = cleave_compose_name(d->c, "%s.self_attn", block);
-    const cleave_composed_attention how = {
-        .heads = {config->sequence, config->heads, config->kv_heads, config->head},
-        .scale = 1 / sqrt((double)config->head),
-        .added = {cleave_decoder_mask(d, layer)},
-        .dropout = config->attention_dropout};
-    const char *q = heads_of(d, scope, "q", x, &how.heads);
-    const char *k = heads_of(d, scope, "k", x, &how.heads);
-    const char *v = heads_of(d, scope, "v", x, &how.heads);
+    const cleave_composed_attention how = cleave_decoder_attention(config, layer);
+    const char *q = heads_of(d, scope, "q", x, &how.heads, layer);
+    const char *k = heads_of(d, scope, "k", x, &how.heads, layer);
+    const char *v = heads_of(d, scope, "v", x, &how.heads, layer);
     x = cleave_compose_attention(d->c, scope, &how, q, k, v);
     return cleave_compose_linear(d->c, cleave_compose_name(d->c, "%s.o_proj", scope), x,
                                  config->heads * config->head, config->width,
@@ -83,15 +96,28 @@ static const char *feed(const cleave_decoder *d, const char *block, const char *
                                 d->config->inner);
 }
 
+static const char *block_norm(const cleave_decoder *d, const char *block, const char *module,
+                              const char *x) {
+    return module == NULL
+               ? x
+               : norm(d, cleave_compose_name(d->c, "%s.%s", block, module), x, d->config->width);
+}
+
 static const char *add_block(cleave_decoder *d, const char *x, int64_t layer) {
     cleave_composer *c = d->c;
     const char *block = cleave_compose_name(c, "model.layers.%lld", (long long)layer);
-    const char *y =
-        norm(d, cleave_compose_name(c, "%s.input_layernorm", block), x, d->config->width);
+    const cleave_decoder_norms *norms = d->style->norms != NULL ? d->style->norms : &of_llama;
+    const char *y = block_norm(d, block, norms->before_attention, x);
     y = (d->style->attend != NULL ? d->style->attend : attend)(d, block, y, layer);
+    y = block_norm(d, block, norms->after_attention, y);
+    y = cleave_compose_dropout(c, cleave_compose_name(c, "%s.resid_attn_dropout", block), y,
+                               d->config->dropout);
     x = CLEAVE_COMPOSE(c, "Add", cleave_compose_name(c, "%s.attended", block), x, y);
-    y = norm(d, cleave_compose_name(c, "%s.post_attention_layernorm", block), x, d->config->width);
+    y = block_norm(d, block, norms->before_feed, x);
     y = (d->style->feed != NULL ? d->style->feed : feed)(d, block, y, layer);
+    y = block_norm(d, block, norms->after_feed, y);
+    y = cleave_compose_dropout(c, cleave_compose_name(c, "%s.resid_mlp_dropout", block), y,
+                               d->config->dropout);
     return CLEAVE_COMPOSE(c, "Add", cleave_compose_name(c, "%s.output", block), x, y);
 }
 
@@ -106,13 +132,19 @@ const char *cleave_compose_decoder(cleave_composer *c, const cleave_config *conf
         x = CLEAVE_COMPOSE(
             c, "Mul", "model.embed_tokens.scaled", x,
             cleave_compose_scalar(c, "model.embed_tokens.scale", sqrt((double)config->width)));
-    d.rotary = cleave_compose_rotary_tables(c, config);
+    d.rotary = cleave_compose_rotary_tables(c, "rotary", config);
+    if (config->local_theta > 0) {
+        cleave_config local = *config;
+        local.rotary = (cleave_rotary){.theta = config->local_theta, .share = 1};
+        d.local_rotary = cleave_compose_rotary_tables(c, "rotary.local", &local);
+    }
     for (int64_t i = 0; i < config->layers; i++)
         x = add_block(&d, x, i);
     x = norm(&d, "model.norm", x, config->width);
-    return config->tied
-               ? cleave_compose_tied(c, "lm_head", x, table)
-               : cleave_compose_linear(c, "lm_head", x, config->width, config->vocabulary, false);
+    x = config->tied
+            ? cleave_compose_tied(c, "lm_head", x, table)
+            : cleave_compose_linear(c, "lm_head", x, config->width, config->vocabulary, false);
+    return cleave_compose_soft_cap(c, "logits.capped", x, config->logit_cap);
 }
 
 const char *cleave_compose_llama(cleave_composer *c, const cleave_config *config) {
@@ -135,11 +167,10 @@ const char *cleave_compose_qwen3(cleave_composer *c, const cleave_config *config
     return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.head_norms = true});
 }
 
-/* "gelu" in its files means the form with tanh. */
-const char *cleave_compose_gemma(cleave_composer *c, const cleave_config *config) {
-    cleave_config own = *config;
-    if (strcmp(own.activation, "gelu") == 0)
-        own.activation = "gelu_pytorch_tanh";
-    return cleave_compose_decoder(
-        c, &own, &(cleave_decoder_style){.plus_one = true, .scaled_embedding = true});
+/* Its first norm is of what attention gives. */
+const char *cleave_compose_olmo2(cleave_composer *c, const cleave_config *config) {
+    static const cleave_decoder_norms norms = {.after_attention = "post_attention_layernorm",
+                                               .after_feed = "post_feedforward_layernorm"};
+    return cleave_compose_decoder(c, config,
+                                  &(cleave_decoder_style){.wide_norms = true, .norms = &norms});
 }

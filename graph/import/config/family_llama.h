@@ -7,11 +7,19 @@
 
 typedef struct cleave_decoder cleave_decoder;
 
+/* The modules of a block that norm what attention and the unit read, and what they give; null:
+   nothing does. */
+typedef struct cleave_decoder_norms {
+    const char *before_attention, *after_attention, *before_feed, *after_feed;
+} cleave_decoder_norms;
+
 typedef struct cleave_decoder_style {
     bool biases;     /* of queries, keys and values, whatever the file says */
-    bool head_norms; /* of queries and keys */
+    bool head_norms; /* of queries and keys, head by head */
+    bool wide_norms; /* of queries and keys, over all heads */
     bool plus_one;   /* norms */
     bool scaled_embedding;
+    const cleave_decoder_norms *norms; /* null: Llama's */
     /* In place of Llama's, where they are not null: of the block's normed x [batch, length, width],
        whose modules are in `block`. */
     const char *(*attend)(cleave_decoder *d, const char *block, const char *x, int64_t layer);
@@ -22,16 +30,23 @@ struct cleave_decoder {
     cleave_composer *c;
     const cleave_config *config;
     const cleave_decoder_style *style;
-    cleave_rotary_tables rotary;
-    const char *masks[2]; /* of whole texts and of windows; null until one is needed */
+    cleave_rotary_tables rotary, local_rotary; /* local: of layers with a window */
 };
 
 /* The whole model; gives the logits. */
 const char *cleave_compose_decoder(cleave_composer *c, const cleave_config *config,
                                    const cleave_decoder_style *style);
 
-/* What hides keys from queries in a layer. */
-const char *cleave_decoder_mask(cleave_decoder *d, int64_t layer);
+/* How many keys a query of a layer sees at most; 0: all before it. */
+int64_t cleave_layer_window(const cleave_config *config, int64_t layer);
+
+/* How the queries of a layer attend. */
+cleave_composed_attention cleave_decoder_attention(const cleave_config *config, int64_t layer);
+
+/* What a layer's queries, keys or values ("q", "k", "v") are projected to, split into heads, and
+   normed and turned where the style says so. */
+const char *cleave_decoder_heads(const cleave_decoder *d, const char *scope, const char *which,
+                                 const char *x, const cleave_heads *heads, int64_t layer);
 
 /* A gated unit with an inner width, whose modules are in `scope`. */
 const char *cleave_compose_gated(cleave_composer *c, const cleave_config *config, const char *scope,

@@ -12,7 +12,6 @@ typedef struct side {
     const char *name; /* "encoder" or "decoder" */
     bool is_decoder;
     const char *bias;   /* [heads, queries, keys]; null until the first layer has been made */
-    const char *mask;   /* null: none */
     const char *memory; /* what the encoder gave; null for itself */
 } side;
 
@@ -78,7 +77,8 @@ static const char *attend(side *s, const char *layer, const char *module, const 
     const cleave_composed_attention how = {
         .heads = {config->sequence, config->heads, config->heads, config->head},
         .scale = 1,
-        .added = {of_itself ? s->bias : NULL, of_itself ? s->mask : NULL},
+        .bias = of_itself ? s->bias : NULL,
+        .is_causal = of_itself && s->is_decoder,
         .dropout = config->dropout};
     for (int i = 0; i < 3; i++) {
         const char *from = i > 0 && !of_itself ? memory : normal;
@@ -166,7 +166,6 @@ const char *cleave_compose_t5(cleave_composer *c, const cleave_config *config) {
                     .config = config,
                     .name = "decoder",
                     .is_decoder = true,
-                    .mask = cleave_compose_causal_mask(c, "mask.causal", config->sequence, 0),
                     .memory = x};
     x = CLEAVE_COMPOSE(c, "Gather", "decoder.embed_tokens", table, made);
     x = run_side(&decoder, x, config->decoder_layers > 0 ? config->decoder_layers : config->layers);

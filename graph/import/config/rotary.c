@@ -185,7 +185,8 @@ static double yarn_scale(const cleave_rotary *r) {
                : cleave_yarn_magnitude(r, 1);
 }
 
-cleave_rotary_tables cleave_compose_rotary_tables(cleave_composer *c, const cleave_config *config) {
+cleave_rotary_tables cleave_compose_rotary_tables(cleave_composer *c, const char *name,
+                                                  const cleave_config *config) {
     const cleave_rotary *r = &config->rotary;
     cleave_rotary_tables tables = {.width = cleave_rotary_width(config)};
     int64_t width = tables.width, half = width / 2;
@@ -205,8 +206,10 @@ cleave_rotary_tables cleave_compose_rotary_tables(cleave_composer *c, const clea
             sines[t * width + i] = sines[t * width + half + i] = (float)(scale * sin(angle));
         }
     }
-    tables.cosines = cleave_compose_floats(c, "rotary.cosines", 2, shape, cosines);
-    tables.sines = cleave_compose_floats(c, "rotary.sines", 2, shape, sines);
+    tables.cosines =
+        cleave_compose_floats(c, cleave_compose_name(c, "%s.cosines", name), 2, shape, cosines);
+    tables.sines =
+        cleave_compose_floats(c, cleave_compose_name(c, "%s.sines", name), 2, shape, sines);
     return tables;
 }
 

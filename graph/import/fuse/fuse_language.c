@@ -75,7 +75,7 @@ void cleave_import_take_scalings(cleave_importer *im, cleave_nest *product) {
             product->inputs[k] = operand;
             cleave_import_scale_product(product, scaling->tape[0].p);
             im->operators.items[scaling->op].bypassed = true;
-            im->graph_version = CLEAVE_GRAPH_VERSION;
+            cleave_import_note_version(im, CLEAVE_LANGUAGE_GRAPH_VERSION);
         }
 }
 
@@ -142,7 +142,7 @@ static void read_once(cleave_importer *im, const repeated *r, cleave_operand *op
     }
     *operand = behind;
     im->operators.items[r->expand->op].bypassed = true;
-    im->graph_version = CLEAVE_GRAPH_VERSION;
+    cleave_import_note_version(im, CLEAVE_LANGUAGE_GRAPH_VERSION);
 }
 
 cleave_status cleave_import_share_keys(cleave_importer *im, int32_t op, int32_t scores,

@@ -12,7 +12,9 @@
 #include <string.h>
 
 /* Models with one of these rows have this version. */
-static void note_version(cleave_importer *im) { im->graph_version = CLEAVE_GRAPH_VERSION; }
+static void note_version(cleave_importer *im) {
+    cleave_import_note_version(im, CLEAVE_LANGUAGE_GRAPH_VERSION);
+}
 
 /* ---- norms by the mean square ---------------------------------------------------------------- */
 

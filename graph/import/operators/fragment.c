@@ -262,7 +262,7 @@ static cleave_status try_join(cleave_importer *im, const arguments *args, int ac
     CLEAVE_TRY(rename_output(im, op, base));
     cleave_import_set_output(im, 0, base, false);
     if (gates)
-        im->graph_version = CLEAVE_GRAPH_VERSION;
+        cleave_import_note_version(im, CLEAVE_LANGUAGE_GRAPH_VERSION);
     *joined = true;
     return CLEAVE_OK;
 }

@@ -1,5 +1,7 @@
-/* Operators that look at positions: cumulative sums and triangles. */
+/* Operators that look at positions: cumulative sums, triangles, and masks of attention. */
 #include "graph/import/operators/pointwise.h"
+
+#include <float.h>
 
 /* ---- cumulative sums ------------------------------------------------------------------------- */
 
@@ -70,6 +72,41 @@ cleave_status cleave_import_trilu(cleave_importer *im) {
     int kept = cleave_nest_emit(&nest, CLEAVE_OP_LESS_EQUAL, upper != 0 ? diagonal : column,
                                 upper != 0 ? column : diagonal, 0, 0);
     cleave_nest_emit(&nest, CLEAVE_OP_MASK, 0, kept, 0, 0);
+    CLEAVE_TRY(cleave_import_end_pointwise(im, &nest));
+    cleave_import_set_output(im, 0, nest.output.tensor, false);
+    return CLEAVE_OK;
+}
+
+/* ---- masks of attention ---------------------------------------------------------------------- */
+
+/* x [.., queries, keys] where the query at i may see the key at j, which is j <= i and, with a
+   window above 0, i - window < j; elsewhere with the least number of f32 added.  By their places,
+   so that no mask lies in memory. */
+cleave_status cleave_import_causal_mask(cleave_importer *im) {
+    int32_t input;
+    int64_t window;
+    cleave_nest nest;
+    CLEAVE_TRY(cleave_import_tensor(im, 0, &input));
+    cleave_tensor from = im->tensors.items[input].tensor;
+    CLEAVE_TRY(cleave_import_integer(im, "window", 0, &window));
+    if (from.rank < 2 || window < 0)
+        return cleave_import_fail(
+            im, "its input has rank %d and its window is %lld, at least 2 and 0 are needed",
+            from.rank, (long long)window);
+    CLEAVE_TRY(cleave_import_begin_pointwise(im, im->node->outputs[0], from.rank, from.shape, input,
+                                             &nest));
+    cleave_nest_add_whole_input(&nest, input, from.rank);
+    int query = cleave_nest_emit(&nest, CLEAVE_OP_INDEX, from.rank - 2, 0, 0, 0);
+    int key = cleave_nest_emit(&nest, CLEAVE_OP_INDEX, from.rank - 1, 0, 0, 0);
+    int seen = cleave_nest_emit(&nest, CLEAVE_OP_LESS_EQUAL, key, query, 0, 0);
+    if (window > 0) {
+        int before = cleave_nest_emit(&nest, CLEAVE_OP_SCALE, query, 0, 1, -(double)window);
+        int near = cleave_nest_emit(&nest, CLEAVE_OP_LESS, before, key, 0, 0);
+        seen = cleave_nest_emit(&nest, CLEAVE_OP_MASK, near, seen, 0, 0);
+    }
+    int added = cleave_nest_emit(&nest, CLEAVE_OP_SCALE, seen, 0, FLT_MAX, -FLT_MAX);
+    cleave_nest_emit(&nest, CLEAVE_OP_ADD, 0, added, 0, 0);
+    cleave_import_note_version(im, CLEAVE_GRAPH_VERSION);
     CLEAVE_TRY(cleave_import_end_pointwise(im, &nest));
     cleave_import_set_output(im, 0, nest.output.tensor, false);
     return CLEAVE_OK;

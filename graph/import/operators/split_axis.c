@@ -61,7 +61,7 @@ static bool can_split_nest(const cleave_importer *im, const cleave_nest *nest, i
                            int64_t extent) {
     bool can = nest->n_axes < CLEAVE_MAX_AXES;
     for (int i = 0; i < nest->n_instructions; i++)
-        can = can && nest->tape[i].opcode != CLEAVE_OP_INDEX;
+        can = can && (nest->tape[i].opcode != CLEAVE_OP_INDEX || nest->tape[i].a != axis);
     for (int i = 0; can && i < nest->n_inputs; i++)
         can = can_split_operand(im, &nest->inputs[i], axis, extent);
     return can && can_split_operand(im, &nest->output, axis, extent);
@@ -207,6 +207,8 @@ static void split_axes(const splitting *s, cleave_nest *nest, int axis) {
 static cleave_status split_nest(splitting *s, int32_t id, int axis) {
     cleave_nest nest = *nest_at(s->im, id);
     split_axes(s, &nest, axis);
+    for (int i = 0; i < nest.n_instructions; i++)
+        nest.tape[i].a += nest.tape[i].opcode == CLEAVE_OP_INDEX && nest.tape[i].a > axis;
     for (int i = 0; i < nest.n_inputs; i++)
         CLEAVE_TRY(split_operand(s, &nest.inputs[i], axis));
     CLEAVE_TRY(split_operand(s, &nest.output, axis));

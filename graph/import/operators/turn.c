@@ -3,7 +3,11 @@
 
    One pointwise nest over x and over x with its halves exchanged, which is a view; the sign is in
    the table of sines, and what is not turned has cosine 1 and sine 0.  So it may join the operator
-   that makes x (fuse_language.c). */
+   that makes x (fuse_language.c).
+
+   Where pairs are neighbours, x is parted into first and second elements before it is turned.  Read
+   so, it would be copied element by element; one nest takes it as it lay, and adds up the two
+   elements of each pair times a table of rotations. */
 #include "graph/import/operators/turn.h"
 #include "graph/import/draft_views.h"
 #include "graph/import/operators/pointwise.h"
@@ -146,6 +150,115 @@ cleave_status cleave_import_turn(cleave_importer *im, const cleave_turn *t) {
     return CLEAVE_OK;
 }
 
+/* ---- pairs of neighbours --------------------------------------------------------------------- */
+
+/* What x [.., 2 n] was parted from, seen as [.., n, 2]; -1: nothing. */
+static int32_t find_pairs(const cleave_importer *im, int32_t x) {
+    const cleave_tensor *flat = &im->tensors.items[x].tensor, *parted, *pairs;
+    if (flat->view.kind != CLEAVE_VIEW_RESHAPE)
+        return -1;
+    parted = &im->tensors.items[flat->view.sources[0]].tensor;
+    int n = flat->rank;
+    if (parted->view.kind != CLEAVE_VIEW_TRANSPOSE || parted->rank != n + 1 ||
+        parted->shape[n - 1] != 2 || parted->view.permutation[n - 1] != n ||
+        parted->view.permutation[n] != n - 1)
+        return -1;
+    pairs = &im->tensors.items[parted->view.sources[0]].tensor;
+    for (int d = 0; d < n - 1; d++)
+        if (parted->view.permutation[d] != d || pairs->shape[d] != flat->shape[d])
+            return -1;
+    return parted->view.sources[0];
+}
+
+/* [.., 2, n, 2]: what each element of a pair gives to each of what it becomes. */
+static cleave_status add_rotations(cleave_importer *im, const cleave_onnx_tensor *cosines,
+                                   const cleave_onnx_tensor *sines, int32_t *tensor) {
+    int rank = cosines->rank;
+    int64_t shape[CLEAVE_MAX_RANK], width = cosines->shape[rank - 1], half = width / 2;
+    memcpy(shape, cosines->shape, sizeof shape);
+    shape[rank - 1] = shape[rank + 1] = 2;
+    shape[rank] = half;
+    int64_t rows = cleave_shape_size(rank - 1, shape);
+    CLEAVE_TRY(cleave_import_spend(im, rows, 2 * width));
+    float *values = CLEAVE_ARENA_ARRAY(im->arena, float, 2 * rows * width);
+    if (values == NULL)
+        return cleave_import_no_memory(im);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < width; i++) {
+            float cosine = cosines->floats[r * width + i], sine = sines->floats[r * width + i];
+            float *to = &values[2 * (r * width + i)];
+            to[0] = i < half ? cosine : sine;
+            to[1] = i < half ? -sine : cosine;
+        }
+    *tensor = find_table(im, rank + 2, shape, values);
+    if (*tensor >= 0)
+        return CLEAVE_OK;
+    const char *name = cleave_arena_printf(im->arena, "%s.rotations", im->node->outputs[0]);
+    if (name == NULL)
+        return cleave_import_no_memory(im);
+    CLEAVE_TRY(cleave_import_constant_tensor(
+        im, (cleave_new_tensor){name, -1, "", rank + 2, shape, -1}, values, tensor));
+    return keep_table(im, *tensor);
+}
+
+/* Output [.., 2, n], seen as x was. */
+static cleave_status turn_pairs(cleave_importer *im, int32_t x, int32_t pairs,
+                                int32_t rotations) {
+    const cleave_tensor flat = im->tensors.items[x].tensor;
+    const cleave_tensor table = im->tensors.items[rotations].tensor;
+    const char *name = cleave_arena_printf(im->arena, "%s.pairs", im->node->outputs[0]);
+    int64_t shape[CLEAVE_MAX_RANK];
+    int n = flat.rank;
+    cleave_nest nest;
+    int32_t output;
+    if (name == NULL)
+        return cleave_import_no_memory(im);
+    memcpy(shape, flat.shape, sizeof shape);
+    shape[n - 1] = 2;
+    shape[n] = flat.shape[n - 1] / 2;
+    CLEAVE_TRY(cleave_import_begin_pointwise(im, name, n + 1, shape, -1, &nest));
+    nest.kind = CLEAVE_NEST_REDUCE;
+    nest.combiner = CLEAVE_COMBINE_SUM;
+    int of = cleave_nest_add_axis(&nest, "pair", 2, true, -1);
+    cleave_nest_add_whole_input(&nest, pairs, n + 1);
+    cleave_map_axis(&nest.inputs[0], n - 1, n);
+    cleave_map_axis(&nest.inputs[0], n, of);
+    cleave_nest_add_input(&nest, rotations);
+    for (int d = 0; d < table.rank; d++)
+        if (d == table.rank - 1 || table.shape[d] > 1)
+            cleave_map_axis(&nest.inputs[1], d, n + 2 - table.rank + d);
+    cleave_nest_emit(&nest, CLEAVE_OP_MUL, 0, 1, 0, 0);
+    cleave_import_note_version(im, CLEAVE_GRAPH_VERSION);
+    CLEAVE_TRY(cleave_import_end_pointwise(im, &nest));
+    im->operators.items[nest.op].tail_nest = -1;
+    im->operators.items[nest.op].type = "RotaryEmbedding";
+    CLEAVE_TRY(cleave_import_reshape(im, im->node->outputs[0], nest.output.tensor, n, flat.shape,
+                                     &output));
+    cleave_import_set_output(im, 0, output, false);
+    return CLEAVE_OK;
+}
+
+/* Sets *done where that is what is turned. */
+static cleave_status turn_neighbours(cleave_importer *im, int32_t x, const cleave_turn *t,
+                                     bool *done) {
+    const cleave_onnx_tensor *cosines = known_table(cleave_import_input(im, t->cosine));
+    const cleave_onnx_tensor *sines = known_table(cleave_import_input(im, t->sine));
+    const cleave_tensor *flat = &im->tensors.items[x].tensor;
+    int32_t pairs = find_pairs(im, x), rotations;
+    *done = pairs >= 0 && cosines != NULL && sines != NULL && cosines->rank == sines->rank &&
+            cosines->rank <= flat->rank && 2 * t->negative == t->turned &&
+            flat->rank + 2 <= CLEAVE_MAX_RANK;
+    for (int d = 0; *done && d < cosines->rank; d++) {
+        int64_t extent = flat->shape[flat->rank - cosines->rank + d];
+        *done = cosines->shape[d] == sines->shape[d] &&
+                (cosines->shape[d] == extent || (cosines->shape[d] == 1 && d < cosines->rank - 1));
+    }
+    if (!*done)
+        return CLEAVE_OK;
+    CLEAVE_TRY(add_rotations(im, cosines, sines, &rotations));
+    return turn_pairs(im, x, pairs, rotations);
+}
+
 /* ---- as exporters spell it ---------------------------------------------------------------------
  */
 
@@ -206,6 +319,11 @@ cleave_status cleave_import_turned(cleave_importer *im) {
     if (t.negative + im->tensors.items[parts[1]].tensor.shape[last] != t.turned)
         return cleave_import_fail(im, "its halves are not all of what is turned");
     t.whole = x;
+    bool done = false;
+    if (n == 2)
+        CLEAVE_TRY(turn_neighbours(im, x, &t, &done));
+    if (done)
+        return CLEAVE_OK;
     if (n == 3)
         CLEAVE_TRY(join_rest(im, x, parts[2], &t.whole));
     const char *name = cleave_arena_printf(im->arena, "%s.exchanged", im->node->outputs[0]);

@@ -88,3 +88,89 @@ Test(framework_memory, free_neighbours_are_joined) {
     cr_expect_eq(memory().reserved_bytes, 20 * MIB);
     cr_expect_eq(memory().allocated_bytes, 20 * MIB);
 }
+
+/* ---- a step of ten items --------------------------------------------------------------------- */
+
+/* At 0 nest 0 runs forward, at 1 nest 1, at 8 nest 1 runs backward.  From 3 to 5 there are 20 KiB
+   of something else, which is then the most that lives at once. */
+enum { N_ITEMS = 10, EXTENT = 1024 };
+static cleave_tensor tensors[] = {{.rank = 1, .shape = {EXTENT}}, {.rank = 1, .shape = {EXTENT}}};
+static cleave_nest nests[] = {{.n_inputs = 0}, {.kind = CLEAVE_NEST_POINTWISE, .n_inputs = 1}};
+static const int32_t nests_of_it[] = {0, 1};
+static cleave_operator operators[] = {{.n_nests = 2, .nests = nests_of_it}};
+static cleave_item items[N_ITEMS];
+static cleave_slot slots[1];
+static cleave_compute computes[3];
+
+static int32_t add_box(cleave_buffer_kind kind, int32_t first, int32_t last, int64_t extent) {
+    int32_t b = add(kind, 0, first, last, 4 * extent);
+    buffers[b].box.hi[0] = extent;
+    return b;
+}
+
+static void begin_step(void) {
+    model.tensors = tensors;
+    model.nests = nests;
+    model.n_nests = 2;
+    model.operators = operators;
+    program.items = items;
+    program.n_items = N_ITEMS;
+    program.slots = slots;
+    program.n_slots = 1;
+    program.computes = computes;
+    program.n_computes = 3;
+    for (int i = 0; i < N_ITEMS; i++)
+        items[i].kind = CLEAVE_ITEM_SYNC;
+    static const int at[] = {0, 1, 8};
+    for (int i = 0; i < 3; i++) {
+        items[at[i]] = (cleave_item){.kind = CLEAVE_ITEM_COMPUTE, .subject = i};
+        computes[i] =
+            (cleave_compute){.nest = i > 0,
+                             .pass = i < 2 ? CLEAVE_PASS_FORWARD : CLEAVE_PASS_INPUT_GRADIENT,
+                             .inputs = {-1},
+                             .output = -1,
+                             .input_gradients = {-1}};
+    }
+    buffers[add(CLEAVE_BUFFER_ACTIVATION, 0, 3, 5, 20 * KIB)].tensor = 1;
+}
+
+/* Of 4 KiB that were put together of this device's 1 and those of others, that 1 is kept. */
+Test(framework_memory, what_is_gathered_is_gathered_again) {
+    begin_step();
+    computes[0].output = add_box(CLEAVE_BUFFER_ACTIVATION, 0, 0, EXTENT / 4);
+    computes[1].inputs[0] = computes[2].inputs[0] = add_box(CLEAVE_BUFFER_ACTIVATION, 1, 9, EXTENT);
+    cr_expect_eq(bytes(), 21 * KIB);
+    buffers[computes[0].output].box.hi[0] = EXTENT + 1; /* no part of it */
+    cr_expect_eq(bytes(), 24 * KIB);
+}
+
+/* Scores of 4 KiB give weights of 4: the scores go.  Where the weights are dropped out at once, the
+   scores stand for what they were, and each of 1,024 elements has a byte in a mask. */
+Test(framework_memory, softmaxes_keep_what_they_give) {
+    static const cleave_opcode tape[] = {CLEAVE_OP_SUB, CLEAVE_OP_EXP, CLEAVE_OP_DIV,
+                                         CLEAVE_OP_DROPOUT};
+    begin_step();
+    for (int i = 0; i < 4; i++)
+        nests[1].tape[i].opcode = tape[i];
+    nests[1].n_instructions = 3;
+    computes[0].output = add_box(CLEAVE_BUFFER_ACTIVATION, 0, 9, EXTENT);
+    computes[1].inputs[0] = computes[2].inputs[0] = computes[0].output;
+    computes[1].output = add_box(CLEAVE_BUFFER_ACTIVATION, 1, 9, EXTENT);
+    cr_expect_eq(bytes(), 24 * KIB);
+    nests[1].n_instructions = 4;
+    cr_expect_eq(bytes(), 29 * KIB);
+}
+
+/* Parameters of 4 KiB and their gradient, which is there from the beginning where the device has
+   them whole; in bf16 where gradients are added up so. */
+Test(framework_memory, whole_gradients_have_a_place_of_their_own) {
+    begin_step();
+    int32_t parameter = add_box(CLEAVE_BUFFER_PARAMETER, 0, 9, EXTENT);
+    buffers[parameter].persistent = true;
+    computes[2].input_gradients[0] = add_box(CLEAVE_BUFFER_GRADIENT, 8, 9, EXTENT);
+    cr_expect_eq(bytes(), 28 * KIB);
+    model.reduce_precision = CLEAVE_BF16;
+    cr_expect_eq(bytes(), 26 * KIB);
+    buffers[parameter].box.hi[0] = EXTENT / 2; /* a share */
+    cr_expect_eq(bytes(), 24 * KIB);
+}

@@ -2,6 +2,8 @@
    is evaluated twice, from the nests that the importer builds and by the folding of constants. */
 #include "imported.h"
 
+#include <float.h>
+
 TestSuite(import_elementwise, .fini = tear_down);
 
 enum { FLOAT = 1, INT32 = 6, INT64 = 7, BOOL = 9, MOST = 12 };
@@ -327,6 +329,16 @@ Test(import_elementwise, triangles_of_any_diagonal) {
     attribute_integer(&lower, "upper", 0);
     in[1].values[0] = -1;
     check("Trilu", &lower, 1, 2, in, 6, (double[]){0, 0, 0, 4, 0, 0});
+}
+
+/* Adding the least number to 5 gives it: 5 is far below what an f32 of that size tells apart. */
+Test(import_elementwise, masks_hide_what_comes_later_and_what_a_window_leaves_behind) {
+    bytes window = {.n = 0};
+    const double no = -(double)FLT_MAX;
+    operand in[] = {{FLOAT, "3 3", {1, 2, 3, 4, 5, 6, 7, 8, 9}}};
+    check("CausalMask", NULL, 1, 1, in, 9, (double[]){1, no, no, 4, 5, no, 7, 8, 9});
+    attribute_integer(&window, "window", 2);
+    check("CausalMask", &window, 1, 1, in, 9, (double[]){1, no, no, 4, 5, no, no, 8, 9});
 }
 
 /* ---- folding --------------------------------------------------------------------------------- */

@@ -1,0 +1,48 @@
+/* Phi-3: Llama with one product for queries, keys and values, and one for both sides of the gated
+   unit; what is added to the stream may be dropped. */
+#include "graph/import/config/family_llama.h"
+
+static const char *attend(cleave_decoder *d, const char *block, const char *x, int64_t layer) {
+    cleave_composer *c = d->c;
+    const cleave_config *config = d->config;
+    const char *scope = cleave_compose_name(c, "%s.self_attn", block);
+    const cleave_composed_attention how = cleave_decoder_attention(config, layer);
+    const int64_t wide = config->heads * config->head, narrow = config->kv_heads * config->head;
+    const int64_t ends[] = {wide, wide + narrow, wide + 2 * narrow};
+    const char *const which[] = {"q", "k", "v"};
+    const char *parts[3];
+    x = cleave_compose_linear(c, cleave_compose_name(c, "%s.qkv_proj", scope), x, config->width,
+                              ends[2], false);
+    for (int i = 0; i < 3; i++) {
+        const char *part =
+            cleave_compose_slice(c, cleave_compose_name(c, "%s.%s_part", scope, which[i]), x, -1,
+                                 i > 0 ? ends[i - 1] : 0, ends[i]);
+        parts[i] = cleave_decoder_heads(d, scope, which[i], part, &how.heads, layer);
+    }
+    x = cleave_compose_attention(c, scope, &how, parts[0], parts[1], parts[2]);
+    return cleave_compose_linear(c, cleave_compose_name(c, "%s.o_proj", scope), x, wide,
+                                 config->width, false);
+}
+
+static const char *feed(const cleave_decoder *d, const char *block, const char *x, int64_t layer) {
+    (void)layer;
+    cleave_composer *c = d->c;
+    const int64_t width = d->config->width, inner = d->config->inner;
+    const char *scope = cleave_compose_name(c, "%s.mlp", block);
+    x = cleave_compose_linear(c, cleave_compose_name(c, "%s.gate_up_proj", scope), x, width,
+                              2 * inner, false);
+    const char *gate =
+        cleave_compose_slice(c, cleave_compose_name(c, "%s.gate", scope), x, -1, 0, inner);
+    const char *up =
+        cleave_compose_slice(c, cleave_compose_name(c, "%s.up", scope), x, -1, inner, 2 * inner);
+    gate = cleave_compose_activation(c, cleave_activation_find(d->config->activation),
+                                     cleave_compose_name(c, "%s.activation_fn", scope), gate);
+    x = CLEAVE_COMPOSE(c, "Mul", cleave_compose_name(c, "%s.gated", scope), up, gate);
+    return cleave_compose_linear(c, cleave_compose_name(c, "%s.down_proj", scope), x, inner, width,
+                                 false);
+}
+
+const char *cleave_compose_phi3(cleave_composer *c, const cleave_config *config) {
+    return cleave_compose_decoder(c, config,
+                                  &(cleave_decoder_style){.attend = attend, .feed = feed});
+}
