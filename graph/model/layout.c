@@ -43,10 +43,17 @@ cleave_status cleave_layout_create(const cleave_model *model, int32_t n_devices,
     return CLEAVE_OK;
 }
 
+bool cleave_layout_rings(const cleave_layout *layout) {
+    bool rings = false;
+    for (int32_t op = 0; op < layout->n_operators && !rings; op++)
+        rings = layout->splits[op].ring;
+    return rings;
+}
+
 bool cleave_layout_is_plain(const cleave_layout *layout) {
-    bool plain = cleave_schedule_is_plain(&layout->schedule);
+    bool plain = cleave_schedule_is_plain(&layout->schedule) && !cleave_layout_rings(layout);
     for (int32_t op = 0; op < layout->n_operators && plain; op++)
-        plain = !cleave_layout_recomputes(layout, op) && !layout->splits[op].ring;
+        plain = !cleave_layout_recomputes(layout, op);
     for (int32_t t = 0; t < layout->n_tensors && plain; t++)
         plain = layout->sharded[t] <= CLEAVE_SHARDED_UPDATE;
     return plain;

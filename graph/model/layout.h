@@ -72,6 +72,9 @@ static inline bool cleave_layout_recomputes(const cleave_layout *layout, int32_t
     return layout->recompute != NULL && layout->recompute[op];
 }
 
+/* Do keys of any attention go round (graph/model/ring.h)? */
+bool cleave_layout_rings(const cleave_layout *layout);
+
 /* Is it splits and sharded updates and nothing more: the whole batch in one stage, and nothing
    recomputed, reduced, gathered or passed round on the way? */
 bool cleave_layout_is_plain(const cleave_layout *layout);

@@ -43,6 +43,24 @@ void cleave_ring_take_keys(const cleave_nest *nest, int32_t i, cleave_part *part
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
+bool cleave_model_has_turns(const cleave_model *model) {
+    bool has = false;
+    for (int32_t n = 0; n < model->n_nests && !has; n++)
+        has = model->nests[n].n_turns > 0;
+    return has;
+}
+
+bool cleave_ring_fits(const cleave_model *model, int32_t op, const cleave_split *split) {
+    const cleave_operator *of = &model->operators[op];
+    const cleave_nest *nest = &model->nests[of->main_nest];
+    if (nest->attention == NULL)
+        return false;
+    int rows = nest->operator_axis[nest->attention->rows],
+        keys = nest->operator_axis[nest->attention->keys];
+    return split->degree[keys] == 1 && split->degree[rows] > 1 &&
+           split->degree[rows] <= of->axes[keys].extent;
+}
+
 /* How many turns an operator takes under its split; 0: its keys stay. */
 static cleave_status count_turns(const cleave_model *model, int32_t op, const cleave_split *split,
                                  int32_t *n, cleave_error *error) {
@@ -58,8 +76,7 @@ static cleave_status count_turns(const cleave_model *model, int32_t op, const cl
                            of->name);
     int rows = nest->operator_axis[nest->attention->rows],
         keys = nest->operator_axis[nest->attention->keys];
-    if (split->degree[keys] > 1 || split->degree[rows] < 2 ||
-        split->degree[rows] > of->axes[keys].extent)
+    if (!cleave_ring_fits(model, op, split))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "operator \"%s\": keys go round (\"ring\") where %s is split, into at "
                            "most %lld, and %s is not",

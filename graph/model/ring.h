@@ -30,6 +30,11 @@ static inline bool cleave_ring_passes(const cleave_nest *nest, int input) {
 cleave_status cleave_model_take_turns(cleave_model *model, const cleave_layout *layout,
                                       cleave_error *error);
 
+bool cleave_model_has_turns(const cleave_model *model);
+
+/* Could keys of an operator go round under this split? */
+bool cleave_ring_fits(const cleave_model *model, int32_t op, const cleave_split *split);
+
 /* Is this the last turn of the block of keys that a part has? */
 bool cleave_ring_ends(const cleave_nest *nest, const cleave_part *part);
 
