@@ -139,8 +139,7 @@ typedef struct search_request {
         ROW_THROUGHPUT, ROW_METHOD, ROW_TIME, ROW_PROPOSALS, ROW_SEED(search_request),             \
         ROW_MEMORY_LIMIT, ROW_FIX, ROW_ONLY, ROW_FOR, ROW_MICRO_BATCHES, ROW_STAGES, ROW_SCHEDULE, \
         ROW_RECOMPUTE, ROW_VIRTUAL, ROW_TENSOR, ROW_CONTEXT, ROW_RING, ROW_EXPERT,                 \
-        ROW_WHOLE_TOKENS,                                                                          \
-        ROW_ZERO, ROW_OPTIMIZER(search_request), ROW_MOMENTUM(search_request),                     \
+        ROW_WHOLE_TOKENS, ROW_ZERO, ROW_OPTIMIZER(search_request), ROW_MOMENTUM(search_request),   \
         ROW_CLIP(search_request)
 
 #endif

@@ -116,7 +116,8 @@ static double element_at(const evaluation *e, const cleave_array *array, const i
 static bool next_row(const evaluation *e, int64_t *at) {
     const cleave_part *part = &e->call->part;
     for (int a = e->call->nest->n_axes - 1; a >= 0; at[a] = part->lo[a], a--)
-        if (a != e->of->keys && a != e->of->width && a != e->of->value_width && ++at[a] < part->hi[a])
+        if (a != e->of->keys && a != e->of->width && a != e->of->value_width &&
+            ++at[a] < part->hi[a])
             return true;
     return false;
 }

@@ -130,10 +130,9 @@ static cleave_compute forward_compute(lower_assembly *assembly, int32_t n, int32
     int32_t lead = n - nest->turn; /* all turns write what the first is said to have written */
     compute.output =
         bound_in(assembly, again ? schedule->write_again[lead] : schedule->write[lead], p, window);
-    compute.combined = bound_in(assembly,
-                                again ? schedule->write_statistics_again[lead]
-                                      : schedule->write_statistics[lead],
-                                p, window);
+    compute.combined = bound_in(
+        assembly, again ? schedule->write_statistics_again[lead] : schedule->write_statistics[lead],
+        p, window);
     if (is_in_place(assembly, n, p, again, readers))
         assembly->buffers.items[compute.output].storage =
             assembly->buffers.items[compute.inputs[0]].storage;

@@ -20,8 +20,8 @@ static bool carries(const lowering *state, int32_t n, int i, cleave_pass pass) {
 
 /* Adds what one part gives to the gradient of an input, through views, to the base tensors'
  * movements. */
-void lower_contribute_gradient(lowering *state, const lower_event *event, int32_t p,
-                               int32_t buffer, bool is_carried) {
+void lower_contribute_gradient(lowering *state, const lower_event *event, int32_t p, int32_t buffer,
+                               bool is_carried) {
     lower_builder *builder = &state->base;
     int32_t n = event->nest, i = event->input;
     const lower_operand *operand =

@@ -31,10 +31,9 @@ static void plan_operand(lowering *state, const cleave_operand *of, const lower_
             cleave_part_box(builder->model, part, of, &box);
             state->part = p;
             lower_begin_stretch(state, true, 0);
-            operand = event->ring >= 0
-                          ? lower_operand_passed(state, of->tensor, part->device, &box)
-                          : lower_operand_need(state, of->tensor, part->device, &box, again_in,
-                                               event->visit);
+            operand = event->ring >= 0 ? lower_operand_passed(state, of->tensor, part->device, &box)
+                                       : lower_operand_need(state, of->tensor, part->device, &box,
+                                                            again_in, event->visit);
         }
         add_row(state, operand);
     }

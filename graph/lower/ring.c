@@ -97,8 +97,7 @@ static void pass_keys(lowering *state, const lower_event *event, int32_t next) {
                           .to = state->operands.items[operand].buffer};
     }
     if (n > 0)
-        state->passing[schedule->events[next].ring].after =
-            pass_on(state, event->tensor, n, hops);
+        state->passing[schedule->events[next].ring].after = pass_on(state, event->tensor, n, hops);
 }
 
 void lower_ring_read(lowering *state, const lower_event *event) {
@@ -183,10 +182,9 @@ void lower_ring_gradient(lowering *state, const lower_event *event) {
     const cleave_parts *parts = &builder->parts[event->nest];
     const int32_t *own = lower_binding(state, (int32_t)(event - state->schedule->events));
     int32_t next = next_event(state, event);
-    cleave_when when =
-        lower_goes_on(builder, event->nest)
-            ? CLEAVE_WHEN_EVERY
-            : cleave_when_gradient(lower_value_when(builder, nest->output.tensor));
+    cleave_when when = lower_goes_on(builder, event->nest)
+                           ? CLEAVE_WHEN_EVERY
+                           : cleave_when_gradient(lower_value_when(builder, nest->output.tensor));
     lower_do(builder, when);
     if (event->ring >= 0)
         await_passing(state, &state->passing[event->ring]);

@@ -290,8 +290,9 @@ static void read_again(planner *p, int32_t n, cleave_pass pass, bool first) {
         int32_t tensor = nest->inputs[i].tensor;
         bool comes = first && !p->is_there[n] && (nest->kept_inputs >> i & 1) != 0 &&
                      sees_again(p, tensor, p->schedule->stage_of[n]);
-        if (comes || cleave_ring_passes(nest, i) || ((read >> i & 1) != 0 && p->layout != NULL &&
-                      lower_sees_sharded(p->model, p->layout, tensor, CLEAVE_SHARDED_WEIGHT)))
+        if (comes || cleave_ring_passes(nest, i) ||
+            ((read >> i & 1) != 0 && p->layout != NULL &&
+             lower_sees_sharded(p->model, p->layout, tensor, CLEAVE_SHARDED_WEIGHT)))
             add_again(p, LOWER_READ, 2 + i, n, i, tensor);
         number_ring(p, n, i);
     }

@@ -44,8 +44,8 @@ typedef struct lower_event {
     int32_t tensor;      /* that is read, written or updated: a view, perhaps */
     bool again;          /* what is recomputed is read, or written, as it comes the second time */
     int32_t visit;       /* that it is part of, of sharded weights and gradients; or -1 */
-    int32_t ring;        /* of keys that go round, from the second turn on: a number in the family of
-                            how its block, or what there is of its gradient, comes; or -1 */
+    int32_t ring; /* of keys that go round, from the second turn on: a number in the family of
+                     how its block, or what there is of its gradient, comes; or -1 */
 } lower_event;
 
 typedef CLEAVE_LIST(lower_event) lower_event_list;

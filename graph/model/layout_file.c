@@ -109,8 +109,7 @@ static cleave_status read_devices(const cleave_json_cursor *at, const reader *in
 
 static cleave_status read_operator(const cleave_json_cursor *at, const char *name, const reader *in,
                                    cleave_error *error) {
-    static const char *const keys[] = {"split", "replicas", "devices", "recompute",
-                                       "ring",  NULL};
+    static const char *const keys[] = {"split", "replicas", "devices", "recompute", "ring", NULL};
     int32_t op = cleave_model_find_operator(in->model, name);
     if (op < 0)
         return cleave_json_fail(at, error, "%.64s has no operator \"%.128s\"",

@@ -13,8 +13,8 @@ static void set_block(const cleave_nest *nest, int axis, int32_t n, int32_t bloc
     part->hi[axis] = cleave_block_start(nest->axes[axis].extent, n, block + 1);
 }
 
-/* Does the block of keys that the part has go to anybody in this turn, or later?  All see some where
-   hidden scores might count. */
+/* Does the block of keys that the part has go to anybody in this turn, or later?  All see some
+   where hidden scores might count. */
 static bool is_seen(const cleave_nest *nest, int32_t from, int32_t block, cleave_part part) {
     const cleave_attention *of = nest->attention;
     int32_t n = nest->n_turns, turn = from;

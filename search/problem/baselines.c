@@ -383,8 +383,7 @@ static cleave_status megatron(const builder *b, bool *applies, cleave_error *err
         else
             CLEAVE_TRY(cleave_group_split(model, op, &b->group, &cut, devices_of(b, op), b->arena,
                                           b->layout, error));
-        b->layout->splits[op].ring =
-            b->ring && cleave_ring_fits(model, op, &b->layout->splits[op]);
+        b->layout->splits[op].ring = b->ring && cleave_ring_fits(model, op, &b->layout->splits[op]);
     }
     *applies = has_heads && has_room && (has_experts || degree[CLEAVE_GROUP_EXPERT] == 1);
     return CLEAVE_OK;

@@ -259,9 +259,8 @@ static bool draw_ring(const cleave_model *model, int32_t op, int keys, uint64_t 
     degree[keys - 2] = heads ? rest : 1;
     for (int32_t d = 0; d < N_DEVICES; d++)
         devices[d] = (int32_t)((uint64_t)d * 5 + seed) % N_DEVICES;
-    cr_assert_eq(
-        cleave_layout_set(layout, op, heads ? 1 : rest, degree, devices, arena, &error),
-        CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_layout_set(layout, op, heads ? 1 : rest, degree, devices, arena, &error),
+                 CLEAVE_OK, "%s", error.message);
     layout->splits[op].ring = true;
     return true;
 }
