@@ -310,6 +310,11 @@ static cleave_status read_wish(const search_request *asked, cleave_schedule_wish
     wish->context = (int32_t)asked->context;
     wish->expert = (int32_t)asked->expert;
     wish->whole_tokens = asked->whole_tokens;
+    wish->ring = asked->ring;
+    if (asked->ring && (wish->context < 2 || strcmp(asked->attention, "stored") == 0))
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--ring: goes with --context 2 or more, and attention that stores no "
+                           "scores");
     return CLEAVE_OK;
 }
 

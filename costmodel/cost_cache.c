@@ -193,7 +193,8 @@ static bool price_in_operator(const cleave_cost_cache *cache, const cleave_devic
     price->provenance = CLEAVE_PROVENANCE_PREDICTED;
     price->source = price->family_fit = fit;
     price->picoseconds = 0;
-    if (cleave_operator_lead(cache->model, nest->op, backward) != compute->nest)
+    if (nest->n_turns == 0 &&
+        cleave_operator_lead(cache->model, nest->op, backward) != compute->nest)
         return true;
     cleave_operator_work_describe(cache->model, nest->op, backward, &compute->part, &work);
     double seconds = cost_find_price(kind, &work, &price->provenance, &price->source) *

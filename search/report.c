@@ -1,13 +1,14 @@
 /* The end of a search: the best, and all that come near it, are simulated in full, with collectives
    in their steps, as `simulate` and `run` do.  Programs with expanded collectives are large, so
    nothing else is. */
+#include "graph/model/ring.h"
 #include "search/improve/parallel.h"
 #include "search/session.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_REPORTED = SESSION_MAX_GIVEN + SESSION_MAX_FOUND + 2 };
+enum { MAX_REPORTED = SESSION_MAX_GIVEN + SESSION_MAX_FOUND + 3 };
 
 /* Bytes of fragments of all that was found and is simulated in full; the best is in any case.  What
    is found differs by less than its prices are off only between neighbours, and where programs are
@@ -33,7 +34,8 @@ typedef struct report {
     int32_t n;
     reported items[MAX_REPORTED];
     reported *wanted[MAX_REPORTED]; /* to be simulated in full */
-    cleave_layout plain;            /* see add_plain_updates */
+    cleave_layout plain;            /* see add_plain_updates, */
+    cleave_layout ring;             /* add_ring */
     cleave_polished polished;
 } report;
 
@@ -202,10 +204,31 @@ static cleave_status price_best(report *r, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+/* Where the best splits queries of attention and gathers keys, these may go round instead.  Changes
+   of such layouts can't be estimated, so none is found on the way. */
+static cleave_status add_ring(report *r, cleave_error *error) {
+    session *s = r->session;
+    const reported *best = find_best(r);
+    if (best == NULL || !session_searches(s) || s->options->constraints != NULL)
+        return CLEAVE_OK;
+    int32_t n_rings = 0;
+    CLEAVE_TRY(cleave_layout_keep(best->layout, s->model, &s->work, &r->ring, error));
+    for (int32_t op = 0; op < s->model->n_operators; op++) {
+        cleave_split *split = &r->ring.splits[op];
+        n_rings += !split->ring && cleave_ring_fits(s->model, op, split);
+        split->ring = cleave_ring_fits(s->model, op, split);
+    }
+    if (n_rings > 0)
+        r->items[r->n++] = (reported){
+            .method = best->method, .layout = &r->ring, .price = best->price, .baseline = -1};
+    return CLEAVE_OK;
+}
+
 static cleave_status price_near(report *r, cleave_error *error) {
     session *s = r->session;
     int32_t n = 0;
     CLEAVE_TRY(add_plain_updates(r, error));
+    CLEAVE_TRY(add_ring(r, error));
     CLEAVE_TRY(ask_for_likely_grounds(r, error));
     for (int32_t i = 0; i < r->n; i++) {
         bool is_asked_for = !session_searches(s) && is_wanted(s, r->items[i].method);

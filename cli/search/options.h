@@ -13,7 +13,7 @@ typedef struct search_request {
     int64_t batch, sequence, devices, proposals, seed, micro_batches, stages, virtual_stages,
         tensor, context, expert;
     double time, memory_limit, momentum, clip_norm;
-    bool forward, throughput, whole_tokens;
+    bool forward, throughput, whole_tokens, ring;
 } search_request;
 
 #define ROW_METHOD                                                                                 \
@@ -98,6 +98,12 @@ typedef struct search_request {
             .help = "devices that share each sequence, of megatron; for attention each brings "    \
                     "all tokens of some heads together"                                            \
     }
+#define ROW_RING                                                                                   \
+    {                                                                                              \
+        "--ring", NULL, OPTION_FLAG, offsetof(search_request, ring),                               \
+            .help = "of megatron with --context: in attention each keeps its tokens, and keys "    \
+                    "and values go round"                                                          \
+    }
 #define ROW_EXPERT                                                                                 \
     {                                                                                              \
         "--expert", "E", OPTION_INTEGER, offsetof(search_request, expert),                         \
@@ -132,8 +138,8 @@ typedef struct search_request {
         ROW_FROZEN(search_request), ROW_DEVICES(search_request), ROW_FORWARD(search_request),      \
         ROW_THROUGHPUT, ROW_METHOD, ROW_TIME, ROW_PROPOSALS, ROW_SEED(search_request),             \
         ROW_MEMORY_LIMIT, ROW_FIX, ROW_ONLY, ROW_FOR, ROW_MICRO_BATCHES, ROW_STAGES, ROW_SCHEDULE, \
-        ROW_RECOMPUTE, ROW_VIRTUAL, ROW_TENSOR, ROW_CONTEXT, ROW_EXPERT, ROW_WHOLE_TOKENS,         \
-        ROW_ZERO, ROW_OPTIMIZER(search_request), ROW_MOMENTUM(search_request),                     \
+        ROW_RECOMPUTE, ROW_VIRTUAL, ROW_TENSOR, ROW_CONTEXT, ROW_RING, ROW_EXPERT,                 \
+        ROW_WHOLE_TOKENS, ROW_ZERO, ROW_OPTIMIZER(search_request), ROW_MOMENTUM(search_request),   \
         ROW_CLIP(search_request)
 
 #endif

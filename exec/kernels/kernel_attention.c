@@ -8,7 +8,8 @@
    them.
 
    Blocks lie at multiples of their size, one goes after the other, and sums are in that order, so
-   results depend on the part alone. */
+   results depend on the part alone.  A turn of keys that go round (graph/model/ring.h) goes on from
+   the statistics and the output that it finds. */
 #include "exec/kernels/kernel_attention.h"
 
 #include "exec/kernels/blas.h"
@@ -232,15 +233,33 @@ static cleave_status add_values(attention *a, cleave_error *error) {
     return multiply(a, &product, error);
 }
 
+static cleave_row_statistics *statistics_of(const attention *a, int64_t row) {
+    return (cleave_row_statistics *)a->run.call->combined.data + a->statistics.base +
+           row * a->statistics.stride[a->run.of->rows];
+}
+
+/* Rows as they are before any key, or after those of the turns before. */
+static void begin_rows(attention *a) {
+    const attention_block *block = &a->run.block;
+    int64_t first = block->row - a->run.call->part.lo[a->run.of->rows];
+    bool goes_on = a->run.call->nest->turn > 0;
+    for (int64_t r = 0; r < block->n_rows; r++) {
+        cleave_row_statistics before = {-HUGE_VALF, 0};
+        if (goes_on)
+            before = *statistics_of(a, first + r);
+        a->maximum[r] = before.maximum;
+        a->total[r] = before.sum;
+        for (int64_t i = 0; i < a->value_width; i++)
+            a->sums[r * a->value_width + i] =
+                goes_on ? row_of(&a->head[OUTPUT], first + r)[i] * before.sum : 0;
+    }
+}
+
 /* Maxima, sums and values of a block of rows over the part's keys. */
 static cleave_status go_over_keys(attention *a, bool all, bool *left_out, cleave_error *error) {
     const cleave_part *part = &a->run.call->part;
     int keys = a->run.of->keys;
-    for (int64_t r = 0; r < a->run.block.n_rows; r++) {
-        a->maximum[r] = -HUGE_VALF;
-        a->total[r] = 0;
-    }
-    memset(a->sums, 0, (size_t)(a->run.block.n_rows * a->value_width) * sizeof *a->sums);
+    begin_rows(a);
     *left_out = false;
     for (int64_t key = part->lo[keys], end; key < part->hi[keys]; key = end) {
         if (!set_keys(a, key, &end, all)) {
@@ -257,11 +276,6 @@ static cleave_status go_over_keys(attention *a, bool all, bool *left_out, cleave
 
 /* Is a maximum so low that what is hidden might count beside it? */
 static bool is_low(float maximum) { return maximum < (float)CLEAVE_MOST_HIDDEN_SCORE + 200; }
-
-static cleave_row_statistics *statistics_of(const attention *a, int64_t row) {
-    return (cleave_row_statistics *)a->run.call->combined.data + a->statistics.base +
-           row * a->statistics.stride[a->run.of->rows];
-}
 
 static void finish_rows(attention *a) {
     const attention_block *block = &a->run.block;
@@ -407,7 +421,7 @@ static cleave_status run(cleave_kernels *kernels, const cleave_kernel_call *call
     attention_lay_out(&a, call->workspace);
     uint32_t gradients = a.run.backward ? cleave_kernel_gradients(call) : 0;
     for (int i = 0; i < call->nest->n_inputs; i++)
-        if (gradients >> i & 1)
+        if ((gradients & ~call->accumulated) >> i & 1)
             cleave_kernel_zero(call, &call->nest->inputs[i], &call->input_gradients[i]);
     int64_t heads = 1, row = CLEAVE_ATTENTION_ROWS;
     const cleave_attention *of = a.run.of;
@@ -432,6 +446,7 @@ const cleave_kernel_row cleave_attention_kernel = {
     .name = "attention",
     .kinds = 1u << CLEAVE_NEST_ATTENTION,
     .passes = 1u << CLEAVE_PASS_FORWARD | 1u << CLEAVE_PASS_INPUT_GRADIENT,
+    .accumulates = true,
     .fits = fits,
     .workspace = workspace,
     .run = run,

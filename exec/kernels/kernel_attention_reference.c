@@ -97,7 +97,75 @@ static cleave_status run_members(const evaluation *e, int n, cleave_error *error
     return CLEAVE_OK;
 }
 
-static cleave_status forward(const evaluation *e, cleave_error *error) {
+/* Where a row of what is read at a member's place lies in an operand that has the row's axes. */
+static int64_t row_at(const evaluation *e, const cleave_operand *operand, const cleave_array *array,
+                      const int64_t *at) {
+    cleave_reach reach = cleave_kernel_reach(e->call, operand, array);
+    int64_t to = reach.base;
+    for (int a = 0; a < e->call->nest->n_axes; a++)
+        to += reach.stride[a] * (at[a] - e->call->part.lo[a]);
+    return to;
+}
+
+static double element_at(const evaluation *e, const cleave_array *array, const int64_t *at) {
+    return (double)cleave_element_get(array->type, array->data,
+                                      row_at(e, &e->call->nest->output, array, at));
+}
+
+/* The next row of the part, from its first on; false: that was the last. */
+static bool next_row(const evaluation *e, int64_t *at) {
+    const cleave_part *part = &e->call->part;
+    for (int a = e->call->nest->n_axes - 1; a >= 0; at[a] = part->lo[a], a--)
+        if (a != e->of->keys && a != e->of->width && a != e->of->value_width &&
+            ++at[a] < part->hi[a])
+            return true;
+    return false;
+}
+
+/* ---- turns of keys that go round ---- */
+
+/* What the turns before left, copied. */
+typedef struct before {
+    cleave_array output;
+    cleave_row_statistics *rows;
+} before;
+
+static before take_before(const evaluation *e) {
+    const cleave_kernel_call *call = e->call;
+    size_t n = (size_t)cleave_kernel_array_size(call, &call->nest->output, &call->output),
+           rows = (size_t)e->size[e->of->sum], width = (size_t)cleave_type_bytes(call->output.type);
+    before b = {.output = call->output, .rows = calloc(rows + 1, sizeof *b.rows)};
+    b.output.data = calloc(n + 1, width);
+    if (b.rows != NULL && b.output.data != NULL) {
+        memcpy(b.rows, call->combined.data, rows * sizeof *b.rows);
+        memcpy(b.output.data, call->output.data, n * width);
+    }
+    return b;
+}
+
+/* Merges it with what this turn gave of a row. */
+static void merge_row(const evaluation *e, const before *b, int64_t *at) {
+    const cleave_kernel_call *call = e->call;
+    int64_t row = row_at(e, &call->nest->statistics, &call->combined, at);
+    cleave_row_statistics *own = (cleave_row_statistics *)call->combined.data + row;
+    cleave_row_statistics old = b->rows[row];
+    int width = e->of->value_width;
+    double most = (double)(old.maximum > own->maximum ? old.maximum : own->maximum);
+    double of_old = old.sum > 0 ? (double)old.sum * exp((double)old.maximum - most) : 0;
+    double of_own = own->sum > 0 ? (double)own->sum * exp((double)own->maximum - most) : 0;
+    double sum = of_old + of_own;
+    for (at[width] = 0; at[width] < call->nest->axes[width].extent; at[width]++)
+        cleave_element_put(call->output.type, call->output.data,
+                           row_at(e, &call->nest->output, &call->output, at),
+                           sum > 0 ? (float)((of_old * element_at(e, &b->output, at) +
+                                              of_own * element_at(e, &call->output, at)) /
+                                             sum)
+                                   : 0);
+    at[width] = 0;
+    *own = (cleave_row_statistics){(float)most, (float)sum};
+}
+
+static cleave_status forward_of_keys(const evaluation *e, cleave_error *error) {
     CLEAVE_TRY(run_members(e, e->of->n_members, error));
     cleave_row_statistics *statistics = e->call->combined.data;
     for (int64_t r = 0; r < e->size[e->of->sum]; r++)
@@ -106,6 +174,25 @@ static cleave_status forward(const evaluation *e, cleave_error *error) {
                 ? (cleave_row_statistics){-HUGE_VALF, 0}
                 : (cleave_row_statistics){e->value[e->of->maximum][r], e->value[e->of->sum][r]};
     return CLEAVE_OK;
+}
+
+static cleave_status forward(const evaluation *e, cleave_error *error) {
+    if (e->call->nest->turn == 0)
+        return forward_of_keys(e, error);
+    before b = take_before(e);
+    cleave_status status = b.rows != NULL && b.output.data != NULL
+                               ? forward_of_keys(e, error)
+                               : cleave_fail_memory(error, "running a reference kernel");
+    if (status == CLEAVE_OK) {
+        int64_t at[CLEAVE_MAX_AXES];
+        memcpy(at, e->call->part.lo, sizeof at);
+        do
+            merge_row(e, &b, at);
+        while (next_row(e, at));
+    }
+    free(b.rows);
+    free(b.output.data);
+    return status;
 }
 
 static void add(int64_t n, const cleave_array *from, cleave_type type, void *to) {
@@ -146,45 +233,27 @@ static cleave_status run_back(const evaluation *e, int i, cleave_pass pass, clea
     return status;
 }
 
-/* Where a row of what is read at a member's place lies in an operand that has the row's axes. */
-static int64_t row_at(const evaluation *e, const cleave_operand *operand, const cleave_array *array,
-                      const int64_t *at) {
-    cleave_reach reach = cleave_kernel_reach(e->call, operand, array);
-    int64_t to = reach.base;
-    for (int a = 0; a < e->call->nest->n_axes; a++)
-        to += reach.stride[a] * (at[a] - e->call->part.lo[a]);
-    return to;
-}
-
-static double element_at(const evaluation *e, const cleave_array *array, const int64_t *at) {
-    return (double)cleave_element_get(array->type, array->data,
-                                      row_at(e, &e->call->nest->output, array, at));
-}
-
 /* The gradient of a row's sum, of all keys: - sum of y dy / l. */
 static void give_sums(const evaluation *e) {
     const cleave_kernel_call *call = e->call;
     const cleave_nest *nest = call->nest;
     int64_t at[CLEAVE_MAX_AXES];
-    int width = e->of->value_width, a = 0;
+    int width = e->of->value_width;
     memcpy(at, call->part.lo, sizeof at);
-    while (a >= 0) {
+    do {
         int64_t row = row_at(e, &nest->statistics, &call->combined, at);
         double along = 0;
         for (at[width] = 0; at[width] < nest->axes[width].extent; at[width]++)
             along += element_at(e, &call->output, at) * element_at(e, &call->output_gradient, at);
         at[width] = 0;
         e->gradient[e->of->sum][row] = (float)(-along / (double)e->value[e->of->sum][row]);
-        for (a = nest->n_axes - 1; a >= 0; at[a] = call->part.lo[a], a--)
-            if (a != e->of->keys && a != e->of->width && a != width && ++at[a] < call->part.hi[a])
-                break;
-    }
+    } while (next_row(e, at));
 }
 
 static cleave_status backward(const evaluation *e, cleave_error *error) {
     const cleave_nest *nest = e->call->nest;
     for (int i = 0; i < nest->n_inputs; i++)
-        if (cleave_kernel_gradients(e->call) >> i & 1)
+        if ((cleave_kernel_gradients(e->call) & ~e->call->accumulated) >> i & 1)
             cleave_kernel_zero(e->call, &nest->inputs[i], &e->call->input_gradients[i]);
     CLEAVE_TRY(run_members(e, e->of->n_members - 1, error));
     for (int i = e->of->n_members - 1; i >= 0; i--) {

@@ -127,11 +127,12 @@ static cleave_compute forward_compute(lower_assembly *assembly, int32_t n, int32
     cleave_compute compute = new_compute(assembly, n, p, CLEAVE_PASS_FORWARD, window);
     for (int i = 0; i < nest->n_inputs; i++)
         compute.inputs[i] = bound_in(assembly, reading(schedule, n, i, again), p, window);
+    int32_t lead = n - nest->turn; /* all turns write what the first is said to have written */
     compute.output =
-        bound_in(assembly, again ? schedule->write_again[n] : schedule->write[n], p, window);
+        bound_in(assembly, again ? schedule->write_again[lead] : schedule->write[lead], p, window);
     compute.combined = bound_in(
-        assembly, again ? schedule->write_statistics_again[n] : schedule->write_statistics[n], p,
-        window);
+        assembly, again ? schedule->write_statistics_again[lead] : schedule->write_statistics[lead],
+        p, window);
     if (is_in_place(assembly, n, p, again, readers))
         assembly->buffers.items[compute.output].storage =
             assembly->buffers.items[compute.inputs[0]].storage;
@@ -146,18 +147,21 @@ static cleave_compute backward_compute(lower_assembly *assembly, int32_t n, int3
     uint32_t gradients = cleave_nest_pass_inputs(model, nest, pass);
     uint32_t read = lower_inputs_read(nest, gradients);
     cleave_compute compute = new_compute(assembly, n, p, pass, window);
+    int32_t lead = n - nest->turn;
     if (nest->kept_output)
-        compute.output = kept_output(assembly, n, p, window);
-    compute.output_gradient = bound_in(assembly, schedule->read_gradient[n], p, window);
+        compute.output = kept_output(assembly, lead, p, window);
+    compute.output_gradient = bound_in(assembly, schedule->read_gradient[lead], p, window);
     if (nest->kept_combined)
-        compute.combined = bound_in(assembly, schedule->read_combined[n], p, window);
+        compute.combined = bound_in(assembly, schedule->read_combined[lead], p, window);
     for (int i = 0; i < nest->n_inputs; i++) {
         if (read & (1u << i))
             compute.inputs[i] = bound_in(assembly, reading_back(schedule, n, i, pass), p, window);
         if (!(gradients & (1u << i)))
             continue;
-        compute.input_gradients[i] = bound_in(assembly, schedule->write_gradient[n][i], p, window);
-        if (adds(assembly, schedule->write_gradient[n][i], p, window))
+        bool of_all = i == 0 && nest->n_turns > 0; /* turns add up the gradient of queries */
+        int32_t event = schedule->write_gradient[of_all ? lead : n][i];
+        compute.input_gradients[i] = bound_in(assembly, event, p, window);
+        if (adds(assembly, event, p, window) || (of_all && nest->turn > 0))
             compute.accumulated |= 1u << i;
     }
     return compute;

@@ -2,6 +2,8 @@
    gradient over that box; a part that wrote one reads the gradient over it. */
 #include "graph/lower/events.h"
 
+#include "graph/model/ring.h"
+
 #include <string.h>
 
 /* Does what a pass gives for an input add up over the micro-batches by itself, and not by copies?
@@ -18,8 +20,8 @@ static bool carries(const lowering *state, int32_t n, int i, cleave_pass pass) {
 
 /* Adds what one part gives to the gradient of an input, through views, to the base tensors'
  * movements. */
-static void contribute_gradient(lowering *state, const lower_event *event, int32_t p,
-                                int32_t buffer, bool is_carried) {
+void lower_contribute_gradient(lowering *state, const lower_event *event, int32_t p, int32_t buffer,
+                               bool is_carried) {
     lower_builder *builder = &state->base;
     int32_t n = event->nest, i = event->input;
     const lower_operand *operand =
@@ -237,6 +239,7 @@ void lower_write_gradient(lowering *state, const lower_event *event) {
     cleave_pass pass = state->schedule->slots[event->slot].pass;
     lower_accumulator first = find_accumulator(state, event, pass);
     bool is_carried = carries(state, n, i, pass);
+    bool goes_round = cleave_ring_passes(&builder->model->nests[n], i);
     for (int32_t p = 0; p < builder->parts[n].n; p++) {
         int32_t id = lower_row(state, state->schedule->read[n][i])[p];
         if (id < 0)
@@ -261,8 +264,11 @@ void lower_write_gradient(lowering *state, const lower_event *event) {
             &operand->box);
         if (is_carried)
             lower_row(state, state->schedule->write_gradient[n][i])[p] = LOWER_CARRIES;
-        contribute_gradient(state, event, p, *binding, is_carried);
+        if (!goes_round)
+            lower_contribute_gradient(state, event, p, *binding, is_carried);
     }
+    if (goes_round)
+        lower_ring_gradient(state, event);
     state->part = builder->parts[n].n;
     each_base(state, event->tensor, one_pass_less);
 }

@@ -33,6 +33,14 @@ void lower_begin_visits(lowering *state);
 void lower_visits_free(lowering *state);
 void lower_visit_event(lowering *state, const lower_event *event); /* gather, reduce, settle */
 
+/* Keys that go round (ring.h): they are read, and passed on; and what a turn gave is added to the
+   gradient of its block, which goes on, or is contributed where nobody adds to it any more. */
+void lower_ring_read(lowering *state, const lower_event *event);
+void lower_ring_gradient(lowering *state, const lower_event *event);
+/* What one part gives, in the buffer, to the gradient of an input. */
+void lower_contribute_gradient(lowering *state, const lower_event *event, int32_t part,
+                               int32_t buffer, bool is_carried);
+
 /* The norm of all gradients, by which updates clip them (norm.c). */
 void lower_norm_begin(lowering *state, const lower_event *event);
 void lower_norm_add(lowering *state, const lower_event *event);

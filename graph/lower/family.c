@@ -68,6 +68,7 @@ static void clear(lowering *state) {
     for (int32_t m = state->first_lent; m < state->first_lent + state->n_lent; m++)
         clear_tensor(state, schedule->members[m]);
     lower_begin_visits(state);
+    state->passing = LOWER_ARRAY(&state->base, lower_passing, schedule->n_rings[state->family]);
     for (int32_t i = 0; i < state->n_events; i++) /* views have some, too */
         state->tensors[schedule->events[lower_nth_event(state, i)].tensor].accumulators.n = 0;
 }

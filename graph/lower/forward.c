@@ -2,7 +2,7 @@
 #include "graph/lower/events.h"
 #include "graph/lower/outputs.h"
 
-#include "graph/model/attention.h"
+#include "graph/model/ring.h"
 
 static void add_row(lowering *state, int32_t operand) {
     LOWER_PUSH(&state->base, &state->rows, operand);
@@ -31,8 +31,9 @@ static void plan_operand(lowering *state, const cleave_operand *of, const lower_
             cleave_part_box(builder->model, part, of, &box);
             state->part = p;
             lower_begin_stretch(state, true, 0);
-            operand =
-                lower_operand_need(state, of->tensor, part->device, &box, again_in, event->visit);
+            operand = event->ring >= 0 ? lower_operand_passed(state, of->tensor, part->device, &box)
+                                       : lower_operand_need(state, of->tensor, part->device, &box,
+                                                            again_in, event->visit);
         }
         add_row(state, operand);
     }
@@ -75,7 +76,7 @@ static void plan_assignment(lowering *state, int32_t a) {
 /* Before it gives an output of some of the keys, a part reads what its share of it is. */
 static void plan_write(lowering *state, const lower_event *event) {
     const cleave_nest *nest = &state->base.model->nests[event->nest];
-    if (nest->attention != NULL && event->input < 0) {
+    if (nest->attention != NULL && event->input < 0 && nest->n_turns == 0) {
         plan_operand(state, &nest->statistics, event, true);
         return;
     }
@@ -138,6 +139,11 @@ void lower_plan_needs(lowering *state) {
 
 void lower_read(lowering *state, const lower_event *event) {
     int32_t e = (int32_t)(event - state->schedule->events);
+    if (event->kind == LOWER_READ &&
+        cleave_ring_passes(&state->base.model->nests[event->nest], event->input)) {
+        lower_ring_read(state, event);
+        return;
+    }
     for (int32_t p = 0; p < state->base.parts[event->nest].n; p++) {
         int32_t operand = lower_row(state, e)[p];
         if (operand < 0)
@@ -212,7 +218,7 @@ static void weigh(lowering *state, const lower_event *event, int32_t p) {
 /* Is what a part writes there looked at again, once it has moved? */
 static bool serves_later(const cleave_nest *nest, const lower_event *event,
                          const cleave_part *part) {
-    return event->input == 0 && cleave_attention_splits_keys(nest, part);
+    return event->input == 0 && nest->n_turns == 0 && cleave_attention_splits_keys(nest, part);
 }
 
 void lower_write(lowering *state, const lower_event *event) {

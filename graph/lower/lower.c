@@ -29,6 +29,11 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
     if (options->training && !cleave_model_trains(model))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: the model has no loss, so it can't be trained", model->file);
+    for (int32_t op = 0; op < model->n_operators; op++)
+        if (layout->splits[op].ring && model->nests[model->operators[op].main_nest].n_turns == 0)
+            return cleave_fail(error, CLEAVE_FAILED,
+                               "operator %s: keys go round, but the model has no turns of them",
+                               model->operators[op].name);
     cleave_program result = {.model = model,
                              .n_devices = layout->n_devices,
                              .n_windows = fold == NULL ? 1 : fold->n_windows,

@@ -51,6 +51,8 @@ static void grow_table(lowering *state) {
     state->table = LOWER_ARRAY(&state->base, int32_t, state->table_size);
     for (int32_t i = 0; i < state->operands.n; i++) {
         const lower_operand *operand = &state->operands.items[i];
+        if (operand->passed)
+            continue;
         *find_slot(state, operand->tensor, operand->device, &operand->box, operand->again_in,
                    operand->visit) = i + 1;
     }
@@ -175,15 +177,10 @@ static void add_piece(lowering *state, const cleave_piece *piece, int32_t again_
     added->demand = added->from_operand = -1;
 }
 
-int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, const cleave_box *box,
-                           int32_t again_in, int32_t visit) {
+/* An operand whose pieces nobody has asked for yet; -1: there is nothing of it. */
+static int32_t make_operand(lowering *state, int32_t tensor, int32_t device, const cleave_box *box,
+                            int32_t again_in, int32_t visit) {
     lower_builder *builder = &state->base;
-    grow_table(state);
-    if (again_in >= 0 && !sees_again(state, tensor, again_in))
-        again_in = -1;
-    int32_t *slot = find_slot(state, tensor, device, box, again_in, visit);
-    if (*slot != 0)
-        return *slot - 1;
     const cleave_tensor *of = &builder->model->tensors[tensor];
     state->pulled.n = 0;
     cleave_status status =
@@ -205,13 +202,45 @@ int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, cons
     operand->n_pieces = n;
     operand->whole = n == 1 && is_whole(builder, tensor, box, &state->pulled.items[0]) &&
                      of->stored == builder->model->tensors[state->pulled.items[0].tensor].stored;
-    operand->filled = operand->arrived = false;
+    operand->filled = operand->arrived = operand->passed = false;
     for (int32_t i = 0; i < n; i++)
         add_piece(state, &state->pulled.items[i], again_in);
+    return id;
+}
+
+int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, const cleave_box *box,
+                           int32_t again_in, int32_t visit) {
+    grow_table(state);
+    if (again_in >= 0 && !sees_again(state, tensor, again_in))
+        again_in = -1;
+    int32_t *slot = find_slot(state, tensor, device, box, again_in, visit);
+    if (*slot != 0)
+        return *slot - 1;
+    int32_t id = make_operand(state, tensor, device, box, again_in, visit);
+    if (id < 0)
+        return -1;
     *slot = id + 1;
+    int32_t first = state->operands.items[id].first_piece, n = state->operands.items[id].n_pieces;
     for (int32_t i = 0; i < n; i++)
         source_piece(state, id, first + i);
     return id;
+}
+
+int32_t lower_operand_passed(lowering *state, int32_t tensor, int32_t device,
+                             const cleave_box *box) {
+    int32_t id = make_operand(state, tensor, device, box, -1, -1);
+    lower_operand *made = &state->operands.items[id];
+    made->passed = made->filled = made->arrived = true;
+    made->whole = false;
+    return id;
+}
+
+lower_region lower_operand_region(const lowering *state, int32_t operand) {
+    const lower_operand *of = &state->operands.items[operand];
+    lower_region region = lower_region_of(&state->base, of->buffer);
+    region.box = of->box;
+    cleave_tensor_strides(&state->base.model->tensors[of->tensor], &of->box, region.stride);
+    return region;
 }
 
 void lower_operand_place_holders(lowering *state) {
@@ -259,9 +288,7 @@ static void arrive_held(lowering *state, lower_operand *operand, const lower_ope
 static void arrive_from_operand(lowering *state, lower_operand *operand,
                                 const lower_operand_piece *piece) {
     lower_builder *builder = &state->base;
-    lower_region from = lower_region_of(builder, state->operands.items[piece->from_operand].buffer);
-    from.box = state->operands.items[piece->from_operand].box;
-    cleave_tensor_strides(&builder->model->tensors[piece->piece.tensor], &from.box, from.stride);
+    lower_region from = lower_operand_region(state, piece->from_operand);
     lower_region to = {
         .buffer = operand->buffer, .box = piece->piece.box, .offset = piece->piece.offset};
     memcpy(to.stride, piece->piece.stride, sizeof to.stride);

@@ -19,6 +19,8 @@ typedef struct lower_operand {
     bool whole;  /* one piece that covers it and lies as in its base tensor: may be other memory */
     bool filled; /* what no piece covers has its value */
     bool arrived;
+    bool passed; /* of keys that go round: it comes from another part's, and no other need shares it
+                  */
 } lower_operand;
 
 typedef struct lower_operand_piece {
@@ -78,6 +80,12 @@ typedef struct lower_visiting {
     int32_t *after; /* [n_devices] mark in the communication lane, or -1; null: nobody's */
 } lower_visiting;
 
+/* How a turn of keys that go round gets what it reads, or adds to (ring.h). */
+typedef struct lower_passing {
+    int32_t *after;    /* [n_devices] mark in the communication lane, or -1; null: nobody's */
+    int32_t *received; /* [parts] buffers */
+} lower_passing;
+
 /* Everything that is known per tensor; movements and holders of base tensors only. */
 typedef struct lower_tensor {
     movement forward, backward;
@@ -115,6 +123,7 @@ typedef struct lowering {
                    the tensors of one family after the other: so it stays in caches */
     int32_t n_visiting;
     lower_visiting *visiting; /* [n_visiting: most of a family] as visits say */
+    lower_passing *passing;   /* by the events' numbers */
     CLEAVE_LIST(lower_operand) operands;
     CLEAVE_LIST(lower_operand_piece) pieces;
     CLEAVE_LIST(lower_use) uses;
@@ -155,6 +164,12 @@ static inline int32_t *lower_binding(const lowering *state, int32_t event) {
    may come again; -1: forward does; `visit`: that weights under it are gathered for, or -1. */
 int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, const cleave_box *box,
                            int32_t again_in, int32_t visit);
+
+/* Makes one for a box that another part has: see `passed`. */
+int32_t lower_operand_passed(lowering *state, int32_t tensor, int32_t device,
+                             const cleave_box *box);
+/* What it holds, as it lies there. */
+lower_region lower_operand_region(const lowering *state, int32_t operand);
 
 /* What a visit does with a base tensor under its own; does it gather it?  And its main lane waits
    there (shard.c). */

@@ -3,6 +3,7 @@
 #include "base/list.h"
 #include "graph/lower/events.h"
 #include "graph/lower/visit.h"
+#include "graph/model/ring.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -93,22 +94,44 @@ static void add_event(planner *p, lower_event_kind kind, int32_t rank, int32_t n
                                                     .nest = nest,
                                                     .input = input,
                                                     .tensor = tensor,
-                                                    .visit = -1}))
+                                                    .visit = -1,
+                                                    .ring = -1}))
         p->failed = true;
 }
 
+/* The last event is of keys that go round: from the second turn on something comes there. */
+static void number_ring(planner *p, int32_t n, int input) {
+    const cleave_nest *nest = &p->model->nests[n];
+    if (p->failed || nest->turn == 0 || !cleave_ring_passes(nest, input))
+        return;
+    int32_t family = p->schedule->family_of[nest->inputs[input].tensor];
+    p->events.items[p->events.n - 1].ring = p->schedule->n_rings[family]++;
+}
+
+typedef void event_adder(planner *p, lower_event_kind kind, int32_t rank, int32_t nest,
+                         int32_t input, int32_t tensor);
+
+/* What a nest reads and writes; of one in turns, what the first is said to have written is there
+   with the last. */
+static void forward_of_nest(planner *p, int32_t n, event_adder *add) {
+    const cleave_nest *nest = &p->model->nests[n];
+    for (int i = 0; i < nest->n_inputs; i++) {
+        add(p, LOWER_READ, i, n, i, nest->inputs[i].tensor);
+        number_ring(p, n, i);
+    }
+    if (nest->turn + 1 < nest->n_turns)
+        return;
+    if (nest->attention != NULL)
+        add(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n - nest->turn, 0, nest->statistics.tensor);
+    add(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n - nest->turn, -1, nest->output.tensor);
+}
+
 static void forward_of_nests(planner *p, bool in_prologue) {
-    const cleave_model *model = p->model;
-    for (int32_t n = 0; n < model->n_nests; n++) {
-        const cleave_nest *nest = &model->nests[n];
+    for (int32_t n = 0; n < p->model->n_nests; n++) {
         if ((p->micro != NULL && p->micro->in_prologue[n]) != in_prologue)
             continue;
         begin_slot(p, n, -1, CLEAVE_PASS_FORWARD);
-        for (int i = 0; i < nest->n_inputs; i++)
-            add_event(p, LOWER_READ, i, n, i, nest->inputs[i].tensor);
-        if (nest->attention != NULL)
-            add_event(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n, 0, nest->statistics.tensor);
-        add_event(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n, -1, nest->output.tensor);
+        forward_of_nest(p, n, add_event);
     }
 }
 
@@ -148,10 +171,17 @@ static void one_less(planner *p, int32_t tensor, int32_t block) {
         p->failed = !CLEAVE_LIST_PUSH(&p->updated, tensor) || p->failed;
 }
 
+/* Inputs of which a pass of a nest gives the gradient: of queries all turns together one. */
+static uint32_t gradients_of(const planner *p, int32_t n, cleave_pass pass) {
+    const cleave_nest *nest = &p->model->nests[n];
+    uint32_t gradients = cleave_nest_pass_inputs(p->model, nest, pass);
+    return nest->turn > 0 ? gradients & ~UINT32_C(1) : gradients;
+}
+
 static void each_gradient(planner *p, int32_t n, cleave_pass pass,
                           void (*visit)(planner *, int32_t, int32_t)) {
     const cleave_nest *nest = &p->model->nests[n];
-    uint32_t gradients = cleave_nest_pass_inputs(p->model, nest, pass);
+    uint32_t gradients = gradients_of(p, n, pass);
     int32_t block = 1;
     if (p->of != NULL)
         block += cleave_schedule_stage_of(p->of, nest->op) * CLEAVE_PASS_UPDATE + (int32_t)pass;
@@ -219,18 +249,17 @@ static void come_again(planner *p, int32_t tensor) {
     const cleave_nest *nest = &p->model->nests[n];
     if (!p->again[n] || p->is_there[n])
         return;
-    p->is_there[n] = true;
+    p->is_there[n] = true; /* already, while what it reads is made */
     for (int i = 0; i < nest->n_inputs; i++)
         each_of_stage(p, nest->inputs[i].tensor, p->schedule->stage_of[n], come_again);
-    begin_slot(p, n, -1, CLEAVE_PASS_FORWARD);
-    if (p->failed)
-        return;
-    p->slots.items[p->slots.n - 1].generation = 1;
-    for (int i = 0; i < nest->n_inputs; i++)
-        add_again(p, LOWER_READ, i, n, i, nest->inputs[i].tensor);
-    if (nest->attention != NULL)
-        add_again(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n, 0, nest->statistics.tensor);
-    add_again(p, LOWER_WRITE, CLEAVE_RANK_COMPUTE + 1, n, -1, nest->output.tensor);
+    for (int32_t turn = n; turn < n + (nest->n_turns > 0 ? nest->n_turns : 1); turn++) {
+        p->is_there[turn] = true;
+        begin_slot(p, turn, -1, CLEAVE_PASS_FORWARD);
+        if (p->failed)
+            return;
+        p->slots.items[p->slots.n - 1].generation = 1;
+        forward_of_nest(p, turn, add_again);
+    }
 }
 
 static bool sees_again(const planner *p, int32_t tensor, int32_t stage) {
@@ -252,7 +281,8 @@ static void prepare_backward(planner *p, int32_t n) {
 }
 
 /* What came again the first pass reads then, unless the nest's own forward has come again and read
-   it; and of weights that are sharded nothing is there that a pass does not read itself. */
+   it; and of weights that are sharded, and keys that go round, nothing is there that a pass does
+   not read itself. */
 static void read_again(planner *p, int32_t n, cleave_pass pass, bool first) {
     const cleave_nest *nest = &p->model->nests[n];
     uint32_t read = lower_inputs_read(nest, cleave_nest_pass_inputs(p->model, nest, pass));
@@ -260,22 +290,37 @@ static void read_again(planner *p, int32_t n, cleave_pass pass, bool first) {
         int32_t tensor = nest->inputs[i].tensor;
         bool comes = first && !p->is_there[n] && (nest->kept_inputs >> i & 1) != 0 &&
                      sees_again(p, tensor, p->schedule->stage_of[n]);
-        if (comes || ((read >> i & 1) != 0 && p->layout != NULL &&
-                      lower_sees_sharded(p->model, p->layout, tensor, CLEAVE_SHARDED_WEIGHT)))
+        if (comes || cleave_ring_passes(nest, i) ||
+            ((read >> i & 1) != 0 && p->layout != NULL &&
+             lower_sees_sharded(p->model, p->layout, tensor, CLEAVE_SHARDED_WEIGHT)))
             add_again(p, LOWER_READ, 2 + i, n, i, tensor);
+        number_ring(p, n, i);
     }
 }
 
 /* ---- backward ---- */
 
+/* That of queries, to which all turns add, is whole with the last. */
+static void gradient_events(planner *p, int32_t n, cleave_pass pass) {
+    const cleave_nest *nest = &p->model->nests[n];
+    uint32_t gradients = cleave_nest_pass_inputs(p->model, nest, pass);
+    for (int i = 0; i < nest->n_inputs; i++) {
+        bool of_turns = i == 0 && nest->n_turns > 0;
+        if (!(gradients >> i & 1) || (of_turns && nest->turn + 1 < nest->n_turns))
+            continue;
+        add_event(p, LOWER_WRITE_GRADIENT, CLEAVE_RANK_COMPUTE + 1 + i,
+                  of_turns ? n - nest->turn : n, i, nest->inputs[i].tensor);
+        number_ring(p, n, i);
+    }
+}
+
 /* `first`: of the passes of the nest. */
 static void backward_of_nest(planner *p, int32_t n, cleave_pass pass, bool first) {
     const cleave_nest *nest = &p->model->nests[n];
-    uint32_t gradients = cleave_nest_pass_inputs(p->model, nest, pass);
     if (first)
         prepare_backward(p, n);
     begin_slot(p, n, -1, pass);
-    if (first) {
+    if (first && nest->turn == 0) {
         add_event(p, LOWER_READ_GRADIENT, 0, n, -1, nest->output.tensor);
         if (nest->kept_combined)
             (p->again[n] ? add_again : add_event)(p, LOWER_READ_COMBINED, 1, n, -1,
@@ -285,17 +330,15 @@ static void backward_of_nest(planner *p, int32_t n, cleave_pass pass, bool first
                                                   nest->output.tensor);
     }
     read_again(p, n, pass, first);
-    for (int i = 0; i < nest->n_inputs; i++)
-        if (gradients & (1u << i))
-            add_event(p, LOWER_WRITE_GRADIENT, CLEAVE_RANK_COMPUTE + 1 + i, n, i,
-                      nest->inputs[i].tensor);
+    gradient_events(p, n, pass);
     each_gradient(p, n, pass, one_less);
 }
 
-/* These passes of all nests, in reverse order. */
+/* These passes of all nests, in reverse order, but for turns. */
 static void backward_of_nests(planner *p, cleave_pass from, cleave_pass to) {
-    for (int32_t n = p->model->n_nests - 1; n >= 0; n--) {
-        const cleave_nest *nest = &p->model->nests[n];
+    for (int32_t i = p->model->n_nests - 1; i >= 0; i--) {
+        const cleave_nest *nest = &p->model->nests[i];
+        int32_t n = nest->n_turns > 0 ? i - 2 * nest->turn + nest->n_turns - 1 : i;
         for (cleave_pass pass = from; pass <= to && nest->differentiable; pass++)
             if (cleave_nest_pass_inputs(p->model, nest, pass) != 0)
                 backward_of_nest(
@@ -499,13 +542,14 @@ cleave_status lower_schedule_create(const cleave_model *model, bool training,
     result.again_in = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     result.stage_of = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_nests);
     result.n_movements = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
+    result.n_rings = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     p.pending = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     p.block = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     result.joins_late = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
     result.n_contributing = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     p.failed = p.pending == NULL || p.block == NULL || p.needed == NULL || p.again == NULL ||
                p.is_there == NULL || result.again_in == NULL || result.stage_of == NULL ||
-               result.n_movements == NULL || result.joins_late == NULL ||
+               result.n_movements == NULL || result.n_rings == NULL || result.joins_late == NULL ||
                result.n_contributing == NULL || !find_families(model, arena, &result);
     for (int32_t t = 0; t < model->n_tensors && !p.failed; t++)
         result.again_in[t] = -1;

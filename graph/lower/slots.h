@@ -44,6 +44,8 @@ typedef struct lower_event {
     int32_t tensor;      /* that is read, written or updated: a view, perhaps */
     bool again;          /* what is recomputed is read, or written, as it comes the second time */
     int32_t visit;       /* that it is part of, of sharded weights and gradients; or -1 */
+    int32_t ring; /* of keys that go round, from the second turn on: a number in the family of
+                     how its block, or what there is of its gradient, comes; or -1 */
 } lower_event;
 
 typedef CLEAVE_LIST(lower_event) lower_event_list;
@@ -80,6 +82,7 @@ typedef struct lower_schedule {
     int32_t n_visits;
     lower_visit *visits;
     int32_t *n_movements; /* [n_families] of all visits */
+    int32_t *n_rings;     /* [n_families] events that have such a number */
     int32_t
         *again_in; /* [n_tensors] the stage in which a base tensor comes again; -1: it does not */
     int32_t *stage_of;                      /* [n_nests] */

@@ -166,7 +166,8 @@ static bool add_event(finder *f, lower_event_kind kind, int32_t rank, int32_t v,
                                                      .nest = -1,
                                                      .input = -1,
                                                      .tensor = f->visits.items[v].tensor,
-                                                     .visit = v});
+                                                     .visit = v,
+                                                     .ring = -1});
 }
 
 static bool add_events(finder *f) {

@@ -2,6 +2,7 @@
 #include "graph/model/attention.h"
 
 #include "graph/model/model_internal.h"
+#include "graph/model/ring.h"
 
 #include <string.h>
 
@@ -464,6 +465,8 @@ cleave_status cleave_model_fuse_attention(const cleave_model *model, const cleav
     made.arena = arena;
     if (!(layout != NULL ? layout->stores_scores : model->stores_scores))
         CLEAVE_TRY(fuse_all(&made, error));
+    if (layout != NULL)
+        CLEAVE_TRY(cleave_model_take_turns(&made, layout, error));
     *fused = made;
     return CLEAVE_OK;
 }

@@ -71,10 +71,11 @@ static inline bool cleave_attention_splits_keys(const cleave_nest *nest, const c
     return part->lo[keys] > 0 || part->hi[keys] < nest->axes[keys].extent;
 }
 
-/* The model as a layout has it: of each operator that is of this form one nest is made, unless the
-   layout wants scores stored.  Without a layout (null) the model says that.  It must be finished;
-   what is new lives in the arena, `fused` refers to all else of it, and may be the model itself.
-   Ids of operators and tensors, and the hash, stay.  FAILED when memory is short. */
+/* The model as a layout has it: of each operator that is of this form one nest is made, or turns
+   where the layout has its keys go round (ring.h), unless the layout wants scores stored.  Without
+   a layout (null) the model says that.  It must be finished; what is new lives in the arena,
+   `fused` refers to all else of it, and may be the model itself.  Ids of operators and tensors, and
+   the hash, stay.  FAILED when memory is short; BAD_INPUT where keys can't go round. */
 cleave_status cleave_model_fuse_attention(const cleave_model *model, const cleave_layout *layout,
                                           cleave_arena *arena, cleave_model *fused,
                                           cleave_error *error);
@@ -88,7 +89,9 @@ cleave_seen cleave_attention_seen(const cleave_attention *attention, int64_t row
 /* The share of blocks of scores that are not hidden, (0, 1], in ranges of the axes. */
 double cleave_attention_seen_share(const cleave_attention *attention, const int64_t *lo,
                                    const int64_t *hi);
-/* Is any? */
+/* Is any block not hidden, in ranges of the axes? */
+bool cleave_attention_sees(const cleave_attention *attention, const int64_t *lo, const int64_t *hi);
+/* Is any hidden? */
 bool cleave_attention_hides(const cleave_attention *attention);
 
 /* attention_seen.c: fills in what is hidden and plain, or takes it from one of those before that

@@ -357,14 +357,25 @@ bool cleave_attention_hides(const cleave_attention *of) {
     return of->n_hidden[(of->n_row_grains + 1) * (of->n_key_grains + 1) - 1] > 0;
 }
 
-double cleave_attention_seen_share(const cleave_attention *of, const int64_t *lo,
-                                   const int64_t *hi) {
+/* How many blocks there are in ranges of the axes, and how many of them are hidden. */
+static int64_t count_blocks(const cleave_attention *of, const int64_t *lo, const int64_t *hi,
+                            int64_t *n_hidden) {
     int64_t row = lo[of->rows] / CLEAVE_SEEN_GRAIN, key = lo[of->keys] / CLEAVE_SEEN_GRAIN;
     int64_t row_end = (hi[of->rows] + CLEAVE_SEEN_GRAIN - 1) / CLEAVE_SEEN_GRAIN;
     int64_t key_end = (hi[of->keys] + CLEAVE_SEEN_GRAIN - 1) / CLEAVE_SEEN_GRAIN;
     int64_t width = of->n_key_grains + 1;
-    int32_t hidden = of->n_hidden[row_end * width + key_end] - of->n_hidden[row * width + key_end] -
-                     of->n_hidden[row_end * width + key] + of->n_hidden[row * width + key];
-    int64_t all = (row_end - row) * (key_end - key);
+    *n_hidden = of->n_hidden[row_end * width + key_end] - of->n_hidden[row * width + key_end] -
+                of->n_hidden[row_end * width + key] + of->n_hidden[row * width + key];
+    return (row_end - row) * (key_end - key);
+}
+
+bool cleave_attention_sees(const cleave_attention *of, const int64_t *lo, const int64_t *hi) {
+    int64_t hidden, all = count_blocks(of, lo, hi, &hidden);
+    return hidden < all;
+}
+
+double cleave_attention_seen_share(const cleave_attention *of, const int64_t *lo,
+                                   const int64_t *hi) {
+    int64_t hidden, all = count_blocks(of, lo, hi, &hidden);
     return hidden < all ? 1 - (double)hidden / (double)all : 1;
 }

@@ -164,6 +164,9 @@ static cleave_status mark_everything(finder *f, cleave_arena *arena) {
     *sharing = (cleave_sharing){.n_windows = f->fold->n_windows, .window = "window"};
     CLEAVE_TRY(cleave_sharing_create(model, arena, sharing, f->error));
     for (int32_t n = 0; n < model->n_nests; n++) {
+        if (model->nests[n].n_turns > 0)
+            return cleave_fail(f->error, CLEAVE_NO_LAYOUT, "the keys of %s go round",
+                               model->nests[n].name);
         if (model->nests[n].derivation == CLEAVE_DERIVE_OPERATOR)
             CLEAVE_TRY(axis_of_operator(f, n));
         CLEAVE_TRY(cleave_share_out_nest(model, n, sharing, f->error));

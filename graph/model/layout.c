@@ -43,8 +43,15 @@ cleave_status cleave_layout_create(const cleave_model *model, int32_t n_devices,
     return CLEAVE_OK;
 }
 
+bool cleave_layout_rings(const cleave_layout *layout) {
+    bool rings = false;
+    for (int32_t op = 0; op < layout->n_operators && !rings; op++)
+        rings = layout->splits[op].ring;
+    return rings;
+}
+
 bool cleave_layout_is_plain(const cleave_layout *layout) {
-    bool plain = cleave_schedule_is_plain(&layout->schedule);
+    bool plain = cleave_schedule_is_plain(&layout->schedule) && !cleave_layout_rings(layout);
     for (int32_t op = 0; op < layout->n_operators && plain; op++)
         plain = !cleave_layout_recomputes(layout, op);
     for (int32_t t = 0; t < layout->n_tensors && plain; t++)
@@ -64,7 +71,7 @@ bool cleave_split_count(int n_axes, int32_t replicas, const int32_t *degree, int
 }
 
 bool cleave_split_same(const cleave_split *a, const cleave_split *b) {
-    return a->replicas == b->replicas && a->n_parts == b->n_parts &&
+    return a->replicas == b->replicas && a->n_parts == b->n_parts && a->ring == b->ring &&
            memcmp(a->degree, b->degree, sizeof a->degree) == 0 &&
            (a->devices == b->devices ||
             memcmp(a->devices, b->devices, (size_t)a->n_parts * sizeof *a->devices) == 0);
@@ -118,6 +125,7 @@ static cleave_status copy_layout(const cleave_layout *layout, const cleave_model
         } else {
             CLEAVE_TRY(cleave_layout_set(&result, op, split->replicas, split->degree,
                                          split->devices, arena, error));
+            result.splits[op].ring = split->ring;
         }
     }
     *copy = result;

@@ -14,6 +14,7 @@ typedef struct cleave_split {
     int32_t n_parts;             /* replicas x product of the degrees */
     int32_t
         *devices; /* [n_parts], distinct; replicas outermost, then axes in table order, row-major */
+    bool ring; /* of attention: keys go round among the parts of the queries (graph/model/ring.h) */
 } cleave_split;
 
 /* More devices than any layout file may name. */
@@ -71,8 +72,11 @@ static inline bool cleave_layout_recomputes(const cleave_layout *layout, int32_t
     return layout->recompute != NULL && layout->recompute[op];
 }
 
+/* Do keys of any attention go round (graph/model/ring.h)? */
+bool cleave_layout_rings(const cleave_layout *layout);
+
 /* Is it splits and sharded updates and nothing more: the whole batch in one stage, and nothing
-   recomputed, reduced or gathered on the way? */
+   recomputed, reduced, gathered or passed round on the way? */
 bool cleave_layout_is_plain(const cleave_layout *layout);
 
 /* That of its schedule, which goes with the splits. */
@@ -89,7 +93,7 @@ cleave_status cleave_split_check(const cleave_operator *op, const cleave_split *
                                  int32_t n_devices, cleave_error *error);
 /* replicas x product of the degrees; false when it does not fit or one of them is below 1. */
 bool cleave_split_count(int n_axes, int32_t replicas, const int32_t *degree, int32_t *n_parts);
-/* The same replicas, degrees and devices? */
+/* The same replicas, degrees, devices and way of the keys? */
 bool cleave_split_same(const cleave_split *a, const cleave_split *b);
 
 /* Any legal layout drawn from a seed: splits of any splittable axes, replicas, any distinct

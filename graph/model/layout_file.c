@@ -109,7 +109,7 @@ static cleave_status read_devices(const cleave_json_cursor *at, const reader *in
 
 static cleave_status read_operator(const cleave_json_cursor *at, const char *name, const reader *in,
                                    cleave_error *error) {
-    static const char *const keys[] = {"split", "replicas", "devices", "recompute", NULL};
+    static const char *const keys[] = {"split", "replicas", "devices", "recompute", "ring", NULL};
     int32_t op = cleave_model_find_operator(in->model, name);
     if (op < 0)
         return cleave_json_fail(at, error, "%.64s has no operator \"%.128s\"",
@@ -127,9 +127,11 @@ static cleave_status read_operator(const cleave_json_cursor *at, const char *nam
         split.replicas = (int32_t)value;
     }
     CLEAVE_TRY(read_devices(at, in, &split, error));
-    cleave_json_cursor recompute;
-    if (cleave_json_find(at, "recompute", &recompute))
-        CLEAVE_TRY(cleave_json_truth(&recompute, &in->layout->recompute[op], error));
+    cleave_json_cursor truth;
+    if (cleave_json_find(at, "recompute", &truth))
+        CLEAVE_TRY(cleave_json_truth(&truth, &in->layout->recompute[op], error));
+    if (cleave_json_find(at, "ring", &truth))
+        CLEAVE_TRY(cleave_json_truth(&truth, &split.ring, error));
     cleave_error reason = {{0}};
     cleave_status status =
         cleave_split_check(&in->model->operators[op], &split, in->layout->n_devices, &reason);
@@ -414,6 +416,10 @@ static void put_operator(cleave_json_writer *out, const cleave_operator *op,
     cleave_json_end_array(out);
     if (recompute) {
         cleave_json_key(out, "recompute");
+        cleave_json_put_truth(out, true);
+    }
+    if (split->ring) {
+        cleave_json_key(out, "ring");
         cleave_json_put_truth(out, true);
     }
     cleave_json_end_object(out);

@@ -184,9 +184,11 @@ typedef struct cleave_nest {
     int operator_axis[CLEAVE_MAX_AXES]; /* for OPERATOR; -1: an axis the operator lacks, whole */
     int n_inputs;
     cleave_operand inputs[CLEAVE_MAX_INPUTS];
-    cleave_operand output;     /* of a base activation that no other nest writes */
+    cleave_operand output;     /* of a base activation that no other nest writes, but for turns */
     cleave_operand statistics; /* of an ATTENTION: written, too, for backward to read */
     const struct cleave_attention *attention; /* what an ATTENTION does; else null */
+    int32_t turn, n_turns; /* of an ATTENTION whose keys go round (graph/model/ring.h), one of so
+                              many nests that follow each other; else 0 of 0 */
     cleave_combiner combiner;
     int n_instructions;
     cleave_instruction tape[CLEAVE_MAX_TAPE];

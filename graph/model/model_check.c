@@ -337,8 +337,8 @@ static cleave_status check_written(const cleave_model *model, const bool *is_rea
                                    cleave_error *error) {
     for (int32_t n = 0; n < model->n_nests; n++) {
         const cleave_nest *nest = &model->nests[n];
-        if (model->writer[nest->output.tensor] != n ||
-            model->writer[cleave_nest_combined(nest)->tensor] != n)
+        if (model->writer[nest->output.tensor] != n - nest->turn ||
+            model->writer[cleave_nest_combined(nest)->tensor] != n - nest->turn)
             return cleave_fail(error, CLEAVE_FAILED, "tensor %s is written by two nests",
                                model->tensors[nest->output.tensor].name);
     }

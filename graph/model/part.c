@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "graph/model/attention.h"
 #include "graph/model/filled.h"
+#include "graph/model/ring.h"
 
 void cleave_part_raw_box(const cleave_part *part, const cleave_operand *operand, int rank,
                          cleave_box *raw) {
@@ -90,6 +91,11 @@ static cleave_status derive_from_operator(const cleave_model *model, int32_t n,
     const cleave_nest *nest = &model->nests[n];
     int samples = micro != NULL ? micro->sharing.nest_axis[n] : -1;
     const cleave_operator *op = &model->operators[nest->op];
+    int rows = nest->n_turns > 0 ? nest->operator_axis[nest->attention->rows] : 0;
+    if (nest->n_turns > 0 && (!split->ring || split->degree[rows] != nest->n_turns))
+        return cleave_fail(error, CLEAVE_FAILED,
+                           "operator %s: a model with %d turns of its keys has another split",
+                           op->name, nest->n_turns);
     parts->n = split->n_parts;
     parts->items = CLEAVE_ARENA_ARRAY(arena, cleave_part, split->n_parts);
     if (parts->items == NULL)
@@ -119,6 +125,8 @@ static cleave_status derive_from_operator(const cleave_model *model, int32_t n,
         for (int a = 0; a < op->n_axes; a++)
             if (!has_axis[a])
                 part->replica = part->replica * split->degree[a] + index[a];
+        if (nest->n_turns > 0)
+            cleave_ring_take_keys(nest, index[rows], part);
     }
     return CLEAVE_OK;
 }

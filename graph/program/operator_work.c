@@ -95,6 +95,8 @@ void cleave_operator_work_describe(const cleave_model *model, int32_t op, bool b
     *work = (cleave_work){.type = CLEAVE_F32};
     for (int32_t i = 0; i < of->n_nests; i++) {
         const cleave_nest *nest = &model->nests[of->nests[i]];
+        if (nest->turn > 0)
+            continue; /* a work of its own */
         cleave_part own = cleave_operator_part(model, lead, part, nest);
         if (!backward)
             add_pass(model, nest, CLEAVE_PASS_FORWARD, &own, work, &hash);

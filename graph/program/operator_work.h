@@ -3,7 +3,8 @@
    operator's nests are one call, and so are all their gradients.
 
    Measured nest by nest a framework takes twice as long as it does, so where a machine has times of
-   whole operators, all of one is put on its lead, and its other nests take nothing. */
+   whole operators, all of one is put on its lead, and its other nests take nothing.  But for turns
+   of keys that go round (graph/model/ring.h), each of which is the whole operator on its keys. */
 #ifndef CLEAVE_GRAPH_PROGRAM_OPERATOR_WORK_H
 #define CLEAVE_GRAPH_PROGRAM_OPERATOR_WORK_H
 

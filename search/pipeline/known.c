@@ -45,6 +45,7 @@ cleave_status pipeline_known_layout(pipeline_finder *f, const pipeline_candidate
                                          .tensor = of->tensor,
                                          .context = f->options->wish.context,
                                          .expert = f->options->wish.expert,
+                                         .ring = f->options->wish.ring,
                                          .whole_tokens = f->options->wish.whole_tokens,
                                          .sharded = of->sharded};
     CLEAVE_TRY(cleave_baseline_in_stages(f->pricer->model, f->pricer->machine, of->baseline, &shape,

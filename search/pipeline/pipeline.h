@@ -23,6 +23,7 @@ typedef struct cleave_schedule_wish {
     int32_t virtual_stages;        /* of a group, of interleaved ones */
     int32_t tensor;                /* devices that share a product, */
     int32_t context, expert;       /* sequences, experts; 0 as 1 */
+    bool ring;                     /* keys go round among the devices of context */
     bool whole_tokens;             /* beside products tokens are not split */
     int kind;                      /* cleave_schedule_kind */
     int recompute;                 /* cleave_recompute */

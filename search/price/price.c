@@ -5,6 +5,7 @@
    left to plan; and whoever asks for a price alone can be told by an estimate, too. */
 #include "search/price/price.h"
 
+#include "graph/model/ring.h"
 #include "search/price/view.h"
 
 #include <stdlib.h>
@@ -246,9 +247,38 @@ static cleave_status price_without_estimate(cleave_pricer *pricer, const cleave_
     return price_lowered(pricer, what, &lowered, price, error);
 }
 
+static cleave_status price_turned(const cleave_pricer *pricer, const cleave_model *model,
+                                  const cleave_price_subject *what, cleave_price *price,
+                                  cleave_error *error) {
+    cleave_pricer own;
+    CLEAVE_TRY(cleave_pricer_create(model, pricer->machine, pricer->lower.optimizer_states,
+                                    pricer->memory_limit_bytes, &own, error));
+    own.is_stream = pricer->is_stream;
+    cleave_status status = cleave_pricer_price(&own, what, NULL, price, error);
+    cleave_pricer_destroy(&own);
+    return status;
+}
+
+/* Of a layout in which keys go round: by the model with their turns, and prices of its nests. */
+static cleave_status price_in_turns(const cleave_pricer *pricer, const cleave_price_subject *what,
+                                    cleave_price *price, cleave_error *error) {
+    cleave_arena arena = {0};
+    cleave_model model = *pricer->model;
+    model.arena = &arena;
+    cleave_status status = cleave_model_take_turns(&model, what->layout, error);
+    if (status == CLEAVE_OK)
+        status = price_turned(pricer, &model, what, price, error);
+    cleave_arena_free(&arena);
+    return status;
+}
+
 cleave_status cleave_pricer_price(cleave_pricer *pricer, const cleave_price_subject *subject,
                                   const cleave_price_bar *bar, cleave_price *price,
                                   cleave_error *error) {
+    if (cleave_layout_rings(subject->layout) && !cleave_model_has_turns(pricer->model)) {
+        pricer->n_priced++;
+        return price_in_turns(pricer, subject, price, error);
+    }
     cleave_price made = {0};
     cleave_price_subject known = *subject; /* collectives of a library have no steps of ours */
     const cleave_price_subject *what = &known;

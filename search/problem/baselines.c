@@ -5,6 +5,7 @@
 #include "search/problem/baselines.h"
 
 #include "graph/model/gather.h"
+#include "graph/model/ring.h"
 #include "search/problem/goes_with.h"
 #include "search/problem/group_split.h"
 #include "search/problem/node_cost.h"
@@ -24,6 +25,7 @@ typedef struct builder {
     int32_t n_devices;  /* of a group: each stage has one */
     int32_t n_groups;   /* 1 without stages */
     cleave_group group; /* their grid */
+    bool ring;          /* keys go round among the devices of context */
     bool whole_tokens;  /* outside of products all that share them compute the same */
     const int32_t *all; /* [n_groups][n_devices] those to use, ascending */
     int *axis_of;       /* [n_operators] axis that is split; -1: none */
@@ -298,8 +300,15 @@ static cleave_status cut_by_tensor(const builder *b, int32_t op, int32_t before,
     return CLEAVE_OK;
 }
 
+/* The axis of attention's queries where keys can go round; else -1. */
+static int ring_axis(const builder *b, int32_t op) {
+    const cleave_nest *nest = &b->model->nests[b->model->operators[op].main_nest];
+    return b->ring && nest->attention != NULL ? nest->operator_axis[nest->attention->rows] : -1;
+}
+
 /* Jacobs et al., "DeepSpeed Ulysses", 2023: tokens are cut everywhere but in attention, to which
-   each device brings all tokens of some of its heads. */
+   each device brings all tokens of some of its heads.  Or they are cut there, too, and keys go
+   round. */
 static cleave_status cut_by_context(const builder *b, int32_t op, int32_t before,
                                     const megatron_marks *marks, cleave_group_cut *cut,
                                     cleave_error *error) {
@@ -309,6 +318,10 @@ static cleave_status cut_by_context(const builder *b, int32_t op, int32_t before
     if (degree < 2)
         return CLEAVE_OK;
     cut->tensor_first = is_attention_product(b->model, op);
+    if (cut->tensor_first && ring_axis(b, op) >= 0) {
+        cut->axis[CLEAVE_GROUP_CONTEXT] = ring_axis(b, op);
+        return CLEAVE_OK;
+    }
     if (cut->tensor_first) {
         cut->axis[CLEAVE_GROUP_CONTEXT] = cut->axis[CLEAVE_GROUP_TENSOR];
         return CLEAVE_OK;
@@ -360,7 +373,7 @@ static cleave_status megatron(const builder *b, bool *applies, cleave_error *err
         has_experts = has_experts || marks.experts[op] >= 0;
         if (is_attention_product(model, op) && axis >= 0) {
             has_heads = true;
-            has_room = has_room && (degree[CLEAVE_GROUP_CONTEXT] == 1 ||
+            has_room = has_room && (degree[CLEAVE_GROUP_CONTEXT] == 1 || ring_axis(b, op) >= 0 ||
                                     of->axes[axis].extent >= (int64_t)degree[CLEAVE_GROUP_TENSOR] *
                                                                  degree[CLEAVE_GROUP_CONTEXT]);
         }
@@ -370,6 +383,7 @@ static cleave_status megatron(const builder *b, bool *applies, cleave_error *err
         else
             CLEAVE_TRY(cleave_group_split(model, op, &b->group, &cut, devices_of(b, op), b->arena,
                                           b->layout, error));
+        b->layout->splits[op].ring = b->ring && cleave_ring_fits(model, op, &b->layout->splits[op]);
     }
     *applies = has_heads && has_room && (has_experts || degree[CLEAVE_GROUP_EXPERT] == 1);
     return CLEAVE_OK;
@@ -420,6 +434,7 @@ static cleave_status lay_out_group(builder *b, const cleave_baseline_shape *shap
         context = shape->context > 1 ? shape->context : 1;
         expert = shape->expert > 1 ? shape->expert : 1;
         b->whole_tokens = shape->whole_tokens;
+        b->ring = shape->ring && context > 1;
     }
     if (n % tensor != 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,

@@ -22,6 +22,8 @@ typedef struct cleave_baseline_shape {
     int32_t tensor; /* of megatron: devices that share each product, the samples being shared among
                        the others of a group; 0: those of a node, or all of a smaller group */
     int32_t context, expert; /* of megatron, besides (search/problem/group_split.h); 0 as 1 */
+    bool ring;               /* of megatron: in attention, too, context cuts tokens, and keys go
+                                round (graph/model/ring.h) */
     bool whole_tokens;       /* of megatron: what lies outside of products is not split by tokens */
     cleave_sharded sharded;  /* as cleave_layout_shard does, if not by its name anyway */
 } cleave_baseline_shape;

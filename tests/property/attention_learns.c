@@ -245,6 +245,26 @@ static void draw(const cleave_model *model, int32_t op, int keys, uint64_t seed,
     cr_assert_eq(cleave_layout_set(layout, op, 1, degree, devices, arena, &error), CLEAVE_OK);
 }
 
+/* Of every third layout keys go round among the parts of the queries, in some beside parts of heads
+   and replicas. */
+static bool draw_ring(const cleave_model *model, int32_t op, int keys, uint64_t seed,
+                      cleave_arena *arena, cleave_layout *layout) {
+    cleave_error error = {""};
+    int32_t degree[CLEAVE_MAX_AXES] = {0}, devices[N_DEVICES];
+    if (seed % 3 != 1)
+        return false;
+    int32_t n = 2 + (int32_t)(seed / 3 % 4), rest = N_DEVICES / n;
+    bool heads = rest > 1 && seed % 2 == 0 && model->operators[op].axes[keys - 2].extent >= rest;
+    degree[keys - 1] = n;
+    degree[keys - 2] = heads ? rest : 1;
+    for (int32_t d = 0; d < N_DEVICES; d++)
+        devices[d] = (int32_t)((uint64_t)d * 5 + seed) % N_DEVICES;
+    cr_assert_eq(cleave_layout_set(layout, op, heads ? 1 : rest, degree, devices, arena, &error),
+                 CLEAVE_OK, "%s", error.message);
+    layout->splits[op].ring = true;
+    return true;
+}
+
 /* Trains it with one nest for attention, by fast kernels in every other layout; was there one? */
 static bool train_fused(cleave_kernels *kernels, const cleave_model *stored, int32_t op,
                         const cleave_layout *layout, uint64_t timing, cleave_arena *arena,
@@ -254,7 +274,7 @@ static bool train_fused(cleave_kernels *kernels, const cleave_model *stored, int
     cr_assert_eq(cleave_model_fuse_attention(stored, layout, arena, &model, &error), CLEAVE_OK,
                  "%s: %s", what, error.message);
     train_by(timing % 2 == 0 ? kernels : NULL, &model, layout, timing, arena, result, what);
-    return model.operators[op].n_nests == 1;
+    return model.nests[model.operators[op].main_nest].attention != NULL;
 }
 
 static void check(form f) {
@@ -263,7 +283,7 @@ static void check(form f) {
     cleave_layout single;
     cleave_error error = {""};
     interpreter_result expected;
-    int n_split = 0, n_fused = 0;
+    int n_split = 0, n_fused = 0, n_rings = 0;
     cleave_kernels *kernels;
     cr_assert_eq(cleave_kernels_create(&kernels, &error), CLEAVE_OK, "%s", error.message);
     for (size_t i = 0; i < sizeof data / sizeof *data; i++)
@@ -285,6 +305,7 @@ static void check(form f) {
         n_split += layout.splits[op].degree[keys] > 1;
         train(&model, &layout, seed, &scratch, &result, what);
         compare(&model, &result, &expected, what);
+        n_rings += !f.shifts && draw_ring(&model, op, keys, seed, &scratch, &layout);
         bool fused = train_fused(kernels, &model, op, &layout, seed, &scratch, &result, what);
         cr_expect_eq(fused, !f.shifts, "%s", what);
         n_fused += fused && layout.splits[op].degree[keys] > 1;
@@ -294,6 +315,7 @@ static void check(form f) {
     cleave_kernels_destroy(kernels);
     cr_expect_gt(n_split, N_LAYOUTS / 3);
     cr_expect(f.shifts || n_fused > 10, "%s: %d", f.what, n_fused);
+    cr_expect(f.shifts || n_rings == N_LAYOUTS / 3, "%s: %d", f.what, n_rings);
     cleave_arena_free(&arena);
 }
 
