@@ -2,9 +2,9 @@
 
    The main lane blocks on the head of its order; whenever it waits, between any two of its items,
    and between the pieces of a long one, the communication lane is carried as far as it comes
-   without blocking.  What that lane may do inside an item of the main lane is what it might do
-   before or after it: the memory plan keeps what it uses apart from all that the main lane uses
-   between two syncs. */
+   without blocking, and messages of either lane that are under way go on.  What that lane may do
+   inside an item of the main lane is what it might do before or after it: the memory plan keeps
+   what it uses apart from all that the main lane uses between two syncs. */
 #include "exec/rank.h"
 
 #include "base/checked.h"
@@ -278,6 +278,7 @@ static void post(cleave_rank *rank, int32_t m, bool sends) {
         cleave_world_receive(rank->world, request, data + message->destination_offset,
                              message->bytes, message->source, message->lane);
     }
+    rank->n_under_way++;
 }
 
 /* Could the item run now without blocking? */
@@ -289,6 +290,7 @@ static bool is_ready(cleave_rank *rank, const cleave_item *item) {
     int64_t received = 0;
     if (!cleave_world_test(rank->world, rank->request_of[item->subject], &received))
         return false;
+    rank->n_under_way--;
     if (rank->program->messages[item->subject].destination == rank->device)
         rank->received[rank->program->messages[item->subject].source] += received;
     return true;
@@ -403,6 +405,7 @@ cleave_status cleave_rank_step(cleave_rank *rank, int64_t step, cleave_error *er
     rank->dropped = 0;
     rank->kernel_seconds = rank->polled_seconds = 0;
     rank->n_polls = rank->n_polls_that_moved = 0;
+    rank->n_under_way = 0;
     rank->step_started = cleave_clock_seconds();
     double waiting_since = -1;
     while (rank->position[CLEAVE_LANE_MAIN] < rank->n_lane_items[CLEAVE_LANE_MAIN] ||
@@ -413,6 +416,8 @@ cleave_status cleave_rank_step(cleave_rank *rank, int64_t step, cleave_error *er
         CLEAVE_TRY(advance(rank, CLEAVE_LANE_MAIN, 1, &main_moved, error));
         if (!main_moved || !rank->options->no_overlap)
             CLEAVE_TRY(advance(rank, CLEAVE_LANE_COMMUNICATION, INT32_MAX, &other_moved, error));
+        if (main_moved && rank->n_under_way > 0 && !rank->options->no_overlap)
+            cleave_world_progress(rank->world);
         if (main_moved || other_moved) {
             waiting_since = -1;
             continue;

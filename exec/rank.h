@@ -32,6 +32,7 @@ typedef struct cleave_rank {
     double polled_seconds;      /* of the polls between pieces in this step, */
     int64_t n_polls;            /* how many there were, */
     int64_t n_polls_that_moved; /* and in how many the communication lane came on */
+    int32_t n_under_way;        /* messages that were posted and waited for by no item yet */
     /* Null, or does what an item wrote hold a NaN (exec/watch.h)?  And the first one of this step
        that did; -1: none was seen. */
     bool (*finds_nan)(const struct cleave_rank *rank, const cleave_item *item);

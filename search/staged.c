@@ -179,9 +179,10 @@ cleave_status session_stage(session *s, cleave_error *error) {
         CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
     for (int32_t i = 0; cleave_baseline_names[i] != NULL && baseline == NULL; i++)
         CLEAVE_TRY(stage_baseline(s, cleave_baseline_names[i], error));
-    bool allows_plain = cleave_schedule_wish_allows_plain(session_wish(s));
+    /* What is asked for by its name is the answer, whatever is quicker. */
+    bool may_be_other = baseline == NULL && cleave_schedule_wish_allows_plain(session_wish(s));
     const cleave_pipeline_options options =
-        pipeline_options(s, &wish, baseline, allows_plain ? best_price(s) : NULL);
+        pipeline_options(s, &wish, baseline, may_be_other ? best_price(s) : NULL);
     cleave_progress_update(&s->progress, -1, "stages and micro-batches");
     CLEAVE_TRY(cleave_pipeline_search(s->pricer, s->costs, &options, &s->work, &found, error));
     s->stages_tried = found.n_tried > 0;

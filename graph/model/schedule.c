@@ -246,21 +246,32 @@ static int64_t begin_of(const merging *of, int32_t g) {
     return begin > of->free[g] ? begin : of->free[g];
 }
 
-/* By when blocks begin if each takes one unit, a backward with the gradients of weights two; ties
-   by stage. */
+/* Of blocks that begin together that comes first whose group has just sent what another reads, so
+   that it goes on with its work and does not wait until that has left: forwards along the stages,
+   gradients of weights, backwards against the stages. */
+static int32_t place_among_equals(const merging *of, const cleave_stage_block *block) {
+    int32_t S = of->of->of->n_stages;
+    return block->kind == CLEAVE_BLOCK_FORWARD  ? block->stage
+           : block->kind == CLEAVE_BLOCK_WEIGHT ? S + block->stage
+                                                : 3 * S - block->stage;
+}
+
+/* By when blocks begin if each takes one unit, a backward with the gradients of weights two. */
 static bool merge(const merging *of, int32_t n, cleave_stage_block *sequence) {
     bool parts = cleave_schedule_parts_weights(of->of->of);
     for (int32_t i = 0; i < n; i++) {
-        int32_t next = -1;
+        int32_t next = -1, next_place = 0;
         int64_t begins = 0;
         for (int32_t g = 0; g < of->of->n_groups; g++) {
-            int64_t begin = of->head[g] < of->of->n[g] ? begin_of(of, g) : -1;
+            if (of->head[g] == of->of->n[g])
+                continue;
+            int64_t begin = begin_of(of, g);
+            int32_t place = place_among_equals(of, &of->of->blocks[g][of->head[g]]);
             if (begin >= 0 &&
-                (next < 0 || begin < begins ||
-                 (begin == begins && of->of->blocks[g][of->head[g]].stage <
-                                         of->of->blocks[next][of->head[next]].stage))) {
+                (next < 0 || begin < begins || (begin == begins && place < next_place))) {
                 next = g;
                 begins = begin;
+                next_place = place;
             }
         }
         if (next < 0)

@@ -76,15 +76,26 @@ static void change_stage(polisher *p, int32_t op, int32_t by, cleave_layout *lay
     }
 }
 
+/* All of a stage, or as it is of -1. */
+static void recompute_stage(int32_t stage, cleave_layout *layout) {
+    for (int32_t op = 0; op < layout->n_operators; op++)
+        if (cleave_schedule_stage_of(&layout->schedule, op) == stage)
+            layout->recompute[op] = true;
+}
+
+/* And with all of the stage before or behind it recomputed: where memory is short, to mark one
+   operator of it may help nothing. */
 static cleave_status move_cuts(polisher *p, cleave_arena *scratch) {
     const cleave_schedule *schedule = &p->now.layout.schedule;
     for (int32_t s = 1; s < schedule->n_stages && p->f->options->wish.layers == NULL; s++)
-        for (int back = 0; back < 2; back++) {
+        for (int32_t i = 0; i < (p->f->options->wish.recompute < 0 ? 6 : 2); i++) {
+            bool back = i % 2 == 1;
             cleave_layout layout;
             CLEAVE_TRY(begin(p, scratch, &layout));
             int32_t first = layout.schedule.first_operator[s];
             layout.schedule.first_operator[s] += back ? -1 : 1;
             change_stage(p, back ? first - 1 : first, back ? 1 : -1, &layout);
+            recompute_stage(i < 2 ? -1 : s - i / 4, &layout);
             CLEAVE_TRY(try_layout(p, &layout));
         }
     return CLEAVE_OK;

@@ -37,6 +37,7 @@ for program in "$@"; do
     */models) models=$program ;;
     */results) expect_refused "none of grid, scale" "$program" --parts nothing ;;
     */grid | */memory_curve) expect_refused "none of alexnet, resnet101" "$program" "$build/cleave" --models gpt2 ;;
+    */staged) expect_refused "none of byte_gpt, deep" "$program" --models gpt2 ;;
     */accuracy | */found) expect_refused "gpt2_small" "$program" --models gpt2:3 ;;
     esac
 done

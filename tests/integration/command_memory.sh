@@ -111,11 +111,12 @@ expect_schedule "$four" 4 2 4 4 interleaved
 
 # ---- sharded state
 
-expect_zero() { # MACHINE RANKS STAGE MICRO_BATCHES STAGES OPTION...
-    local with=$1 ranks=$2 layout=$work/zero-$3-$2-$4-$5.layout.json
+expect_zero() { # MACHINE RANKS STAGE MICRO_BATCHES STAGES [--recompute WHAT] OPTION...
+    local with=$1 ranks=$2 layout=$work/zero-$3-$2-$4-$5${7:-}.layout.json recompute=()
+    [ "${6:-}" != --recompute ] || recompute=("$6" "$7")
     expect_ok search "${models[@]}" --machine "$with" --method data-parallel --zero "$3" --micro-batches "$4" \
-        --stages "$5" -o "$layout"
-    shift 5
+        --stages "$5" "${recompute[@]}" -o "$layout"
+    shift $((5 + ${#recompute[@]}))
     expect_layout "$layout" "$with" "$ranks" '0.05 * r + 16777216' "$@"
 }
 
@@ -124,6 +125,8 @@ for zero in 1 2 3; do
     expect_zero "$calibrated" 2 $zero 4 1 --optimizer adam
     expect_zero "$four" 4 $zero 4 2
 done
+expect_zero "$calibrated" 2 0 4 2 --recompute full
+expect_zero "$four" 4 1 4 2 --recompute full
 
 # ---- attention without stored scores
 

@@ -94,4 +94,46 @@ expect_error 2 'none of: 1f1b, gpipe, interleaved, zb-h1' search "${four[@]}" --
 expect_error 2 'none of: none, selective, alternate, full' search "${four[@]}" --recompute all -o "$work/x.json"
 expect_error 2 'stages and micro-batches that are asked for' search "${four[@]}" --stages 3 --micro-batches 2 -o "$work/x.json"
 [ ! -e "$work/x.json" ] || fail "a refused search left a file"
+
+# --- and of files: one line, by whoever reads them
+two=("${gpt[@]}" --machine "$p100")
+stages=$(grep -o '"stages": \[[^]]*\]' "$work/drawn.layout.json")
+expect_refused() { # PATTERN SCHEDULE
+    sed "s#\"schedule\": {[^}]*}#\"schedule\": {$2}#" "$work/drawn.layout.json" >"$work/x.layout.json"
+    expect_error 2 "$1" simulate "${two[@]}" --layout "$work/x.layout.json"
+}
+wait='the orders of the groups wait for each other'
+expect_refused "$wait" "\"micro_batches\": 2, $stages, \"orders\": [[\"F0.0\", \"B0.0\", \"F0.1\", \"B0.1\"], [\"F1.0\", \"F1.1\", \"B1.0\", \"B1.1\"]]"
+expect_refused 'stage 0 takes micro-batch 1 where 0 is next' \
+    "\"micro_batches\": 2, $stages, \"orders\": [[\"F0.1\", \"F0.0\", \"B0.0\", \"B0.1\"], [\"F1.0\", \"F1.1\", \"B1.0\", \"B1.1\"]]"
+expect_refused "$wait" "\"micro_batches\": 4, $stages, \"in_flight\": [1, 3]"
+expect_refused 'in_flight is not for gpipe' "\"micro_batches\": 4, $stages, \"kind\": \"gpipe\", \"in_flight\": [1, 1]"
+expect_refused 'leaves stage 1 without operators' "\"micro_batches\": 4, $(sed 's/\["\(.*\)"\]/["\1", "\1"]/' <<<"$stages")"
+sed '0,/"devices": \[0\]/s//"devices": [1]/' "$work/drawn.layout.json" >"$work/x.layout.json"
+expect_error 2 'stages 0 and 1 have some devices in common, and not all' simulate "${two[@]}" --layout "$work/x.layout.json"
+expect_ok search "${two[@]}" --devices 2 --quiet --method data-parallel --stages 4 --micro-batches 4 --schedule interleaved \
+    -o "$work/virtual.layout.json"
+sed 's/"kind": "interleaved"/"kind": "1f1b"/' "$work/virtual.layout.json" >"$work/x.layout.json"
+expect_error 2 'two stages of one group want the kind interleaved' simulate "${two[@]}" --layout "$work/x.layout.json"
+sed 's/"micro_batches": 4/"micro_batches": 1/' "$work/virtual.layout.json" >"$work/x.layout.json"
+expect_error 2 'wants a multiple of 2 micro-batches, not 1' simulate "${two[@]}" --layout "$work/x.layout.json"
+resnet=(--model "$models/resnet50.onnx" --batch 10 --machine "$p100")
+expect_ok search "${resnet[@]}" --devices 2 --quiet --method data-parallel -o "$work/resnet.layout.json"
+sed '0,/BatchNormalization.*]}/s/\(BatchNormalization.*]\)}/\1, "recompute": true}/' "$work/resnet.layout.json" >"$work/x.layout.json"
+expect_error 2 "has running statistics and can't be recomputed" simulate "${resnet[@]}" --layout "$work/x.layout.json"
+for m in 4 2; do
+    sed "s/\"operators\": {/\"schedule\": {\"micro_batches\": $m}, &/" "$work/resnet.layout.json" >"$work/x.layout.json"
+    [ $m = 4 ] && why="a batch of 10 can't be cut into 4 equal micro-batches" || why='takes statistics over the batch'
+    expect_error 2 "$why" simulate "${resnet[@]}" --layout "$work/x.layout.json"
+done
+
+# --- what takes a layout takes these: tasks, one pass forward, what is known, mcmc
+expect_ok simulate "${two[@]}" --layout "$work/virtual.layout.json" --dump-tasks "$work/tasks.dag" --json
+step=$(json_value "$work/out" events_step_seconds)
+expect_ok simulate --tasks "$work/tasks.dag" --json
+[ "$(json_value "$work/out" step_seconds)" = "$step" ] || fail "the tasks of a step of $step end after $(cat "$work/out")"
+expect_ok run "${gpt[@]}" --forward --layout "$work/drawn.layout.json" --quiet
+expect_ok search "${two[@]}" --devices 2 --quiet --method mcmc --proposals 20 --micro-batches 2 --stages 2 --json -o "$work/m.layout.json"
+grep -qF '"stages": 2' "$work/out" || fail "mcmc keeps to no stages: $(cat "$work/out")"
+expect_ok search "${two[@]}" --devices 2 --quiet --known "$work/virtual.layout.json" --proposals 10 -o "$work/k.layout.json"
 finish
