@@ -41,7 +41,7 @@ typedef struct cleave_planned_parameter {
 typedef struct cleave_export_plan {
     cleave_target target;
     cleave_mesh mesh;         /* of a group of devices */
-    int32_t n_groups;         /* equal runs of devices; stage s is on group s mod n_groups */
+    int32_t n_groups;         /* 1, or one for every device; stage s is on group s mod n_groups */
     cleave_schedule schedule; /* as the target has it */
     const char *const
         *begins;     /* [schedule.n_stages] module with which each begins; of the first "" */

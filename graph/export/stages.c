@@ -1,5 +1,5 @@
-/* Stages and micro-batches as torch.distributed.pipelining has them: stage s on group s mod G of
-   devices, the groups equal runs of ranks, each a mesh of its own and all alike.
+/* Stages and micro-batches as torch.distributed.pipelining has them: stage s on rank s mod G,
+   whole; or one stage on all ranks, which are a mesh.
 
    A stage begins where a module is called: functions before it, which the layout may have in that
    stage, are done where the stage before ends.  Parameters are in one stage alone. */
@@ -14,14 +14,13 @@ static int32_t find_module(const cleave_export_plan *plan, int32_t op, int32_t e
     return op;
 }
 
-/* Are all operators of every stage on the devices of its group, a run of `width`? */
-static bool are_runs(const cleave_layout *layout, const int32_t *group, int32_t width) {
+/* Is every stage on the device of its group alone, groups numbered as devices are? */
+static bool are_single(const cleave_layout *layout, const int32_t *group) {
     for (int32_t op = 0; op < layout->n_operators; op++) {
-        int32_t first = group[cleave_schedule_stage_of(&layout->schedule, op)] * width;
         const cleave_split *split = &layout->splits[op];
-        for (int32_t part = 0; part < split->n_parts; part++)
-            if (split->devices[part] < first || split->devices[part] >= first + width)
-                return false;
+        int32_t stage = cleave_schedule_stage_of(&layout->schedule, op);
+        if (split->n_parts != 1 || split->devices[0] != group[stage])
+            return false;
     }
     return true;
 }
@@ -38,8 +37,8 @@ static const char *find_objection(const cleave_export_maker *make, const int32_t
         return "groups of devices have different numbers of stages";
     if (schedule->n_stages > n_groups && schedule->micro_batches % n_groups != 0)
         return "micro-batches are no multiple of the groups of devices";
-    if (layout->n_devices % n_groups != 0 || !are_runs(layout, group, layout->n_devices / n_groups))
-        return "groups of devices are no equal runs of ranks";
+    if (schedule->n_stages > 1 && (layout->n_devices != n_groups || !are_single(layout, group)))
+        return "a stage is on one rank, the first on the first, and no operator is split";
     return NULL;
 }
 

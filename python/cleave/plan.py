@@ -164,6 +164,7 @@ def load(file):
         _expect(isinstance(getattr(plan, key), dict), f"{file}: {key}", "is no object")
         setattr(plan, key, {n: make(v, mesh, f"{file}: {key}.{n}") for n, v in getattr(plan, key).items()})
     plan.schedule = PLAIN if plan.schedule is None else _schedule(plan.schedule, f"{file}: schedule")
+    _expect(not (plan.schedule.stages and mesh), f"{file}: mesh", "has devices for each stage, which is on one rank")
     _expect(_is_list(plan.recompute, str), f"{file}: recompute", "is no list of modules")
     plan.loss = None if plan.loss is None else _part(plan.loss, mesh, f"{file}: loss")
     return plan

@@ -4,8 +4,7 @@ says.
 
 usage: torch_stages.py CLEAVE TREE [--ranks 2,4] [--only WORDS] [--every] [--verbose]
 
-Of a chain of dense layers, a language model of GPT's sort and one of Llama's: stages on single ranks and on groups of
-them, in every kind of schedule, with modules that run again; and micro-batches without stages.  Three steps of SGD in
+Of a chain of dense layers, a language model of GPT's sort and one of Llama's: stages on single ranks, in every kind of schedule, with modules that run again; and micro-batches without stages.  Three steps of SGD in
 double: losses, gradients of the first step and parameters are those of one device to 1e-10, and where stages are on
 single ranks the bytes sent are those of the program of the layout that was read back.  Then what is refused.
 Exits 77 where there is no PyTorch.
@@ -35,13 +34,12 @@ CASES = [("perceptron", 2, 2, 2, "gpipe", 2, None, False), ("perceptron", 2, 2, 
          ("language", 2, 2, 2, "1f1b", 2, None, True), ("language", 2, 2, 4, "interleaved", 4, None, False),
          ("llama", 2, 2, 2, "gpipe", 4, None, False), ("llama", 2, 2, 2, "zb-h1", 4, None, False),
          ("llama", 2, 1, 1, "1f1b", 4, "n", True),
-         ("perceptron", 4, 2, 2, "gpipe", 4, "n", False), ("perceptron", 4, 2, 2, "1f1b", 2, "c", False),
-         ("language", 4, 4, 4, "gpipe", 2, None, False), ("language", 4, 2, 2, "1f1b", 4, "n", True),
-         ("llama", 4, 4, 4, "1f1b", 4, None, False), ("llama", 4, 2, 2, "1f1b", 2, "n", False)]
+         ("language", 4, 4, 4, "gpipe", 2, None, False), ("llama", 4, 4, 4, "1f1b", 4, None, False),
+         ("llama", 4, 1, 1, "1f1b", 2, "n", False)]
 # By hand: all of gpipe and 1f1b.
-EVERY = [(model, ranks, groups, groups, kind, m, None if groups == ranks else "n", False)
-         for model in ("perceptron", "language", "llama") for ranks, groups in ((2, 2), (4, 4), (4, 2))
-         for kind in ("gpipe", "1f1b") for m in (2, 4) if (model, groups) != ("perceptron", 4)]
+EVERY = [(model, ranks, ranks, ranks, kind, m, None, False)
+         for model in ("perceptron", "language", "llama") for ranks in (2, 4)
+         for kind in ("gpipe", "1f1b") for m in (2, 4) if (model, ranks) != ("perceptron", 4)]
 
 
 def make_layout(cleave, file, given, base, case):
@@ -154,22 +152,12 @@ def check_refusals(case, make, inputs, targets):
     import cleave.torch
     model = cleave.torch.apply(make(), case.plan)
     few = tuple(x[:BATCH - 1] for x in inputs)
-    swapped = make()  # calls its modules in another order
-    forward = type(swapped).forward
-
-    class Swapped(type(swapped)):
-        def forward(self, x):
-            return forward(self, x) + 0 * self[4](self[3](self[2](x.new_zeros(1, 256)))).sum()
-
-    swapped.__class__ = Swapped
-    steps = cleave.torch.steps(cleave.torch.apply(swapped, case.plan))
     return all([refused("the model runs in stages", lambda: model(*inputs)),
                 refused("is not cut into", lambda: cleave.torch.steps(model)(*few, targets[:BATCH - 1])),
-                refused("no module", lambda: cleave.torch.apply(torch.nn.Sequential(), case.plan))]) and steps is not None
+                refused("no module", lambda: cleave.torch.apply(torch.nn.Sequential(), case.plan))])
 
 
 def work(rank, ranks, cases, port, verbose, models):
-    import faulthandler; faulthandler.dump_traceback_later(25, exit=True)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks))
     torch.set_num_threads(1)
     dist.init_process_group("gloo")

@@ -67,7 +67,7 @@ class _Storage:
     def __init__(self, plan, model, mesh):
         self.mesh, self.made = mesh, {}
         named = dict(model.named_parameters(remove_duplicate=False))
-        self.words = {id(named[name]): entry.stored for name, entry in plan.parameters.items() if name in named}
+        self.words = {id(named[name]): entry.stored for name, entry in plan.parameters.items()}
 
     def distribute(self, parameter):
         if isinstance(parameter, DTensor):
@@ -136,8 +136,6 @@ class _Run:
         return self.shapes[key]
 
     def __call__(self, x, *rest, **keywords):
-        if self.state.surveys:
-            return type(self.module).forward(self.module, x, *rest, **keywords)
         x = lie.move(x, self.mesh, self.part.input)
         here = lie.local(x, self.input_gradient)
         rest = [_whole(other) for other in rest]
@@ -150,12 +148,10 @@ class _Run:
 class _Within:
     """The forward of a module that calls functions: those that the plan names, and those that DTensor lacks."""
 
-    def __init__(self, forward, mesh, attention, result, state):
-        self.forward, self.mesh, self.attention, self.result, self.state = forward, mesh, attention, result, state
+    def __init__(self, forward, mesh, attention, result):
+        self.forward, self.mesh, self.attention, self.result = forward, mesh, attention, result
 
     def __call__(self, *arguments, **keywords):
-        if self.state.surveys:
-            return self.forward(*arguments, **keywords)
         with Functions(self.mesh, self.attention):
             y = self.forward(*arguments, **keywords)
         return self.result(y) if self.result else y
@@ -173,7 +169,7 @@ def _run_others_whole(modules, plan, mesh, state):
 
 
 def _run_in_parts(model, plan, mesh, state):
-    """On a mesh of several ranks: parameters, modules and functions of this rank's stages."""
+    """On a mesh of several ranks: parameters, modules and functions."""
     storage = _Storage(plan, model, mesh)
     modules = dict(model.named_modules())
     for module in modules.values():
@@ -181,14 +177,12 @@ def _run_in_parts(model, plan, mesh, state):
             if parameter is not None:
                 module._parameters[own] = storage.distribute(parameter)
     for name, part in plan.modules.items():
-        module = modules[name]
-        here = not part.parameters or any(module._parameters.get(own) is not None for own in part.parameters)
-        if here and not isinstance(module, torch.nn.modules.dropout._DropoutNd):  # it is a function of its input alone
-            local.spread_buffers(module, part, mesh)
-            module.forward = _Run(module, part, mesh, state)
+        if not isinstance(modules[name], torch.nn.modules.dropout._DropoutNd):  # it is a function of its input alone
+            local.spread_buffers(modules[name], part, mesh)
+            modules[name].forward = _Run(modules[name], part, mesh, state)
     _run_others_whole(modules, plan, mesh, state)
     for name, part in plan.functions.items():
-        modules[name].forward = _Within(modules[name].forward, mesh, part, None, state)
+        modules[name].forward = _Within(modules[name].forward, mesh, part, None)
 
 
 def _run_again(model, plan, mesh, state):
@@ -228,13 +222,11 @@ def apply(model, plan, mesh=None):
     if plan.mesh:
         _run_in_parts(model, plan, state.inner, state)
     _run_again(model, plan, state.inner, state)
+    if plan.mesh:
+        model.forward = _Within(model.forward, mesh, None, None if plan.loss else _whole)
+        if plan.loss:
+            register_loss(mesh, plan.loss)
     if plan.schedule.stages:
         model.forward = state.watched(model.forward)
-    if plan.mesh:
-        whole = None if plan.loss or plan.schedule.stages else _whole
-        model.forward = _Within(model.forward, state.inner, None, whole, state)
-        if plan.loss:
-            register_loss(state.inner, plan.loss)
-    if plan.schedule.stages:
         state.take_over(model)
     return model

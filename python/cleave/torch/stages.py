@@ -16,9 +16,7 @@ from torch.utils import checkpoint
 from torch.utils._pytree import tree_flatten, tree_map_only
 
 from ..command import CleaveError
-from . import lie
-
-DIMENSION = "stage"  # of the mesh: groups of devices
+DIMENSION = "stage"  # of the mesh
 SCHEDULES = {"gpipe": pipelining.ScheduleGPipe, "1f1b": pipelining.Schedule1F1B,
              "interleaved": pipelining.ScheduleInterleaved1F1B, "zb-h1": pipelining.ScheduleInterleavedZeroBubble}
 
@@ -42,9 +40,6 @@ class Held:
             moved = make()
             self.parts[key] = moved, moved.detach().requires_grad_(moved.requires_grad)
         return self.parts[key][1]
-
-    def leaves(self):
-        return [leaf for _, leaf in self.parts.values()]
 
     def give_back(self):
         for moved, leaf in self.parts.values():
@@ -166,20 +161,16 @@ class Run(TorchFunctionMode):
             self.survey.placed[name] = stage, output
 
     def begin(self, given):
-        words = self.state.words(self.stage, len(given))
-        for x, part, lies in zip(given, self.received, words):
-            here = lie.join(part, self.state.inner, lies, x.shape) if self.state.inner else part
+        for x, here in zip(given, self.received):
             self.bound[id(x)] = x, here
         self.inside, self.state.surveys = True, False
 
     def hand_on(self, arguments):
         given = [x for x, is_given in zip(_tensors(arguments), self.found.marks[self.stage + 1]) if is_given]
-        words = self.state.words(self.stage + 1, len(given))
         if any(x.is_meta for x in given):
             raise CleaveError(f"{self.state.where()}: stage {self.stage} has no part in what "
                               f"{self.state.schedule.stages[self.stage + 1].begins} is given")
-        return tuple(lie.local(lie.move(x, self.state.inner, w), w) if self.state.inner else x
-                     for x, w in zip(given, words))
+        return tuple(given)
 
 class State:
     """What a planned model knows of its plan on this rank."""
@@ -193,9 +184,7 @@ class State:
             return
         if self.device.type == "cuda":
             self.device = torch.device("cuda", torch.cuda.current_device())
-        self.inner = mesh[tuple(n for n in mesh.mesh_dim_names if n != DIMENSION)] if plan.mesh else None
-        self.group = mesh[DIMENSION].get_group() if mesh.ndim > 1 else mesh.get_group()
-        place = mesh.get_local_rank(DIMENSION)
+        self.group, place = mesh.get_group(), mesh.get_local_rank()
         self.mine = [s for s in range(len(stages)) if s % plan.schedule.groups == place]
         self.begins = {stage.begins: i for i, stage in enumerate(stages) if i > 0}
 
@@ -262,13 +251,6 @@ class State:
                 return forward(*arguments, **keywords)
         return watch
 
-    def words(self, stage, n):
-        """How what a stage is given lies: the first as the module wants it, others whole."""
-        if not self.inner:
-            return [None] * n
-        part, whole = self.plan.modules.get(self.schedule.stages[stage].begins), ["R"] * self.inner.ndim
-        return [part.input if i == 0 and part else whole for i in range(n)]
-
     def run(self, stage, received, inputs, found=None):
         """The forward of a stage: what the next one is given, or what the model gives."""
         self.running, self.surveys = Run(self, stage, received, found), found is None or stage > 0
@@ -307,11 +289,8 @@ class State:
 
     def parts(self, found, stage):
         """What a stage is given, as this rank has it, on meta."""
-        parts = []
-        for x, words in zip(found.given[stage], self.words(stage, len(found.given[stage]))):
-            shape = [lie.block(n, words, d, self.inner)[1] if words else n for d, n in enumerate(x.shape)]
-            parts.append(torch.empty(shape, dtype=x.dtype, device="meta").requires_grad_(x.is_floating_point()))
-        return tuple(parts)
+        return tuple(torch.empty(x.shape, dtype=x.dtype, device="meta", requires_grad=x.is_floating_point())
+                     for x in found.given[stage])
 
     def pipeline(self, found):
         n, stages = len(self.schedule.stages), []
@@ -373,8 +352,7 @@ class _Stage(torch.nn.Module):
         self.__dict__.update(state=state, found=found, index=index, next=0)
 
     def parameters(self, recurse=True):
-        held = self.state.held
-        return iter(held.leaves() if held is not None and held.parts else self.state.model.parameters())
+        return self.state.model.parameters(recurse)
 
     def forward(self, *received):
         *inputs, target, share = self.state.batch[self.next]  # a stage takes micro-batches one after the other
