@@ -337,7 +337,7 @@ const command command_export = {
     .details = "The plan says by the names of the framework how each module's input, parameters\n"
                "and output lie on one mesh of devices; Cleave's Python package applies it to\n"
                "your own model.  What a framework can't say (operators on some devices alone,\n"
-               "rows and columns of images, stages) is left out and listed, and with --machine\n"
+               "rows and columns of images, of JAX stages) is left out and listed, and with --machine\n"
                "priced: the plan is turned back into a layout, and both are simulated.\n"
                "For megatron and torchtitan the file has arguments, or a configuration, of the\n"
                "launch under which most of the work stays where the layout has it.",

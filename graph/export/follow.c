@@ -4,7 +4,7 @@
    alike is cut so.  So a module's output is moved, before functions read it, to how the layout has
    them; a function that reads another function's output takes it as it is, and what else it reads
    comes to that. */
-#include "graph/export/plan.h"
+#include "graph/export/make.h"
 
 #include <string.h>
 

@@ -105,16 +105,16 @@ static cleave_module_name name_operator(const cleave_model *model, const cleave_
     bool called = scope[0] != '\0' && cleave_name_map_find(&claims->callers, scope) == 1;
     bool tied = strcmp(scope, owner) == 0 || cleave_name_map_find(&claims->owners, scope) < 0;
     if (strcmp(op->name, "@loss") == 0 && strcmp(op->type, "SoftmaxCrossEntropy") == 0)
-        return (cleave_module_name){CLEAVE_NAMED_LOSS, ""};
+        return (cleave_module_name){CLEAVE_NAMED_LOSS, "", ""};
     if (owner[0] != '\0' && alone && is_leaf(claims, owner))
-        return (cleave_module_name){CLEAVE_NAMED_MODULE, owner};
+        return (cleave_module_name){CLEAVE_NAMED_MODULE, owner, ""};
     if (owner[0] != '\0' && tied && called && is_leaf(claims, scope))
-        return (cleave_module_name){CLEAVE_NAMED_MODULE, scope};
+        return (cleave_module_name){CLEAVE_NAMED_MODULE, scope, ""};
     if (owner[0] == '\0' && acts(model, op) && called && is_leaf(claims, scope))
-        return (cleave_module_name){CLEAVE_NAMED_MODULE, scope};
+        return (cleave_module_name){CLEAVE_NAMED_MODULE, scope, ""};
     if (is_attention(op) && called)
-        return (cleave_module_name){CLEAVE_NAMED_FUNCTION, scope};
-    return (cleave_module_name){CLEAVE_NAMED_NOTHING, ""};
+        return (cleave_module_name){CLEAVE_NAMED_FUNCTION, scope, ""};
+    return (cleave_module_name){CLEAVE_NAMED_NOTHING, "", ""};
 }
 
 cleave_status cleave_export_names(const cleave_model *model, const cleave_frame *frames,
@@ -139,6 +139,7 @@ cleave_status cleave_export_names(const cleave_model *model, const cleave_frame 
         return cleave_fail_memory(error, "naming modules");
     for (int32_t i = 0; i < n; i++) {
         found[i] = name_operator(model, &model->operators[i], &claims, owner[i], scope[i]);
+        found[i].within = found[i].named == CLEAVE_NAMED_MODULE ? found[i].module : scope[i];
         if (found[i].named == CLEAVE_NAMED_NOTHING && frames[i].n_parameters > 0)
             found[i].named = CLEAVE_NAMED_UNKNOWN;
     }

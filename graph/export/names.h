@@ -16,6 +16,8 @@ typedef enum cleave_named {
 typedef struct cleave_module_name {
     cleave_named named;
     const char *module; /* "features.0"; "" where there is none */
+    const char
+        *within; /* the module in which it is called, itself where it is one; "" is the model */
 } cleave_module_name;
 
 /* Of all operators, [n_operators] in the arena; `frames` are theirs. */

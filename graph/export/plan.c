@@ -1,24 +1,13 @@
 /* A layout in the words of a framework: what each operator keeps of its split, and what is lost. */
-#include "graph/export/plan.h"
+#include "graph/export/make.h"
 
-#include "base/list.h"
+#include "graph/model/micro_batch.h"
 
 #include <string.h>
 
 const char *const cleave_target_names[CLEAVE_N_TARGETS] = {"torch", "jax"};
 
-typedef struct maker {
-    const cleave_model *model;
-    const cleave_layout *layout;
-    cleave_export_plan *plan;
-    CLEAVE_LIST(cleave_lost) lost;
-    bool failed; /* memory was short */
-} maker;
-
-static void lose(maker *make, int32_t op, int32_t tensor, const char *what, const char *why) {
-    const cleave_lost lost = {op, tensor, what, why};
-    make->failed = !CLEAVE_LIST_PUSH(&make->lost, lost) || make->failed;
-}
+typedef cleave_export_maker maker;
 
 /* ---- operators ---- */
 
@@ -35,7 +24,7 @@ static const char *find_unevenness(const maker *make, int32_t op, int axis, bool
     const cleave_planned_operator *planned = &make->plan->operators[op];
     int32_t degree = cleave_mesh_degree(&make->plan->mesh, &planned->cut, axis);
     *keeps = false;
-    if (make->model->operators[op].axes[axis].extent % degree == 0)
+    if (make->window->operators[op].axes[axis].extent % degree == 0)
         return NULL;
     if (planned->frame.even[axis])
         return "uneven blocks of an axis that shares its dimension with others";
@@ -56,11 +45,26 @@ static void keep_what_can_be(maker *make, int32_t op) {
         if (why == NULL)
             why = find_unevenness(make, op, a, &keeps);
         if (why != NULL)
-            lose(make, op, -1, operator->axes[a].name, why);
+            cleave_export_lose(make, op, -1, operator->axes[a].name, why);
         for (int i = 0; why != NULL && !keeps && i < make->plan->mesh.n; i++)
             if (cut->axis[i] == a)
                 cut->axis[i] = CLEAVE_MESH_REPEATS;
     }
+}
+
+/* The split on the devices of its group, numbered from 0. */
+static cleave_status find_split_in_group(const maker *make, int32_t op, cleave_arena *arena,
+                                         cleave_split *split, cleave_error *error) {
+    int32_t width = make->layout->n_devices / make->plan->n_groups;
+    *split = make->layout->splits[op];
+    if (make->plan->n_groups == 1)
+        return CLEAVE_OK;
+    split->devices = CLEAVE_ARENA_ARRAY(arena, int32_t, split->n_parts);
+    if (split->devices == NULL)
+        return cleave_fail_memory(error, "exporting a layout");
+    for (int32_t part = 0; part < split->n_parts; part++)
+        split->devices[part] = make->layout->splits[op].devices[part] % width;
+    return CLEAVE_OK;
 }
 
 static cleave_status find_cuts(maker *make, cleave_arena *arena, cleave_error *error) {
@@ -69,15 +73,17 @@ static cleave_status find_cuts(maker *make, cleave_arena *arena, cleave_error *e
     cleave_mesh_cut *cuts = CLEAVE_ARENA_ARRAY(arena, cleave_mesh_cut, n);
     if (cuts == NULL)
         return cleave_fail_memory(error, "exporting a layout");
-    cleave_mesh_of_primes(make->layout->n_devices, &plan->mesh);
+    cleave_mesh_of_primes(make->layout->n_devices / plan->n_groups, &plan->mesh);
     for (int32_t op = 0; op < n; op++) {
         bool narrow;
-        const char *why = cleave_mesh_find_cut(&plan->mesh, &make->layout->splits[op],
-                                               &plan->operators[op].cut, &narrow);
+        cleave_split split;
+        CLEAVE_TRY(find_split_in_group(make, op, arena, &split, error));
+        const char *why =
+            cleave_mesh_find_cut(&plan->mesh, &split, &plan->operators[op].cut, &narrow);
         if (why == NULL && narrow)
             why = "it is on some devices alone, and will be repeated on the others";
         if (why != NULL)
-            lose(make, op, -1, "devices", why);
+            cleave_export_lose(make, op, -1, "devices", why);
         if (plan->operators[op].name.named != CLEAVE_NAMED_NOTHING)
             keep_what_can_be(make, op);
         cuts[op] = plan->operators[op].cut;
@@ -93,7 +99,7 @@ static void list_what_follows(maker *make, const cleave_mesh_cut *wanted) {
         const cleave_planned_operator *planned = &make->plan->operators[op];
         if (planned->name.named == CLEAVE_NAMED_NOTHING &&
             memcmp(&planned->cut, &wanted[op], (size_t)make->plan->mesh.n) != 0)
-            lose(make, op, -1, "function", "it is cut as what it reads");
+            cleave_export_lose(make, op, -1, "function", "it is cut as what it reads");
     }
 }
 
@@ -168,11 +174,13 @@ static void store(maker *make, int32_t t) {
     int share = parameter->planned ? find_share(make->plan, parameter, &make->model->tensors[t])
                                    : CLEAVE_FRAME_STRIDED;
     if (share == CLEAVE_FRAME_STRIDED)
-        lose(make, -1, t, "update", "no dimension is a multiple of the devices that share it");
+        cleave_export_lose(make, -1, t, "update",
+                           "no dimension is a multiple of the devices that share it");
     else if (sharded > CLEAVE_SHARDED_UPDATE)
-        lose(make, -1, t, cleave_sharded_names[sharded],
-             "a weight is gathered once for forward and backward, and its gradient is whole until "
-             "then");
+        cleave_export_lose(
+            make, -1, t, cleave_sharded_names[sharded],
+            "a weight is gathered once for forward and backward, and its gradient is whole until "
+            "then");
     for (int i = 0; share >= 0 && i < make->plan->mesh.n; i++)
         if (parameter->stored[i] < 0)
             parameter->stored[i] = (int8_t)share;
@@ -194,13 +202,21 @@ static void plan_parameters(maker *make) {
 
 /* ---- the whole ---- */
 
-static void lose_what_is_in_time(maker *make) {
-    const cleave_layout *layout = make->layout;
-    if (!cleave_schedule_is_plain(&layout->schedule))
-        lose(make, -1, -1, "schedule", "the whole batch is one stage and one micro-batch");
-    for (int32_t op = 0; op < layout->n_operators; op++)
-        if (cleave_layout_recomputes(layout, op))
-            lose(make, op, -1, "recompute", "what backward reads is kept");
+static cleave_status plan_time(maker *make, cleave_arena *arena, cleave_error *error) {
+    cleave_micro_batches micro;
+    cleave_model *window = CLEAVE_ARENA_ARRAY(arena, cleave_model, 1);
+    if (window == NULL)
+        return cleave_fail_memory(error, "exporting a layout");
+    CLEAVE_TRY(cleave_export_stages(make, arena, error));
+    CLEAVE_TRY(cleave_export_recompute(make, arena, error));
+    make->window = make->model;
+    if (make->plan->schedule.micro_batches == 1)
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_micro_batches_find(make->model, make->plan->schedule.micro_batches, arena,
+                                         &micro, error));
+    CLEAVE_TRY(cleave_micro_batches_model(make->model, &micro, arena, window, error));
+    make->window = window;
+    return CLEAVE_OK;
 }
 
 static cleave_status name_operators(const cleave_model *model, cleave_arena *arena,
@@ -248,7 +264,7 @@ static cleave_status make_plan(maker *make, cleave_arena *arena, cleave_error *e
     for (int32_t t = 0; t < make->model->n_tensors; t++)
         plan->parameters[t] = whole;
     CLEAVE_TRY(name_operators(make->model, arena, &plan->operators, error));
-    lose_what_is_in_time(make);
+    CLEAVE_TRY(plan_time(make, arena, error));
     CLEAVE_TRY(find_cuts(make, arena, error));
     CLEAVE_TRY(follow(make, arena, error));
     plan_parameters(make);
@@ -279,11 +295,15 @@ cleave_status cleave_export_read_back(const cleave_model *model, const cleave_la
                                       cleave_layout *result, cleave_error *error) {
     cleave_layout back;
     CLEAVE_TRY(cleave_layout_copy(layout, model, arena, &back, error));
-    back.schedule = (cleave_schedule){.micro_batches = 1, .n_stages = 1};
+    int32_t width = layout->n_devices / plan->n_groups;
+    CLEAVE_TRY(cleave_schedule_copy(&plan->schedule, arena, &back.schedule, error));
     for (int32_t op = 0; op < model->n_operators; op++) {
-        back.recompute[op] = false;
+        int32_t group = cleave_schedule_stage_of(&plan->schedule, op) % plan->n_groups;
+        back.recompute[op] = plan->recompute[op];
         CLEAVE_TRY(cleave_mesh_split(&plan->mesh, &plan->operators[op].cut, arena, &back.splits[op],
                                      error));
+        for (int32_t part = 0; part < back.splits[op].n_parts; part++)
+            back.splits[op].devices[part] += group * width;
     }
     for (int32_t t = 0; t < model->n_tensors; t++) {
         const cleave_planned_parameter *parameter = &plan->parameters[t];

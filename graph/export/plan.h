@@ -1,8 +1,8 @@
 /* A layout in the words of a framework: one mesh for all, and for every module how it is cut.
 
-   A target runs all devices alike: every operator is on all of them, its parts a grid.  What of a
-   layout it can't say is left out, and listed.  What remains is again a layout, the one that the
-   target will run: so what is lost has a price. */
+   A target runs all devices of a stage alike: every operator is on all of them, its parts a grid.
+   What of a layout it can't say is left out, and listed.  What remains is again a layout, the one
+   that the target will run: so what is lost has a price. */
 #ifndef CLEAVE_GRAPH_EXPORT_PLAN_H
 #define CLEAVE_GRAPH_EXPORT_PLAN_H
 
@@ -40,7 +40,14 @@ typedef struct cleave_planned_parameter {
 
 typedef struct cleave_export_plan {
     cleave_target target;
-    cleave_mesh mesh;
+    cleave_mesh mesh;         /* of a group of devices */
+    int32_t n_groups;         /* 1, or one for every device; stage s is on group s mod n_groups */
+    cleave_schedule schedule; /* as the target has it */
+    const char *const
+        *begins;     /* [schedule.n_stages] module with which each begins; of the first "" */
+    bool *recompute; /* [n_operators] */
+    int32_t n_again;
+    const char *const *again; /* [n_again] modules that are run again before their backward */
     cleave_planned_operator *operators;   /* [n_operators] */
     cleave_planned_parameter *parameters; /* [n_tensors] */
     int32_t n_lost;
@@ -77,12 +84,5 @@ typedef struct cleave_sayable {
 cleave_status cleave_sayable_find(const cleave_model *model, cleave_target target,
                                   cleave_arena *arena, cleave_sayable **sayable,
                                   cleave_error *error);
-
-/* ---- steps of making a plan ---- */
-
-/* Where outputs go, and functions that follow what they read: sets `then` of all operators, and the
-   cuts of those without a name, which are what the layout says before; follow.c. */
-cleave_status cleave_export_follow(const cleave_model *model, cleave_export_plan *plan,
-                                   cleave_arena *arena, cleave_error *error);
 
 #endif

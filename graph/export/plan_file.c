@@ -129,6 +129,53 @@ static void put_parameters(cleave_json_writer *out, const cleave_model *model,
     cleave_json_end_object(out);
 }
 
+/* Parameters that a stage reads, by the stage. */
+static void put_stage_parameters(cleave_json_writer *out, const cleave_model *model,
+                                 const cleave_export_plan *plan, int32_t stage) {
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        const cleave_frame *frame = &plan->operators[op].frame;
+        if (cleave_schedule_stage_of(&plan->schedule, op) != stage)
+            continue;
+        for (int32_t i = 0; i < frame->n_parameters; i++)
+            cleave_json_put_string(out, model->tensors[frame->parameters[i].tensor].name);
+    }
+}
+
+static void put_schedule(cleave_json_writer *out, const cleave_model *model,
+                         const cleave_export_plan *plan) {
+    const cleave_schedule *schedule = &plan->schedule;
+    cleave_json_key(out, "schedule");
+    cleave_json_begin_object(out, false);
+    cleave_json_key(out, "kind");
+    cleave_json_put_string(out, cleave_schedule_names[schedule->kind]);
+    cleave_json_key(out, "micro_batches");
+    cleave_json_put_integer(out, schedule->micro_batches);
+    cleave_json_key(out, "groups");
+    cleave_json_put_integer(out, plan->n_groups);
+    cleave_json_key(out, "stages");
+    cleave_json_begin_array(out, false);
+    for (int32_t s = 0; s < schedule->n_stages && schedule->n_stages > 1; s++) {
+        cleave_json_begin_object(out, true);
+        cleave_json_key(out, "begins");
+        cleave_json_put_string(out, plan->begins[s]);
+        cleave_json_key(out, "parameters");
+        cleave_json_begin_array(out, true);
+        put_stage_parameters(out, model, plan, s);
+        cleave_json_end_array(out);
+        cleave_json_end_object(out);
+    }
+    cleave_json_end_array(out);
+    cleave_json_end_object(out);
+}
+
+static void put_again(cleave_json_writer *out, const cleave_export_plan *plan) {
+    cleave_json_key(out, "recompute");
+    cleave_json_begin_array(out, true);
+    for (int32_t i = 0; i < plan->n_again; i++)
+        cleave_json_put_string(out, plan->again[i]);
+    cleave_json_end_array(out);
+}
+
 static void put_lost(cleave_json_writer *out, const cleave_model *model,
                      const cleave_export_plan *plan, const double *costs) {
     cleave_json_key(out, "lost");
@@ -184,6 +231,10 @@ static void put_plan(cleave_json_writer *out, const cleave_model *model,
     put_named(out, model, plan, "functions", CLEAVE_NAMED_FUNCTION);
     put_loss(out, model, plan);
     put_parameters(out, model, plan);
+    if (!cleave_schedule_is_plain(&plan->schedule))
+        put_schedule(out, model, plan);
+    if (plan->n_again > 0)
+        put_again(out, plan);
     put_lost(out, model, plan, costs);
     cleave_json_end_object(out);
 }

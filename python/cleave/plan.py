@@ -32,6 +32,24 @@ class Stored:
 
 
 @dataclass
+class Stage:
+    begins: str  # the module with which it begins; "" of the first
+    parameters: list  # names of those that it reads
+
+
+@dataclass
+class Schedule:
+    kind: str
+    micro_batches: int
+    groups: int  # of devices: stage s is on group s mod groups
+    stages: list  # of Stage; none: all devices do all
+
+
+KINDS = ("1f1b", "gpipe", "interleaved", "zb-h1")
+PLAIN = Schedule("1f1b", 1, 1, [])
+
+
+@dataclass
 class Plan:
     file: str
     target: str
@@ -42,10 +60,12 @@ class Plan:
     loss: object  # Part or None
     parameters: dict  # name: Stored
     lost: list
+    schedule: Schedule
+    recompute: list  # modules that run again before their backward
 
     @property
     def devices(self):
-        return math.prod(self.mesh)
+        return math.prod(self.mesh) * self.schedule.groups
 
 
 def _take(record, where, kind, **optional):
@@ -98,6 +118,26 @@ def _stored(record, mesh, where):
     return stored
 
 
+def _schedule(record, where):
+    schedule = _take(record, where, Schedule)
+    _expect(schedule.kind in KINDS, where + ".kind", f"{json.dumps(schedule.kind)} is none of {', '.join(KINDS)}")
+    for name in ("micro_batches", "groups"):
+        n = getattr(schedule, name)
+        _expect(_is_list([n], int) and n > 0, f"{where}.{name}", f"{json.dumps(n)} is no number above 0")
+    _expect(_is_list(schedule.stages, dict), where + ".stages", "is no list of objects")
+    stages = [_take(stage, f"{where}.stages[{i}]", Stage) for i, stage in enumerate(schedule.stages)]
+    for i, stage in enumerate(stages):
+        _expect(isinstance(stage.begins, str) and bool(stage.begins) == (i > 0), f"{where}.stages[{i}].begins",
+                "is no module" if i else "is not \"\"")
+        _expect(_is_list(stage.parameters, str), f"{where}.stages[{i}].parameters", "is no list of names")
+    _expect((len(stages) or 1) % schedule.groups == 0 and len(stages) != 1, where + ".stages",
+            f"are {len(stages)}, on {schedule.groups} groups")
+    _expect((schedule.kind == "interleaved") == (len(stages) > schedule.groups), where + ".kind",
+            f"{schedule.kind} has {len(stages)} stages on {schedule.groups} groups")
+    schedule.stages = stages
+    return schedule
+
+
 def load(file):
     """Reads a plan, and believes nothing; CleaveError names file and place."""
     if isinstance(file, Plan):
@@ -114,7 +154,7 @@ def load(file):
     target = data.pop("for", None)
     data = {key: value for key, value in data.items() if key != "cleave_plan"}
     data.update(file=str(file), target=target)
-    plan = _take(data, str(file), Plan)
+    plan = _take(data, str(file), Plan, schedule=None, recompute=[])
     mesh = plan.mesh
     _expect(_is_list(mesh, int) and all(size > 1 for size in mesh), f"{file}: mesh",
             f"{json.dumps(mesh)} is no list of sizes above 1")
@@ -123,5 +163,8 @@ def load(file):
     for key, make in (("modules", _part), ("functions", _part), ("parameters", _stored)):
         _expect(isinstance(getattr(plan, key), dict), f"{file}: {key}", "is no object")
         setattr(plan, key, {n: make(v, mesh, f"{file}: {key}.{n}") for n, v in getattr(plan, key).items()})
+    plan.schedule = PLAIN if plan.schedule is None else _schedule(plan.schedule, f"{file}: schedule")
+    _expect(not (plan.schedule.stages and mesh), f"{file}: mesh", "has devices for each stage, which is on one rank")
+    _expect(_is_list(plan.recompute, str), f"{file}: recompute", "is no list of modules")
     plan.loss = None if plan.loss is None else _part(plan.loss, mesh, f"{file}: loss")
     return plan

@@ -11,6 +11,7 @@ from ..plan import load
 from .apply import apply, mesh
 from .export import export, plan
 from .measure import Measurement, measure
+from .steps import steps
 from .traffic import Traffic
 
-__all__ = ["CleaveError", "Measurement", "Traffic", "apply", "export", "load", "measure", "mesh", "plan"]
+__all__ = ["CleaveError", "Measurement", "Traffic", "apply", "export", "load", "measure", "mesh", "plan", "steps"]

@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor
 
 from ..command import CleaveError
 from ..plan import Part, load
-from . import lie, local
+from . import lie, local, stages
 from .functions import Functions, register_loss
 
 
@@ -22,14 +22,20 @@ def mesh(plan, device=None):
     if plan.devices != world:
         raise CleaveError(f"{plan.file}: is for {plan.devices} devices, and there are {world} ranks")
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    shape = tuple(plan.mesh) or (1,)
-    return init_device_mesh(device, shape, mesh_dim_names=tuple(f"d{i}" for i in range(len(shape))))
+    names = [f"d{i}" for i in range(len(plan.mesh))]
+    names = [stages.DIMENSION] + names if plan.schedule.stages else names or ["d0"]
+    return init_device_mesh(device, tuple(_sizes(plan)), mesh_dim_names=tuple(names))
+
+
+def _sizes(plan):
+    """Of the dimensions of the mesh: groups of stages are the outermost."""
+    return [plan.schedule.groups] * bool(plan.schedule.stages) + plan.mesh or [1]
 
 
 def _check_mesh(plan, mesh):
     sizes = [mesh.size(i) for i in range(mesh.ndim)]
-    if sizes != (plan.mesh or [1]):
-        have, want = " x ".join(map(str, sizes)), " x ".join(map(str, plan.mesh or [1]))
+    if sizes != _sizes(plan):
+        have, want = " x ".join(map(str, sizes)), " x ".join(map(str, _sizes(plan)))
         raise CleaveError(f"{plan.file}: is for a mesh of {want} devices, and this one is {have}")
 
 
@@ -37,9 +43,13 @@ def _check_model(plan, model):
     """Every module and parameter of the plan is there, of the plan's shape."""
     modules, parameters = dict(model.named_modules()), dict(model.named_parameters(remove_duplicate=False))
     origin = f"{plan.file}: the plan is of {plan.model.get('file')}"
-    for name in (*plan.modules, *plan.functions):
+    begins = [stage.begins for stage in plan.schedule.stages]
+    for name in (*plan.modules, *plan.functions, *plan.recompute, *begins):
         if name not in modules:
             raise CleaveError(f"{origin}, and this model has no module {name}")
+    for name in plan.recompute:
+        if type(modules[name]).forward is torch.nn.Module.forward:
+            raise CleaveError(f"{origin}, and this model's {name} is not called itself, and so can't run again")
     for name, stored in plan.parameters.items():
         if name not in parameters:
             raise CleaveError(f"{origin}, and this model has no parameter {name}")
@@ -73,8 +83,8 @@ class _Storage:
 class _Run:
     """The forward of one module under a plan."""
 
-    def __init__(self, module, part, mesh):
-        self.module, self.part, self.mesh = module, part, mesh
+    def __init__(self, module, part, mesh, state):
+        self.module, self.part, self.mesh, self.state = module, part, mesh, state
         self.rule = local.rule(module)
         self.partial = [i for i, word in enumerate(part.output) if word == "P"]
         self.gradients = {name: part.gradient(words) for name, words in part.parameters.items()}
@@ -84,13 +94,18 @@ class _Run:
         self.adds_later = bool(self.partial) and "bias" in part.parameters and \
             isinstance(module, (torch.nn.Linear, torch.nn.modules.conv._ConvNd))
 
+    def bring(self, name, words, gradient):
+        """This rank's part of a parameter as it is used, moved once for all micro-batches of a step."""
+        def move():
+            return lie.local(lie.redistribute(self.module._parameters[name], self.mesh, words), gradient)
+        return self.state.held.take((self.module, name), move) if self.state.held is not None else move()
+
     def tensors(self):
         here = {}
         for name, words in self.part.parameters.items():
             if self.adds_later and name == "bias":
                 continue
-            moved = lie.redistribute(self.module._parameters[name], self.mesh, words)
-            here[name] = lie.local(moved, self.gradients[name])
+            here[name] = self.bring(name, words, self.gradients[name])
         if self.adds_later:
             here["bias"] = None
         elif "bias" in here and any(self.mesh.get_local_rank(i) != 0 for i in self.partial):
@@ -103,7 +118,7 @@ class _Run:
         then, mesh = self.part.then, self.mesh
         words = ["S0" if word == f"S{channel}" else "R" for word in then]
         gradient = [word if word == "S0" or place == "R" else "P" for word, place in zip(words, then)]
-        bias = lie.local(lie.redistribute(self.module._parameters["bias"], mesh, words), gradient)
+        bias = self.bring("bias", words, gradient)
         bias = bias.view([-1] + [1] * (y.dim() - 1 - channel))
         return lie.join(lie.local(y, then) + bias, mesh, then, y.shape)
 
@@ -142,7 +157,7 @@ class _Within:
         return self.result(y) if self.result else y
 
 
-def _run_others_whole(modules, plan, mesh):
+def _run_others_whole(modules, plan, mesh, state):
     """What has parameters and is not in the plan does the same on every rank."""
     whole = ["R"] * mesh.ndim
     for name, module in modules.items():
@@ -150,7 +165,31 @@ def _run_others_whole(modules, plan, mesh):
         if own and name not in plan.modules and not module._modules:
             part = Part("", "", [None] * mesh.ndim, whole, whole, whole, {key: whole for key in own})
             local.spread_buffers(module, part, mesh)
-            module.forward = _Run(module, part, mesh)
+            module.forward = _Run(module, part, mesh, state)
+
+
+def _run_in_parts(model, plan, mesh, state):
+    """On a mesh of several ranks: parameters, modules and functions."""
+    storage = _Storage(plan, model, mesh)
+    modules = dict(model.named_modules())
+    for module in modules.values():
+        for own, parameter in module._parameters.items():
+            if parameter is not None:
+                module._parameters[own] = storage.distribute(parameter)
+    for name, part in plan.modules.items():
+        if not isinstance(modules[name], torch.nn.modules.dropout._DropoutNd):  # it is a function of its input alone
+            local.spread_buffers(modules[name], part, mesh)
+            modules[name].forward = _Run(modules[name], part, mesh, state)
+    _run_others_whole(modules, plan, mesh, state)
+    for name, part in plan.functions.items():
+        modules[name].forward = _Within(modules[name].forward, mesh, part, None)
+
+
+def _run_again(model, plan, mesh, state):
+    """Modules that keep what they are given, and not what they make of it."""
+    for name in plan.recompute:
+        module = model.get_submodule(name)
+        module.forward = stages.Again(module.forward, lambda: Functions(mesh, None) if mesh else None, state)
 
 
 def _whole(y):
@@ -161,7 +200,8 @@ def apply(model, plan, mesh=None):
     """Makes `model` run `plan` on `mesh` (default cleave.torch.mesh(plan)), in place, and returns it.
 
     Parameters become DTensors under their names; make the optimizer after this.  Every rank gives the whole batch to
-    the model and takes its part of it.  What the model returns is a DTensor for torch.nn.functional.cross_entropy, or
+    the model and takes its part of it.  In stages or micro-batches cleave.torch.steps does what a step does; a rank has
+    the parameters of its own stages alone.  What the model returns is a DTensor for torch.nn.functional.cross_entropy, or
     whole where the plan has no loss.  A parameter that the plan does not name is whole on every rank.
     """
     plan = load(plan)
@@ -173,24 +213,20 @@ def apply(model, plan, mesh=None):
         raise CleaveError(f"the mesh is a {type(mesh).__name__}: cleave.torch.mesh(plan) makes one")
     _check_mesh(plan, mesh)
     _check_model(plan, model)
-    if not plan.mesh:
-        return model
-    storage = _Storage(plan, model, mesh)
-    modules = dict(model.named_modules())
-    for module in modules.values():
-        for own, parameter in module._parameters.items():
-            if parameter is not None:
-                module._parameters[own] = storage.distribute(parameter)
-        if getattr(module, "inplace", False):
-            module.inplace = False  # DTensor can't write over what has to move first
-    for name, part in plan.modules.items():
-        if not isinstance(modules[name], torch.nn.modules.dropout._DropoutNd):  # it is a function of its input alone
-            local.spread_buffers(modules[name], part, mesh)
-            modules[name].forward = _Run(modules[name], part, mesh)
-    _run_others_whole(modules, plan, mesh)
-    for name, part in plan.functions.items():
-        modules[name].forward = _Within(modules[name].forward, mesh, part, None)
-    model.forward = _Within(model.forward, mesh, None, None if plan.loss else _whole)
-    if plan.loss:
-        register_loss(mesh, plan.loss)
+    state = model.__dict__["_cleave"] = stages.State(plan, mesh)
+    for module in model.modules():
+        if getattr(module, "inplace", False) and (plan.mesh or plan.schedule.stages):
+            module.inplace = False  # what has to move first, or has come from elsewhere, can't be written over
+    if plan.schedule.stages:
+        state.keep_own_parameters(model)
+    if plan.mesh:
+        _run_in_parts(model, plan, state.inner, state)
+    _run_again(model, plan, state.inner, state)
+    if plan.mesh:
+        model.forward = _Within(model.forward, mesh, None, None if plan.loss else _whole)
+        if plan.loss:
+            register_loss(mesh, plan.loss)
+    if plan.schedule.stages:
+        model.forward = state.watched(model.forward)
+        state.take_over(model)
     return model

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 SHARES = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_reduce_": lambda n: 2 * (n - 1) / n,
           "allreduce_": lambda n: 2 * (n - 1) / n, "all_gather_into_tensor": lambda n: n - 1,
           "reduce_scatter_tensor": lambda n: (n - 1) / n, "all_to_all_single": lambda n: (n - 1) / n,
-          "shard_dim_alltoall": lambda n: (n - 1) / n}
+          "shard_dim_alltoall": lambda n: (n - 1) / n, "send": lambda n: 1, "recv_": lambda n: 0}
 DOMAINS = ("_c10d_functional", "_c10d_functional_autograd", "_dtensor", "c10d")
 
 

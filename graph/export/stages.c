@@ -1,0 +1,211 @@
+/* Stages and micro-batches as torch.distributed.pipelining has them: stage s on rank s mod G,
+   whole; or one stage on all ranks, which are a mesh.
+
+   A stage begins where a module is called: functions before it, which the layout may have in that
+   stage, are done where the stage before ends.  Parameters are in one stage alone. */
+#include "graph/export/make.h"
+
+#include <string.h>
+
+/* The first operator from `op` on, before `end`, that is a module; `end`: there is none. */
+static int32_t find_module(const cleave_export_plan *plan, int32_t op, int32_t end) {
+    while (op < end && plan->operators[op].name.named != CLEAVE_NAMED_MODULE)
+        op++;
+    return op;
+}
+
+/* Is every stage on the device of its group alone, groups numbered as devices are? */
+static bool are_single(const cleave_layout *layout, const int32_t *group) {
+    for (int32_t op = 0; op < layout->n_operators; op++) {
+        const cleave_split *split = &layout->splits[op];
+        int32_t stage = cleave_schedule_stage_of(&layout->schedule, op);
+        if (split->n_parts != 1 || split->devices[0] != group[stage])
+            return false;
+    }
+    return true;
+}
+
+/* Why PyTorch has no such groups, or null. */
+static const char *find_objection(const cleave_export_maker *make, const int32_t *group,
+                                  int32_t n_groups) {
+    const cleave_layout *layout = make->layout;
+    const cleave_schedule *schedule = &layout->schedule;
+    for (int32_t s = 0; s < schedule->n_stages; s++)
+        if (group[s] != s % n_groups)
+            return "stages do not go round the groups of devices in order";
+    if (schedule->n_stages % n_groups != 0)
+        return "groups of devices have different numbers of stages";
+    if (schedule->n_stages > n_groups && schedule->micro_batches % n_groups != 0)
+        return "micro-batches are no multiple of the groups of devices";
+    if (schedule->n_stages > 1 && (layout->n_devices != n_groups || !are_single(layout, group)))
+        return "a stage is on one rank, the first on the first, and no operator is split";
+    return NULL;
+}
+
+/* Where stages begin: with modules. false: one has none. */
+static bool place_stages(cleave_export_maker *make, int32_t *first, const char **begins) {
+    const cleave_schedule *asked = &make->layout->schedule;
+    for (int32_t s = 1; s < asked->n_stages; s++) {
+        int32_t end =
+            s + 1 < asked->n_stages ? asked->first_operator[s + 1] : make->model->n_operators;
+        first[s] = find_module(make->plan, asked->first_operator[s], end);
+        if (first[s] == end)
+            return false;
+        begins[s] = make->plan->operators[first[s]].name.module;
+    }
+    begins[0] = "";
+    return true;
+}
+
+/* A parameter that two stages read, or -1. */
+static int32_t find_shared(const cleave_export_maker *make, const cleave_schedule *schedule,
+                           int32_t *stage_of) {
+    for (int32_t t = 0; t < make->model->n_tensors; t++)
+        stage_of[t] = -1;
+    for (int32_t op = 0, s = 0; op < make->model->n_operators; op++) {
+        const cleave_frame *frame = &make->plan->operators[op].frame;
+        s += s + 1 < schedule->n_stages && schedule->first_operator[s + 1] <= op;
+        for (int32_t i = 0; i < frame->n_parameters; i++) {
+            int32_t t = frame->parameters[i].tensor;
+            if (stage_of[t] >= 0 && stage_of[t] != s)
+                return t;
+            stage_of[t] = s;
+        }
+    }
+    return -1;
+}
+
+/* The operator that writes each base tensor and hangs on parameters, or -1, [n_tensors]. */
+static void find_writers(const cleave_export_maker *make, int32_t *writer) {
+    const cleave_model *model = make->model;
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        writer[t] = -1;
+    for (int32_t i = 0; i < model->n_nests; i++) {
+        const cleave_nest *nest = &model->nests[i];
+        bool hangs = make->plan->operators[nest->op].frame.n_parameters > 0;
+        for (int k = 0; k < nest->n_inputs; k++)
+            hangs = hangs || writer[cleave_frame_base(model, nest->inputs[k].tensor)] >= 0;
+        if (hangs)
+            writer[nest->output.tensor] = nest->op;
+    }
+}
+
+static bool reads(const cleave_export_maker *make, int32_t op, int32_t base) {
+    const cleave_model *model = make->model;
+    for (int32_t i = 0; i < model->n_nests; i++)
+        for (int k = 0; k < model->nests[i].n_inputs && model->nests[i].op == op; k++)
+            if (cleave_frame_base(model, model->nests[i].inputs[k].tensor) == base)
+                return true;
+    return false;
+}
+
+/* A nest of this stage or a later one that needs more of earlier ones than what the stage's module
+   is given; its operator, or -1. */
+static int32_t find_crossing(const cleave_export_maker *make, int32_t first,
+                             const int32_t *writer) {
+    const cleave_model *model = make->model;
+    int32_t known = -1; /* most read one tensor of before: that is asked about once */
+    for (int32_t i = 0; i < model->n_nests; i++)
+        for (int k = 0; k < model->nests[i].n_inputs && model->nests[i].op >= first; k++) {
+            int32_t base = cleave_frame_base(model, model->nests[i].inputs[k].tensor);
+            if (base == known || writer[base] < 0 || writer[base] >= first)
+                continue;
+            if (!reads(make, first, base))
+                return model->nests[i].op;
+            known = base;
+        }
+    return -1;
+}
+
+static void list_moved(cleave_export_maker *make, const cleave_schedule *schedule) {
+    for (int32_t s = 1; s < schedule->n_stages; s++)
+        for (int32_t op = make->layout->schedule.first_operator[s];
+             op < schedule->first_operator[s]; op++)
+            cleave_export_lose(make, op, -1, "stage",
+                               "a stage begins with a module, and this is called before it");
+}
+
+/* What PyTorch makes of the kind. */
+static void choose_kind(cleave_export_maker *make, int32_t n_groups, cleave_schedule *schedule) {
+    const cleave_schedule *asked = &make->layout->schedule;
+    bool one = schedule->n_stages == 1, many = schedule->n_stages > n_groups;
+    if (asked->kind == CLEAVE_SCHEDULE_ORDERS || (one && cleave_schedule_parts_weights(asked))) {
+        schedule->kind = many ? CLEAVE_SCHEDULE_INTERLEAVED : CLEAVE_SCHEDULE_1F1B;
+        cleave_export_lose(make, -1, -1, "order",
+                           many  ? "blocks come in the order of PyTorch's ScheduleInterleaved1F1B"
+                           : one ? "micro-batches come one after the other"
+                                 : "blocks come in the order of PyTorch's Schedule1F1B");
+    }
+    int32_t rounds = schedule->micro_batches / n_groups;
+    if (schedule->kind == CLEAVE_SCHEDULE_ZB_H1 && rounds > 1 &&
+        schedule->micro_batches % rounds != 0) {
+        schedule->kind = CLEAVE_SCHEDULE_1F1B;
+        cleave_export_lose(make, -1, -1, "order",
+                           "PyTorch's ScheduleInterleavedZeroBubble has rounds of micro-batches, "
+                           "and these are no multiple of theirs");
+    }
+    if (asked->in_flight != NULL && !one)
+        cleave_export_lose(make, -1, -1, "in flight",
+                           "PyTorch's schedules have as many as keep all stages busy");
+}
+
+static cleave_status take_stages(cleave_export_maker *make, const int32_t *group, int32_t n_groups,
+                                 cleave_arena *arena, cleave_error *error) {
+    const cleave_schedule *asked = &make->layout->schedule;
+    cleave_schedule schedule = {
+        .micro_batches = asked->micro_batches, .n_stages = asked->n_stages, .kind = asked->kind};
+    const char **begins = CLEAVE_ARENA_ARRAY(arena, const char *, schedule.n_stages);
+    int32_t *stage_of =
+        /* and then the writers */ CLEAVE_ARENA_ARRAY(arena, int32_t, make->model->n_tensors);
+    schedule.first_operator = CLEAVE_ARENA_ARRAY(arena, int32_t, schedule.n_stages);
+    if (begins == NULL || stage_of == NULL || schedule.first_operator == NULL)
+        return cleave_fail_memory(error, "exporting stages");
+    const char *why = find_objection(make, group, n_groups);
+    bool placed = why == NULL && place_stages(make, schedule.first_operator, begins);
+    int32_t shared = placed ? find_shared(make, &schedule, stage_of) : -1, crossing = -1;
+    if (why == NULL && !placed)
+        why = "a stage has no module with a name";
+    if (shared >= 0)
+        why = "two stages read it";
+    if (why == NULL)
+        find_writers(make, stage_of);
+    for (int32_t s = 1; why == NULL && s < schedule.n_stages && crossing < 0; s++)
+        crossing = find_crossing(make, schedule.first_operator[s], stage_of);
+    if (crossing >= 0)
+        why = "it needs more of earlier stages than what the module is given with which its own "
+              "begins";
+    if (why != NULL) {
+        cleave_export_lose(make, crossing, shared, "schedule", why);
+        return CLEAVE_OK;
+    }
+    list_moved(make, &schedule);
+    choose_kind(make, n_groups, &schedule);
+    make->plan->schedule = schedule;
+    make->plan->n_groups = n_groups;
+    make->plan->begins = begins;
+    return CLEAVE_OK;
+}
+
+static const char *const one_stage[1] = {""};
+
+cleave_status cleave_export_stages(cleave_export_maker *make, cleave_arena *arena,
+                                   cleave_error *error) {
+    const cleave_layout *layout = make->layout;
+    make->plan->schedule = (cleave_schedule){.micro_batches = 1, .n_stages = 1};
+    make->plan->n_groups = 1;
+    make->plan->begins = one_stage;
+    if (cleave_schedule_is_plain(&layout->schedule))
+        return CLEAVE_OK;
+    if (make->plan->target != CLEAVE_TARGET_TORCH) {
+        cleave_export_lose(make, -1, -1, "schedule",
+                           "the whole batch is one stage and one micro-batch");
+        return CLEAVE_OK;
+    }
+    int32_t *group, one = 0, n_groups = 1;
+    CLEAVE_TRY(cleave_layout_groups(layout, arena, &group, error));
+    if (layout->schedule.n_stages == 1)
+        group = &one; /* all devices, whichever the operators are on */
+    for (int32_t s = 0; s < layout->schedule.n_stages; s++)
+        n_groups = group[s] >= n_groups ? group[s] + 1 : n_groups;
+    return take_stages(make, group, n_groups, arena, error);
+}

@@ -1,0 +1,101 @@
+"""Steps of training in the micro-batches and stages of a plan.
+
+    step = cleave.torch.steps(model)        # of what cleave.torch.apply returned, or of any other model
+    loss = step(x, t)                       # forward and backward of the whole batch; gradients are in .grad
+    optimizer.step()
+"""
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from ..command import CleaveError
+from ..plan import PLAIN
+from .stages import Held
+
+IGNORED = -100  # targets that torch.nn.functional.cross_entropy does not count
+
+
+class Steps:
+    def __init__(self, model, loss):
+        self.model, self.of_logits = model, loss
+        self.state = model.__dict__.get("_cleave")
+        self.schedule = self.state.schedule if self.state else PLAIN
+
+    def __call__(self, *inputs):
+        """The loss, the same on every rank; gradients add up in .grad."""
+        *inputs, target = inputs if self.of_logits else (*inputs, inputs[0])
+        m, n = self.schedule.micro_batches, inputs[0].shape[0]
+        if any(len(x) % m for x in (*inputs, target)):
+            raise CleaveError(f"{self.state.plan.file}: a batch of {n} is not cut into {m} micro-batches")
+        shares = self.shares(target, m)
+        if not self.state:
+            return self.alone(inputs, target, shares)
+        self.state.held = Held() if m > 1 and self.state.inner else None
+        try:
+            loss = self.in_stages(inputs, target, shares) if self.schedule.stages else self.alone(inputs, target, shares)
+            if self.state.held:
+                self.state.held.give_back()
+            return loss
+        finally:
+            self.state.held = None
+
+    def shares(self, target, m):
+        """Of micro-batches in the mean over the whole batch: by the targets that count."""
+        if not self.of_logits or target.is_floating_point():
+            return torch.full((m,), 1 / m, dtype=torch.double)
+        counts = torch.stack([(part != IGNORED).sum() for part in target.chunk(m)]).double()
+        return counts / counts.sum().clamp(min=1)
+
+    def loss(self, output, target, share):
+        if not self.of_logits:
+            return output * share.to(output.device, output.dtype)
+        if share.item() == 0:  # the mean of nothing
+            return (output.to_local() if hasattr(output, "to_local") else output).sum() * 0
+        loss = self.of_logits(output, target)
+        return loss * share.to(loss.device, loss.dtype)
+
+    @staticmethod
+    def cut(inputs, target, shares):
+        """Inputs, targets and share of each micro-batch."""
+        m = len(shares)
+        return list(zip(*(x.chunk(m) for x in inputs), target.chunk(m), shares))
+
+    def alone(self, inputs, target, shares):
+        """One micro-batch after the other; of gpipe all forwards, then all backwards."""
+        total, kept = 0, []
+        for *part, here, share in self.cut(inputs, target, shares):
+            loss = self.loss(self.model(*part), here, share)
+            total = total + loss.detach()
+            if self.schedule.kind == "gpipe":
+                kept.append(loss)
+            else:
+                loss.backward()
+        for loss in kept:
+            loss.backward()
+        return total
+
+    def in_stages(self, inputs, target, shares):
+        state, m = self.state, self.schedule.micro_batches
+        state.loss, state.batch = self.loss, self.cut(inputs, target, shares)
+        found, pipeline = state.survey(state.batch[0][:-2])
+        last, losses = len(self.schedule.stages) - 1 in state.mine, []
+        try:
+            pipeline.step(target=torch.zeros(m) if last else None, losses=losses if last else None)
+        except RuntimeError as error:
+            if isinstance(error.__cause__, CleaveError):
+                raise error.__cause__ from None
+            raise
+        loss = sum(x.detach() for x in losses) if last else torch.zeros((), dtype=found.output.dtype, device=state.device)
+        dist.all_reduce(loss, group=state.group)
+        return loss
+
+
+def _cross_entropy(output, target):
+    return F.cross_entropy(output, target)
+
+
+def steps(model, loss=_cross_entropy):
+    """What does forward and backward of a step of `model`, in the micro-batches and stages of its plan: called with the
+    inputs and the targets of the whole batch, on every rank, it gives the loss.  `loss`: a mean over the batch, of what
+    the model returns and the targets; None where the model returns its loss, and there are no targets."""
+    return Steps(model, loss)
