@@ -1,17 +1,20 @@
-/* Two ways, by how the second operand B lies.
+/* By how the operands lie.
 
-   Its rows along the sum (B transposed): elements of the result are scalar products; a block of
-   rows of A meets a few rows of B, and every vector of either is used as often as the other has
-   rows.  Its rows along the result's columns: a few rows of B at a time are added to all rows of
+   B's rows along the sum (B transposed): elements of the result are scalar products.  Up to 8 rows
+   of A meet a few rows of B, and every vector of either is used as often as the other has rows.
+   More rows of A fill a vector, and lie so for a block of the sum: each element of B then meets all
+   of them.  B's rows along the result's columns: a few rows of B at a time are added to all rows of
    the result, which stay in the second cache.
 
-   Both ask for the part of B that comes next before they need it: a processor's own prefetcher
-   stops at every page. */
+   Few summed: the result is what there is much of, and is passed over once.
+
+   All ask for the part of the large operand that comes next before they need it: a processor's own
+   prefetcher stops at every page. */
 #include "exec/kernels/few_rows.h"
 
 #include <string.h>
 
-enum { LANES = 16, MOST_ROWS = 16, LEAST_ELEMENTS = 1 << 18 };
+enum { LANES = 16, MOST_ROWS = 16, MOST_SUMMED = 32, LEAST_ELEMENTS = 1 << 18 };
 
 /* Vectors are passed between functions of this file only, so how a processor without registers of
    their size would pass them does not matter. */
@@ -76,17 +79,56 @@ __attribute__((always_inline)) static inline void multiply_all_rows(const cleave
         multiply_rows(p, i, j, 1, columns);
 }
 
+/* Elements [., j + columns) over `depth` of the sum: `a` has a vector of rows for each of them. */
+__attribute__((always_inline)) static inline void multiply_vector(const cleave_blas_product *p,
+                                                                  const float *a, int64_t k,
+                                                                  int64_t depth, int64_t j,
+                                                                  int columns) {
+    vector sum[4] = {{0}};
+    const float *b = p->b + j * p->b_row + k;
+    for (int64_t l = 0; l < depth; l++) {
+        vector x = load(a + l * LANES);
+        for (int c = 0; c < columns && l % LANES == 0; c++)
+            __builtin_prefetch(b + (c + columns) * p->b_row + l);
+        for (int c = 0; c < columns; c++)
+            sum[c] += b[c * p->b_row + l] * x;
+    }
+    for (int c = 0; c < columns; c++)
+        for (int64_t i = 0; i < p->m; i++)
+            put(p, i, j + c, sum[c][i]);
+}
+
+static void multiply_vectors(const cleave_blas_product *whole) {
+    enum { BLOCK = 1024, COLUMNS = 4 };
+    float a[BLOCK * LANES];
+    cleave_blas_product p = *whole;
+    for (int64_t k = 0; k < p.k; k += BLOCK) {
+        int64_t depth = p.k - k < BLOCK ? p.k - k : BLOCK, j = 0;
+        for (int64_t l = 0; l < depth; l++)
+            for (int64_t i = 0; i < LANES; i++)
+                a[l * LANES + i] = i < p.m ? p.a[i * p.a_row + k + l] : 0;
+        for (; j + COLUMNS <= p.n; j += COLUMNS)
+            multiply_vector(&p, a, k, depth, j, COLUMNS);
+        for (; j < p.n; j++)
+            multiply_vector(&p, a, k, depth, j, 1);
+        p.beta = 1;
+    }
+}
+
 static void multiply_transposed(const cleave_blas_product *p) {
     int64_t j = 0;
+    if (p->m > LANES / 2) {
+        multiply_vectors(p);
+        return;
+    }
     for (; j + 3 <= p->n; j += 3)
         multiply_all_rows(p, j, 3);
     for (; j < p->n; j++)
         multiply_all_rows(p, j, 1);
 }
 
-/* So many rows of B at a time, and so many columns: 8 rows that lie a multiple of 4 KiB apart have
-   room in the first cache together. */
-enum { DEPTH = 8, WIDTH = 2048 };
+/* So many rows of B at a time, and so many columns. */
+enum { DEPTH = 16, WIDTH = 2048 };
 
 /* C[i, i + rows) += A B over `depth` rows of B from k on, in the columns [j, end). */
 __attribute__((always_inline)) static inline void add_rows(const cleave_blas_product *p, int64_t i,
@@ -146,13 +188,75 @@ static void multiply_plain(const cleave_blas_product *p) {
     }
 }
 
+/* C[i, i + rows) x [j, j + columns) of vectors, over the whole sum; `a` has `rows` for each of it.
+ */
+__attribute__((always_inline)) static inline void update_tile(const cleave_blas_product *p,
+                                                              const float *a, int64_t i, int64_t j,
+                                                              int rows, int columns) {
+    vector sum[8][3];
+    float *c = p->c + i * p->c_row + j;
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < columns; v++) {
+            float *at = c + r * p->c_row + v * LANES;
+            __builtin_prefetch(at + 2 * columns * LANES, 1);
+            sum[r][v] = p->beta != 0.0f ? p->beta * load(at) : (vector){0};
+        }
+    for (int64_t k = 0; k < p->k; k++) {
+        vector w[3];
+        for (int v = 0; v < columns; v++)
+            w[v] = load(p->b + k * p->b_row + j + v * LANES);
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < columns; v++)
+                sum[r][v] += a[k * rows + r] * w[v];
+    }
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < columns; v++)
+            store(c + r * p->c_row + v * LANES, sum[r][v]);
+}
+
+__attribute__((always_inline)) static inline void update_rows(const cleave_blas_product *p,
+                                                              int64_t i, int rows) {
+    float a[MOST_SUMMED * 8];
+    for (int64_t k = 0; k < p->k; k++)
+        for (int r = 0; r < rows; r++)
+            a[k * rows + r] = p->alpha * p->a[k * p->a_row + i + r];
+    int64_t j = 0;
+    for (; j + 3 * LANES <= p->n; j += 3 * LANES)
+        update_tile(p, a, i, j, rows, 3);
+    for (; j + LANES <= p->n; j += LANES)
+        update_tile(p, a, i, j, rows, 1);
+    for (; j < p->n; j++)
+        for (int r = 0; r < rows; r++) {
+            float *to = p->c + (i + r) * p->c_row + j, sum = p->beta != 0.0f ? p->beta * *to : 0;
+            for (int64_t k = 0; k < p->k; k++)
+                sum += a[k * rows + r] * p->b[k * p->b_row + j];
+            *to = sum;
+        }
+}
+
+static void update(const cleave_blas_product *p) {
+    int64_t i = 0;
+    for (; i + 8 <= p->m; i += 8)
+        update_rows(p, i, 8);
+    for (; i < p->m; i++)
+        update_rows(p, i, 1);
+}
+
+static bool has_few_summed(const cleave_blas_product *p) {
+    return p->k <= MOST_SUMMED && p->m >= 4 * MOST_ROWS && p->n >= 4 * MOST_ROWS &&
+           p->m * p->n >= LEAST_ELEMENTS && p->a_transposed && !p->b_transposed;
+}
+
 bool cleave_few_rows_fits(const cleave_blas_product *p) {
-    return p->m <= MOST_ROWS && p->n >= 4 * MOST_ROWS && p->k >= 4 * MOST_ROWS &&
-           p->n * p->k >= LEAST_ELEMENTS && !p->a_transposed;
+    return has_few_summed(p) ||
+           (p->m <= MOST_ROWS && p->n >= 4 * MOST_ROWS && p->k >= 4 * MOST_ROWS &&
+            p->n * p->k >= LEAST_ELEMENTS && !p->a_transposed);
 }
 
 void cleave_few_rows_multiply(const cleave_blas_product *p) {
-    if (p->b_transposed)
+    if (has_few_summed(p))
+        update(p);
+    else if (p->b_transposed)
         multiply_transposed(p);
     else
         multiply_plain(p);

@@ -17,7 +17,8 @@ typedef struct cleave_tile_link {
 /* A nest over rows of channels: see kernel_tile_channels.h. */
 typedef struct cleave_tile_channels_plan {
     bool fits;
-    bool relu;   /* the last instruction rectifies the line */
+    const cleave_instruction
+        *bound;  /* RELU or CLIP of the line, the last instruction; null: none */
     int matrix;  /* input */
     int centre;  /* register that is subtracted from it first; -1: none */
     int n_links; /* what is done to the rest, each to the one before */

@@ -132,9 +132,27 @@ static void follow_lines(const tile_channels *channels, int n, const float *x, f
         factor[c] * (x[c] - centre[c]) + shift[c];
 }
 
-/* y = x where of is above zero, else 0; y may be x. */
-static void rectify(int n, const float *of, const float *x, float *y) {
-    _Pragma("GCC ivdep") for (int c = 0; c < n; c++) y[c] = of[c] > 0 ? x[c] : 0;
+/* y to within the bounds. */
+static void keep_within(const cleave_instruction *bound, int n, float *y) {
+    float low = (float)bound->p, high = (float)bound->q;
+    if (bound->opcode == CLEAVE_OP_RELU)
+        _Pragma("GCC ivdep") for (int c = 0; c < n; c++) y[c] = y[c] > 0 ? y[c] : 0;
+    else
+        _Pragma("GCC ivdep") for (int c = 0; c < n; c++) {
+            float x = y[c], above = x < low ? low : x;
+            y[c] = x > high ? high : above;
+        }
+}
+
+/* y = x where `of` is within the bounds, else 0. */
+static void pass_within(const cleave_instruction *bound, int n, const float *of, const float *x,
+                        float *y) {
+    float low = (float)bound->p, high = (float)bound->q;
+    if (bound->opcode == CLEAVE_OP_RELU)
+        _Pragma("GCC ivdep") for (int c = 0; c < n; c++) y[c] = of[c] > 0 ? x[c] : 0;
+    else
+        _Pragma("GCC ivdep") for (int c = 0; c < n; c++) y[c] =
+            (int)(of[c] >= low) & (int)(of[c] <= high) ? x[c] : 0;
 }
 
 /* The line through an element, or along it, to a row of a matrix. */
@@ -149,8 +167,8 @@ static void write_line(const tile_run *run, const float *x, bool slope, int stre
         _Pragma("GCC ivdep") for (int c = 0; c < run->columns; c++) y[c] = factor[c] * x[c];
     else
         follow_lines(channels, run->columns, x, y);
-    if (run->plan->channels.relu && !slope)
-        rectify(run->columns, y, y, y);
+    if (run->plan->channels.bound != NULL && !slope)
+        keep_within(run->plan->channels.bound, run->columns, y);
     if (half)
         tile_round_row(run->columns, y, (uint16_t *)array->data + at);
 }
@@ -249,20 +267,19 @@ static void write_gradient(const tile_run *run, const float *x, bool slope, int6
         write_line(run, x, slope, stream, &run->call->input_gradients[matrix], row);
 }
 
-/* The gradient behind a rectifier: where the output, or the line that it is made of, is above zero.
- */
+/* The gradient behind a bound: where the output, or the line that it is made of, is within it. */
 static const float *read_gradient(const tile_run *run, int64_t row) {
     const tile_channels *channels = &run->channels;
     const cleave_array *gradient = &run->call->output_gradient;
     const float *of = channels->row[2],
                 *g = read_row(run, run->plan->seed, gradient, row, channels->row[1]);
-    if (!run->plan->channels.relu)
+    if (run->plan->channels.bound == NULL)
         return g;
     if (run->plan->tape.from_output)
         of = read_row(run, run->plan->output, &run->call->output, row, channels->row[2]);
     else
         follow_lines(channels, run->columns, read_matrix(run, row), channels->row[2]);
-    rectify(run->columns, of, g, channels->row[1]);
+    pass_within(run->plan->channels.bound, run->columns, of, g, channels->row[1]);
     return channels->row[1];
 }
 

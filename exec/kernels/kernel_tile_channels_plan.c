@@ -42,8 +42,9 @@ static bool find_links(const cleave_nest *nest, uint64_t by_column,
         const cleave_instruction *at = &nest->tape[i];
         if (by_column & cleave_register_bit(nest->n_inputs + i))
             continue;
-        if (at->opcode == CLEAVE_OP_RELU && at->a == chain && i == nest->n_instructions - 1) {
-            found->relu = true;
+        if ((at->opcode == CLEAVE_OP_RELU || at->opcode == CLEAVE_OP_CLIP) && at->a == chain &&
+            i == nest->n_instructions - 1) {
+            found->bound = at;
             return true;
         }
         int other = other_operand(at, chain);
@@ -78,7 +79,7 @@ static bool find_matrix(const cleave_kernel_call *call, const cleave_tile_plan *
 
 /* The value itself, whose statistics are taken. */
 static bool copies(const cleave_nest *nest, const cleave_tile_channels_plan *found) {
-    bool same = found->centre < 0 && !found->relu;
+    bool same = found->centre < 0 && found->bound == NULL;
     for (int k = 0; k < found->n_links; k++)
         same = same && nest->tape[found->link[k].instruction].opcode == CLEAVE_OP_COPY;
     return same;
@@ -99,7 +100,7 @@ void tile_channels_plan(const cleave_kernel_call *call, cleave_tile_plan *plan) 
     if (!find_matrix(call, plan, by_column, &found) || !find_links(nest, by_column, &found) ||
         (computed & ~plan->by_column) != 0)
         return;
-    found.fits = found.relu || !plan->tape.from_output;
+    found.fits = found.bound != NULL || !plan->tape.from_output;
     if (moments) {
         int record = plan->record[0] >= 0 ? plan->record[0] : plan->output;
         found.fits = copies(nest, &found) && cleave_tile_is_by_column(plan, record) &&

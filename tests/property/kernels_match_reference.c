@@ -8,6 +8,7 @@
 #include "../support/random_call.h"
 #include "../support/random_nest.h"
 #include "base/bf16.h"
+#include "exec/kernels/contraction.h"
 #include "exec/kernels/kernel_tile.h"
 
 #include <criterion/criterion.h>
@@ -16,7 +17,7 @@
 enum { FENCE_BYTES = 256, FENCE = 0x5a };
 
 typedef struct tally {
-    int calls, polled, product, winograd, convolution, pool, gather, tape, lines, reference;
+    int calls, polled, product, winograd, convolution, pool, gather, tape, lines, packed, reference;
 } tally;
 
 static void count_choice(tally *seen, const char *name) {
@@ -80,6 +81,10 @@ static double compare_pass(const subject *of, random_call *made, cleave_pass pas
         return 0;
     cleave_tile_plan plan;
     seen->lines += cleave_tile_plan_make(&call, &plan) && plan.channels.fits;
+    contraction apart;
+    int wanted = pass == CLEAVE_PASS_FORWARD ? -1 : pass == CLEAVE_PASS_WEIGHT_GRADIENT ? 1 : 0;
+    seen->packed += nest->kind == CLEAVE_NEST_PRODUCT &&
+                    contraction_take_apart(&call, wanted, 1, &apart) && apart.packed >= 0;
     count_choice(seen, of->row != NULL ? of->row->name : cleave_kernel_choice(of->kernels, &call));
     int polls = 0;
     call.pieces = pieces;
@@ -245,6 +250,31 @@ static const cleave_nest *wide_product(one_nest *one, cleave_random *random, cle
     return one_nest_finish(one, error);
 }
 
+/* Steps by samples before, samples by steps behind, as in recurrences. */
+static const cleave_nest *turned_product(one_nest *one, cleave_random *random,
+                                         cleave_error *error) {
+    one_nest_start(one, CLEAVE_NEST_PRODUCT, CLEAVE_COMBINE_SUM);
+    const int64_t extents[] = {draw(random, 2, 6), draw(random, 2, 6), draw(random, 1030, 1100),
+                               draw(random, 1, 9)};
+    enum { SAMPLE, STEP, TO, FROM };
+    for (int a = 0; a < 4; a++)
+        one_nest_axis(one, extents[a]);
+    int32_t x = one_nest_activation(
+        one, 3, (int64_t[]){extents[STEP], extents[SAMPLE], extents[FROM]}, NULL);
+    int32_t w = one_nest_tensor(one, CLEAVE_TENSOR_PARAMETER, CLEAVE_F32, 2,
+                                (int64_t[]){extents[TO], extents[FROM]}, NULL);
+    int32_t y = one_nest_tensor(one, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, 3,
+                                (int64_t[]){extents[SAMPLE], extents[STEP], extents[TO]}, NULL);
+    *one_nest_input(one, x) = (cleave_operand){
+        .tensor = x, .map = {one_nest_along(STEP), one_nest_along(SAMPLE), one_nest_along(FROM)}};
+    *one_nest_input(one, w) =
+        (cleave_operand){.tensor = w, .map = {one_nest_along(TO), one_nest_along(FROM)}};
+    one->nest.output = (cleave_operand){
+        .tensor = y, .map = {one_nest_along(SAMPLE), one_nest_along(STEP), one_nest_along(TO)}};
+    one_nest_do(one, CLEAVE_OP_MUL, 0, 1, 0, 0);
+    return one_nest_finish(one, error);
+}
+
 Test(kernels, cut_convolutions_match_the_reference) {
     tally seen = compare_many(cut_convolution, 6);
     EXPECT_SHARE(seen, convolution, 90);
@@ -301,6 +331,12 @@ Test(kernels, cut_products_match_the_reference) {
     tally seen = compare_many(wide_product, 12);
     EXPECT_SHARE(seen, product, 95);
     EXPECT_SHARE(seen, polled, 40);
+}
+
+Test(kernels, products_between_orders_match_the_reference) {
+    tally seen = compare_many(turned_product, 12);
+    EXPECT_SHARE(seen, product, 95);
+    EXPECT_SHARE(seen, packed, 25); /* parts of few columns are not */
 }
 
 Test(kernels, products_match_the_reference) {

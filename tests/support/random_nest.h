@@ -262,8 +262,8 @@ static inline const cleave_nest *random_interleaving(one_nest *one, cleave_rando
 
 /* What is done to a[n, h, c] is a line whose numbers vary along c alone, as in batch normalisation:
    a chain of links, each with an operand of c of its own or with one of those before. */
-static inline const cleave_nest *random_channels(one_nest *one, cleave_random *random,
-                                                 bool rectifies, cleave_error *error) {
+static inline const cleave_nest *random_channels(one_nest *one, cleave_random *random, bool bounded,
+                                                 cleave_error *error) {
     one_nest_start(one, CLEAVE_NEST_POINTWISE, CLEAVE_COMBINE_NONE);
     const int64_t shape[] = {draw(random, 1, 3), draw(random, 2, 90), draw(random, 16, 70)};
     for (int d = 0; d < 3; d++)
@@ -293,8 +293,8 @@ static inline const cleave_nest *random_channels(one_nest *one, cleave_random *r
         bool first = cleave_opcode_operands(opcode) == 1 || chance(random, 50);
         chain = one_nest_do(one, opcode, first ? chain : other, first ? other : chain, 0.5, 0.25);
     }
-    if (rectifies && chance(random, 50))
-        one_nest_do(one, CLEAVE_OP_RELU, chain, 0, 0, 0);
+    if (bounded && chance(random, 60))
+        one_nest_do(one, chance(random, 50) ? CLEAVE_OP_RELU : CLEAVE_OP_CLIP, chain, 0, -0.5, 1);
     return one_nest_finish(one, error);
 }
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""A training step of Cleave in f32 and in bf16 beside PyTorch's with autocast to bf16, on one core, in turns.
+"""A training step of Cleave beside PyTorch's on one core, in turns: eager, and for images with channels last too.
 
-Models are those that both have by name: ResNet-50 (torchvision's classes), BERT and GPT-2 (transformers', by the same
-config.json).  Plain SGD; PyTorch on one thread with its oneDNN, in channels_last for images.  Each is a process of its
-own; a figure is the median of its steps but the first, and the best of the rounds, of which none was disturbed by others
-by more than a tenth of a processor, or is marked so.  Needs PyTorch, torchvision and transformers.
+Images are torchvision's classes, exported as they train; BERT and GPT-2 are transformers', by the same config.json; the
+LSTM is two layers of torch.nn's.  Plain SGD, one thread each.  In f32, or by --bf16 with autocast against --precision
+bf16.  Every step time is the median of a process's steps but the first; every round runs all sides, and its ratio is ours
+over PyTorch's.  Of --rounds ratios the median is printed with their range, against each side of PyTorch, and the load.
+--before COMMAND is another build of ours, which then has a column, too.  Needs PyTorch, torchvision, transformers, onnx.
 """
 import argparse
 import json
@@ -12,33 +13,52 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from others import undisturbed
+ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", ".."))
+MODELS = os.path.join(ROOT, "configs", "models")
+sys.path[:0] = [os.path.join(ROOT, "tests", "bench"), os.path.join(ROOT, "python")]
+import others
 
-MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "configs", "models")
-STEPS = 4
-MOST_OTHERS, TRIES = 0.1, 2
-TABLE = {  # name: file, batch, length of texts
-    "resnet50": ("resnet50.onnx", 4, 0),
-    "bert": ("bert_base.json", 2, 128),
-    "gpt2": ("gpt2.json", 1, 1024),
+TABLE = {  # name: of what, batch, length of texts; ours alone: no PyTorch
+    "alexnet": ("torchvision", 16, 0), "vgg16": ("torchvision", 2, 0), "resnet50": ("torchvision", 4, 0),
+    "densenet121": ("torchvision", 4, 0), "mobilenet_v2": ("torchvision", 8, 0), "bert": ("bert_base.json", 2, 128),
+    "gpt2": ("gpt2.json", 1, 512), "lstm": ("lstm", 16, 32), "rnntc": ("rnntc.onnx", 64, 0), "nmt": ("nmt.onnx", 64, 0),
 }
+VOCABULARY, WIDTH = 10000, 512
 
 
-def make(name, batch, length):
-    """A model of PyTorch, its input and what gives a loss of its output."""
+def is_ours_alone(name):
+    return TABLE[name][0].endswith(".onnx")
+
+
+def make(name):
+    """A model of PyTorch, its input, and what gives a loss of its output."""
     import torch
+    from torch import nn
     from torch.nn import functional as F
-    if name == "resnet50":
+
+    class Lstm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.layers = nn.Embedding(VOCABULARY, WIDTH), nn.LSTM(WIDTH, WIDTH, 2, batch_first=True)
+            self.head = nn.Linear(WIDTH, VOCABULARY)
+
+        def forward(self, ids):
+            return self.head(self.layers(self.table(ids))[0]).flatten(0, 1)
+
+    of, batch, length = TABLE[name]
+    if of == "torchvision":
         import torchvision
-        model = torchvision.models.resnet50().to(memory_format=torch.channels_last)
-        x = torch.randn(batch, 3, 224, 224).to(memory_format=torch.channels_last)
         targets = torch.randint(1000, (batch,))
-        return model, x, lambda out: F.cross_entropy(out.float(), targets)
+        return (getattr(torchvision.models, name)(), torch.randn(batch, 3, 224, 224),
+                lambda out: F.cross_entropy(out.float(), targets))
+    if of == "lstm":
+        targets = torch.randint(VOCABULARY, (batch * length,))
+        return (Lstm(), torch.randint(VOCABULARY, (batch, length)), lambda out: F.cross_entropy(out.float(), targets))
     import transformers
-    with open(os.path.join(MODELS, TABLE[name][0]), encoding="utf-8") as file:
+    with open(os.path.join(MODELS, of), encoding="utf-8") as file:
         fields = json.load(file)
     config = transformers.AutoConfig.for_model(fields.pop("model_type"), **fields)
     kind = transformers.AutoModelForMaskedLM if name == "bert" else transformers.AutoModelForCausalLM
@@ -47,18 +67,20 @@ def make(name, batch, length):
             lambda out: F.cross_entropy(out.logits.float().flatten(0, 1), targets))
 
 
-def peer(name):
-    """Prints the seconds of PyTorch's steps."""
+def peer(name, side, steps, bf16):
+    """Prints the seconds of PyTorch's step."""
     import torch
     torch.set_num_threads(1)
-    model, x, loss_of = make(name, *TABLE[name][1:])
+    model, x, loss_of = make(name)
+    if side == "channels-last":
+        model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     model.train()
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     seconds = []
-    for _ in range(STEPS):
+    for _ in range(steps):
         begin = time.perf_counter()
         optimizer.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
             out = model(x)
         loss_of(out).backward()
         optimizer.step()
@@ -67,50 +89,74 @@ def peer(name):
 
 
 def seconds_of(command):
-    """(of a step, marked where others took more than they may)"""
-    def run():
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        if done.returncode != 0:
-            sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
-        return json.loads(done.stdout)["step_seconds"]
-    seconds, others = undisturbed(run, MOST_OTHERS, TRIES)
-    return seconds, others > MOST_OTHERS
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
+    return json.loads(done.stdout)["step_seconds"]
 
 
-def compare(cleave, rounds, name):
-    file, batch, length = TABLE[name]
-    ours = [cleave, "run", "--model", os.path.join(MODELS, file), "--batch", str(batch), "--steps", str(STEPS),
-            "--json", "--quiet"]
-    ours += ["--sequence", str(length)] if length > 0 else []
-    commands = [ours, [*ours, "--precision", "bf16"], [sys.executable, __file__, "--peer", cleave, name]]
-    taken = [[seconds_of(command) for command in commands] for _ in range(rounds)]
-    best = [min(round_[i][0] for round_ in taken) for i in range(len(commands))]
-    f32, bf16, torch = best
-    disturbed = any(mark for round_ in taken for _, mark in round_)
-    print(f"{name:10} {batch:5} {length:6} {f32:9.3f} {bf16:9.3f} {torch:9.3f} {f32 / bf16:10.2f} {bf16 / torch:13.2f}"
-          f"{'  disturbed' if disturbed else ''}", flush=True)
+def ours(name, folder):
+    """The words for our model."""
+    of, batch, length = TABLE[name]
+    if of in ("torchvision", "lstm"):
+        import cleave.torch
+        file, (model, x, _) = os.path.join(folder, name + ".onnx"), make(name)
+        cleave.torch.export(model, [x], file)
+    else:
+        file = os.path.join(MODELS, of)
+    sequence = ["--sequence", str(length)] if file.endswith(".json") else []
+    return ["--model", file, "--batch", str(batch), *sequence]
+
+
+def sides_of(given, name, folder):
+    """What is run in turns: (label, command)."""
+    words = [*ours(name, folder), "--steps", str(given.steps), "--json", "--quiet"]
+    words += ["--precision", "bf16"] if given.bf16 else []
+    found = [("ours", [given.cleave, "run", *words])]
+    if given.before:
+        found.append(("before", [given.before, "run", *words]))
+    peers = [] if is_ours_alone(name) else ["eager", "channels-last"] if TABLE[name][0] == "torchvision" else ["eager"]
+    again = [sys.executable, os.path.abspath(__file__), given.cleave, name, "--steps", str(given.steps)]
+    again += ["--bf16"] if given.bf16 else []
+    return found + [(side, [*again, "--peer", side]) for side in peers]
+
+
+def compare(given, name, folder):
+    sides, watch = sides_of(given, name, folder), others.Watch()
+    taken = [[seconds_of(command) for _, command in sides] for _ in range(given.rounds)]
+    parts = [f"ours {1e3 * statistics.median(row[0] for row in taken):8.1f} ms"]
+    for i, (label, _) in list(enumerate(sides))[1:]:
+        ratios = [row[0] / row[i] for row in taken]
+        parts.append(f"{label} {1e3 * statistics.median(row[i] for row in taken):8.1f} ms, ratio "
+                     f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+    print(f"{name:13} {';  '.join(parts)};  others took {watch.others():.1f} processors", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cleave", help="the command, as built")
     parser.add_argument("models", nargs="*", help=f"of {', '.join(TABLE)} (default all)")
-    parser.add_argument("--rounds", type=int, default=2, help="turns of each (default 2)")
-    parser.add_argument("--peer", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each (default 5)")
+    parser.add_argument("--steps", type=int, default=4, help="of each turn, of which the first does not count (default 4)")
+    parser.add_argument("--bf16", action="store_true", help="multiply in bf16")
+    parser.add_argument("--before", metavar="COMMAND", help="another build of cleave, in turns with the others")
+    parser.add_argument("--peer", help=argparse.SUPPRESS)
     given = parser.parse_args()
     unknown = [name for name in given.models if name not in TABLE]
     if unknown:
         parser.error(f"{unknown[0]} is none of {', '.join(TABLE)}")
-    if not os.access(given.cleave, os.X_OK) or given.rounds < 1:
-        parser.error(f"{given.cleave} is no command" if given.rounds > 0 else "--rounds is below 1")
+    if given.rounds < 1 or given.steps < 2:
+        parser.error("--rounds is below 1, or --steps below 2")
     if given.peer:
-        peer(given.models[0])
+        peer(given.models[0], given.peer, given.steps, given.bf16)
         return
-    print(f"{'model':10} {'batch':>5} {'length':>6} {'f32 s':>9} {'bf16 s':>9} {'torch s':>9} {'f32 / bf16':>10} "
-          f"{'bf16 / torch':>13}")
-    for name in given.models or TABLE:
-        compare(given.cleave, given.rounds, name)
+    for command in [given.cleave] + ([given.before] if given.before else []):
+        if not os.access(command, os.X_OK):
+            parser.error(f"{command} is no command")
+    print(f"load {os.getloadavg()[0]:.1f}")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in given.models or TABLE:
+            compare(given, name, folder)
 
 
 main()
