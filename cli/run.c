@@ -26,7 +26,7 @@ typedef struct run_values {
         warmup, lr_steps;
     double learning_rate, lr_final, clip_norm, momentum, weight_decay, stall_timeout,
         checkpoint_time;
-    bool shuffle, forward, throughput, json, quiet, no_overlap;
+    bool shuffle, forward, throughput, json, quiet, no_overlap, override;
 } run_values;
 
 static const option_row rows[] = {
@@ -77,6 +77,10 @@ static const option_row rows[] = {
     {"--from", "CHECKPOINT", OPTION_TEXT, offsetof(run_values, from),
      .help = "go on from a checkpoint, or from the newest that is whole of a folder of them, under "
              "the same or another layout; --steps counts from the beginning"},
+    {"--override", NULL, OPTION_FLAG, offsetof(run_values, override),
+     .help =
+         "with --from: learning rate, its schedule, weight decay, clipping norm and constants of "
+         "the optimizer may differ from the checkpoint's, and hold from there on"},
     {"--restart", "N", OPTION_INTEGER, offsetof(run_values, restart), .most = 1 << 20,
      .help =
          "when a rank dies or hangs or the disk fails, start again from the last checkpoint, up "
@@ -183,6 +187,9 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
                                   cleave_error *error) {
     if (values->throughput && !values->forward)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "--throughput goes with --forward alone");
+    if (values->override && values->from == NULL)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--override is for what goes on from a checkpoint: --from names it");
     *options = (cleave_run_options){
         .steps = values->steps > 0 ? values->steps
                  : values->forward ? 1
@@ -198,6 +205,7 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
         .text = values->text,
         .save = values->save,
         .from = values->from,
+        .overrides = values->override,
         .checkpoint = values->checkpoint,
         .checkpoint_every = values->checkpoint_every,
         .checkpoint_seconds = values->checkpoint_time,

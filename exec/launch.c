@@ -290,7 +290,7 @@ static cleave_status explain_answer(question *q, const char *otherwise, cleave_a
     if (fgets(line, sizeof line, q->errors) == NULL)
         line[0] = '\0';
     line[strcspn(line, "\r\n")] = '\0';
-    /* "[proxy:0:0@host3] function (file.c:141): unable to connect ..." */
+    /* "[proxy:0:0@host3] FUNCTION (FILE:141): unable to connect ..." */
     const char *behind = line[0] == '[' ? strstr(line, "): ") : NULL, *said = line;
     if (behind != NULL)
         said = behind + 3;
