@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
+#include "cli/run/placement.h"
 #include "cli/run/report.h"
 #include "cli/run/restart.h"
 #include "exec/data/text.h"
@@ -20,12 +21,12 @@
 typedef struct run_values {
     const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace,
         *inputs, *precision, *reduce_precision, *frozen, *attention, *from, *checkpoint,
-        *lr_schedule, *no_decay, *log, *validate, *images;
+        *lr_schedule, *no_decay, *log, *validate, *images, *hosts;
     int64_t batch, sequence, steps, epochs, validate_every, seed, checkpoint_every, keep, restart,
         warmup, lr_steps;
     double learning_rate, lr_final, clip_norm, momentum, weight_decay, stall_timeout,
         checkpoint_time;
-    bool shuffle, forward, throughput, json, quiet, no_overlap;
+    bool shuffle, forward, throughput, json, quiet, no_overlap, override;
 } run_values;
 
 static const option_row rows[] = {
@@ -76,10 +77,18 @@ static const option_row rows[] = {
     {"--from", "CHECKPOINT", OPTION_TEXT, offsetof(run_values, from),
      .help = "go on from a checkpoint, or from the newest that is whole of a folder of them, under "
              "the same or another layout; --steps counts from the beginning"},
+    {"--override", NULL, OPTION_FLAG, offsetof(run_values, override),
+     .help =
+         "with --from: learning rate, its schedule, weight decay, clipping norm and constants of "
+         "the optimizer may differ from the checkpoint's, and hold from there on"},
     {"--restart", "N", OPTION_INTEGER, offsetof(run_values, restart), .most = 1 << 20,
      .help =
          "when a rank dies or hangs or the disk fails, start again from the last checkpoint, up "
-         "to N times"},
+         "to N times; where hosts are gone, with --machine, under a layout for those that are "
+         "left"},
+    {"--hosts", "FILE", OPTION_TEXT, offsetof(run_values, hosts),
+     .help = "run on these hosts, one a line, as \"alpha:4\" or \"alpha slots=4\" (default those "
+             "of Slurm's or PBS' allocation, else this machine)"},
     {"--log", "FILE.csv", OPTION_OUTPUT, offsetof(run_values, log),
      .help = "a table with a row a step, which grows: loss, learning rate, time; with --from it "
              "goes on"},
@@ -116,7 +125,7 @@ static const option_row rows[] = {
     {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(run_values, machine),
      .help =
          "set what is predicted beside what is measured: the step, its parts, and the ten items "
-         "with the largest error"},
+         "with the largest error; of several hosts each is to be a node of it"},
     {"--trace", "T.json", OPTION_OUTPUT, offsetof(run_values, trace),
      .help = "write the timeline of a step of median time as a Chrome trace, for ui.perfetto.dev; "
              "with --machine the predicted one below it"},
@@ -125,6 +134,22 @@ static const option_row rows[] = {
     ROW_JSON(run_values),
     ROW_QUIET(run_values),
 };
+
+/* What a search for another layout of the same training is asked by. */
+static const option_row searched_rows[] = {
+    ROW_MODEL(run_values),
+    ROW_BATCH(run_values),
+    ROW_SEQUENCE(run_values),
+    ROW_INPUTS(run_values),
+    ROW_ATTENTION(run_values),
+    ROW_PRECISION(run_values),
+    ROW_REDUCE_PRECISION(run_values),
+    ROW_FROZEN(run_values),
+    ROW_OPTIMIZER(run_values),
+    ROW_MOMENTUM(run_values),
+    ROW_CLIP(run_values),
+};
+static const option_table all = COMMAND_OPTIONS(rows), searched = COMMAND_OPTIONS(searched_rows);
 
 /* What every rank reads, and the parent to check it. */
 typedef struct run_inputs {
@@ -162,6 +187,9 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
                                   cleave_error *error) {
     if (values->throughput && !values->forward)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "--throughput goes with --forward alone");
+    if (values->override && values->from == NULL)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--override is for what goes on from a checkpoint: --from names it");
     *options = (cleave_run_options){
         .steps = values->steps > 0 ? values->steps
                  : values->forward ? 1
@@ -177,6 +205,7 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
         .text = values->text,
         .save = values->save,
         .from = values->from,
+        .overrides = values->override,
         .checkpoint = values->checkpoint,
         .checkpoint_every = values->checkpoint_every,
         .checkpoint_seconds = values->checkpoint_time,
@@ -291,6 +320,34 @@ static cleave_status report(const run_values *values, const run_inputs *inputs,
     return CLEAVE_OK;
 }
 
+static cleave_status start_ranks(const run_values *values, const run_inputs *inputs,
+                                 char *const *arguments, cleave_arena *arena, cleave_error *error) {
+    const int32_t n_ranks = inputs->layout.n_devices;
+    const cleave_machine *machine = values->machine != NULL ? &inputs->machine : NULL;
+    fewer_search search = {
+        .machine = values->machine, .folder = values->checkpoint, .quiet = values->quiet};
+    cleave_hosts hosts;
+    const char *placed;
+    int n_arguments = 0;
+    while (arguments[n_arguments] != NULL)
+        n_arguments++;
+    search.n_options = options_repeat(&all, &searched, n_arguments - 2, arguments + 2,
+                                      search.options, FEWER_MOST_OPTIONS);
+    CLEAVE_TRY(placement_find_hosts(values->hosts, arena, &hosts, error));
+    if (hosts.n > 0)
+        CLEAVE_TRY(placement_make(&hosts, machine, n_ranks, arena, &placed, error));
+    /* Beyond what ranks wait for each other. */
+    const restart how = {.most = values->restart,
+                         .checkpoint = values->checkpoint,
+                         .patience_seconds =
+                             values->stall_timeout > 0 ? values->stall_timeout + 5 : 0,
+                         .hosts = &hosts,
+                         .machine = machine,
+                         .search = &search,
+                         .quiet = values->quiet};
+    return restart_ranks(&how, n_ranks, arguments, error);
+}
+
 /* The parent: all input is checked before a rank is started, so that its error is one line. */
 static cleave_status launch(const run_values *values, char *const *arguments, cleave_arena *arena,
                             cleave_error *error) {
@@ -303,13 +360,7 @@ static cleave_status launch(const run_values *values, char *const *arguments, cl
     if (values->checkpoint == NULL && values->restart > 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--restart goes on from checkpoints: --checkpoint says where they are");
-    /* Beyond what ranks wait for each other; a prediction, at the end, takes its time. */
-    bool watches = values->stall_timeout > 0 && values->machine == NULL;
-    const restart how = {.most = values->restart,
-                         .checkpoint = values->checkpoint,
-                         .patience_seconds = watches ? values->stall_timeout + 5 : 0,
-                         .quiet = values->quiet};
-    return restart_ranks(&how, inputs->layout.n_devices, arguments, error);
+    return start_ranks(values, inputs, arguments, arena, error);
 }
 
 static cleave_status run_rank(const run_values *values, cleave_world *world, cleave_arena *arena,
@@ -325,6 +376,7 @@ static cleave_status run_rank(const run_values *values, cleave_world *world, cle
     CLEAVE_TRY(cleave_run_check(&inputs->model, &inputs->layout, &inputs->options, error));
     CLEAVE_TRY(cleave_run(world, &inputs->model, &inputs->layout, &inputs->options, arena, &result,
                           error));
+    cleave_world_beat_last(world);
     return cleave_world_rank(world) == 0 ? report(values, inputs, &result, arena, error)
                                          : CLEAVE_OK;
 }

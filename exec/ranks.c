@@ -10,23 +10,30 @@ enum { MAX_ARGUMENTS = 128 };
 cleave_status cleave_world_launch_self(int32_t n_ranks, char *const *arguments,
                                        cleave_error *error) {
     bool told_to_end;
-    return cleave_ranks_launch(n_ranks, arguments, 0, &told_to_end, error);
+    const cleave_launch how = {.n_ranks = n_ranks};
+    return cleave_ranks_launch(&how, arguments, &told_to_end, error);
 }
 
-cleave_status cleave_ranks_launch(int32_t n_ranks, char *const *arguments, double patience_seconds,
-                                  bool *told_to_end, cleave_error *error) {
-    char self[4096] = ""; /* the launcher would look a name up in PATH */
-    char *command_line[MAX_ARGUMENTS + 1] = {self};
-    if (readlink("/proc/self/exe", self, sizeof self - 1) <= 0)
+cleave_status cleave_ranks_program(char *path, size_t bytes, cleave_error *error) {
+    ssize_t n = readlink("/proc/self/exe", path, bytes - 1);
+    if (n <= 0)
         return cleave_fail(error, CLEAVE_FAILED, "the path of this program can't be found");
+    path[n] = '\0';
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_ranks_launch(const cleave_launch *how, char *const *arguments,
+                                  bool *told_to_end, cleave_error *error) {
+    char self[4096]; /* the launcher would look a name up in PATH */
+    char *command_line[MAX_ARGUMENTS + 1] = {self};
+    CLEAVE_TRY(cleave_ranks_program(self, sizeof self, error));
     for (int i = 1; arguments[i] != NULL; i++) {
         if (i == MAX_ARGUMENTS)
             return cleave_fail(error, CLEAVE_BAD_INPUT, "more than %d arguments", MAX_ARGUMENTS);
         command_line[i] = arguments[i];
     }
     int exit_code = 0;
-    CLEAVE_TRY(cleave_world_launch(n_ranks, command_line, patience_seconds, &exit_code, told_to_end,
-                                   error));
+    CLEAVE_TRY(cleave_launch_ranks(how, command_line, &exit_code, told_to_end, error));
     if (error != NULL)
         error->message[0] = '\0';
     return exit_code >= CLEAVE_OK && exit_code <= CLEAVE_NO_LAYOUT ? (cleave_status)exit_code

@@ -3,12 +3,17 @@
 #ifndef CLEAVE_EXEC_RANKS_H
 #define CLEAVE_EXEC_RANKS_H
 
+#include "exec/launch.h"
 #include "exec/world.h"
 
-/* As cleave_world_launch_self, with the patience, and what asked for the end, of
-   cleave_world_launch. */
-cleave_status cleave_ranks_launch(int32_t n_ranks, char *const *arguments, double patience_seconds,
+/* Starts this program with these arguments ([0] is left out) as ranks, and waits, as
+   cleave_launch_ranks does; the status is the exit code of a rank that said why it failed, with an
+   empty message. */
+cleave_status cleave_ranks_launch(const cleave_launch *how, char *const *arguments,
                                   bool *told_to_end, cleave_error *error);
+
+/* Where this program is, as hosts are to find it.  FAILED. */
+cleave_status cleave_ranks_program(char *path, size_t bytes, cleave_error *error);
 
 /* Says what there is to say and ends the world, which may end the process.  What is wrong with the
    input every rank finds, and rank 0 says it; the message is empty afterwards. */

@@ -22,12 +22,13 @@ typedef struct cleave_run_options {
     /* Inputs and `targets` (exec/data/samples.h), safetensors or "NAME=FILE.npy,..."; null: made up
        from the seed. */
     const char *data;
-    const char *images;     /* a folder instead: see exec/data/image_folder.h; null: none */
-    bool shuffle;           /* samples, anew in every epoch */
-    const char *text;       /* bytes to predict instead of data: see exec/data/text.h; null: none */
-    const char *save;       /* where parameters and buffers (forward: outputs) go; null: nowhere */
-    const char *from;       /* a checkpoint, or a folder of them, to go on from; null: none */
-    const char *checkpoint; /* the folder where they go (exec/checkpoint.h); null: nowhere */
+    const char *images; /* a folder instead: see exec/data/image_folder.h; null: none */
+    bool shuffle;       /* samples, anew in every epoch */
+    const char *text;   /* bytes to predict instead of data: see exec/data/text.h; null: none */
+    const char *save;   /* where parameters and buffers (forward: outputs) go; null: nowhere */
+    const char *from;   /* a checkpoint, or a folder of them, to go on from; null: none */
+    bool overrides;     /* what it says of the rate, its schedule, decay, clipping and constants */
+    const char *checkpoint;    /* the folder where they go (exec/checkpoint.h); null: nowhere */
     int64_t checkpoint_every;  /* steps; 0: only at the end and when it is interrupted */
     double checkpoint_seconds; /* and when so long went by since the last; 0: never */
     int64_t keep;              /* the newest so many; 0: all */

@@ -9,19 +9,6 @@
 
 typedef struct cleave_world cleave_world;
 
-/* Starts `arguments` (null-terminated, [0] is the program) under the launcher that was found when
-   Cleave was configured, as `ranks` ranks on this machine, and waits.  The ranks' stdout is passed
-   on, and of their stderr the lines that begin with "cleave" or the program's name; the launcher's
-   own report of a failure is not, and of what ranks say of one the first line.  `exit_code` is that
-   of the first rank that failed after it had said why, 0 when none did.  FAILED when a rank died
-   without a word.
-
-   SIGINT and SIGTERM that come meanwhile go to all ranks as SIGTERM, the second one as SIGKILL;
-   `told_to_end` says whether one came.  Ranks that have begun to beat and then don't for longer
-   than `patience_seconds` are killed, and FAILED says so; 0: never. */
-cleave_status cleave_world_launch(int32_t ranks, char *const *arguments, double patience_seconds,
-                                  int *exit_code, bool *told_to_end, cleave_error *error);
-
 /* Joins the world.  Every rank calls both; `end` may not return when `code` is not 0: it takes the
  * world down. */
 cleave_status cleave_world_begin(cleave_world **world, cleave_error *error);
@@ -31,6 +18,8 @@ void cleave_world_end(cleave_world *world, int code);
    often.  A rank that waits for another in vain says so itself; this is for the case that none can.
  */
 void cleave_world_beat(cleave_world *world);
+/* And that it has something else to do from here on, at the end. */
+void cleave_world_beat_last(cleave_world *world);
 /* On rank 0: has that process been asked to end? */
 bool cleave_world_is_told_to_end(cleave_world *world);
 

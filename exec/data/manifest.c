@@ -12,7 +12,7 @@
 #include <string.h>
 
 static const char kind[] = "cleave_checkpoint";
-static const int64_t version = 1, most_steps = INT64_C(1) << 40, most_bytes = INT64_C(1) << 50;
+static const int64_t version = 2, most_steps = INT64_C(1) << 40, most_bytes = INT64_C(1) << 50;
 
 /* ---- writing ----------------------------------------------------------------------------------
  */
@@ -62,6 +62,23 @@ static void put_schedule(cleave_json_writer *w, const cleave_rate_schedule *sche
     cleave_json_end_object(w);
 }
 
+static void put_optimizer(cleave_json_writer *w, const cleave_manifest *manifest) {
+    cleave_optimizer optimizer = manifest->optimizer;
+    cleave_json_key(w, "optimizer");
+    cleave_json_begin_object(w, true);
+    put_text(w, "name", cleave_optimizer_name(&optimizer));
+    for (int i = 0; i < CLEAVE_N_OPTIMIZER_FIGURES; i++) {
+        const double *value = cleave_optimizer_figure_of(&optimizer, &cleave_optimizer_figures[i]);
+        if (value == NULL)
+            continue;
+        cleave_json_key(w, cleave_optimizer_figures[i].key);
+        cleave_json_put_number(w, *value);
+    }
+    if (manifest->no_decay != NULL)
+        put_text(w, "no_decay", manifest->no_decay);
+    cleave_json_end_object(w);
+}
+
 /* All but the end. */
 static void put_manifest(cleave_json_writer *w, const cleave_manifest *manifest) {
     char seed[24];
@@ -79,13 +96,8 @@ static void put_manifest(cleave_json_writer *w, const cleave_manifest *manifest)
     cleave_json_end_object(w);
     put_text(w, "precision", manifest->precision);
     put_text(w, "reduce_precision", manifest->reduce_precision);
-    cleave_json_key(w, "optimizer");
-    cleave_json_begin_object(w, true);
-    put_text(w, "name", manifest->optimizer);
-    cleave_json_key(w, "states");
-    cleave_json_put_integer(w, manifest->optimizer_states);
-    cleave_json_end_object(w);
-    put_schedule(w, &manifest->schedule);
+    put_optimizer(w, manifest);
+    put_schedule(w, &manifest->optimizer.schedule);
     if (manifest->data.name != NULL) {
         cleave_json_key(w, "data");
         put_file(w, "file", &manifest->data, manifest->shuffled);
@@ -237,6 +249,34 @@ static cleave_status read_schedule(const cleave_json_cursor *root, cleave_rate_s
                : cleave_json_fail(&member, error, "%g is no learning rate", schedule->final);
 }
 
+static cleave_status read_optimizer(const cleave_json_cursor *root, cleave_arena *arena,
+                                    cleave_manifest *manifest, cleave_error *error) {
+    const char *keys[CLEAVE_N_OPTIMIZER_FIGURES + 3] = {"name", "no_decay"};
+    cleave_optimizer *optimizer = &manifest->optimizer;
+    cleave_json_cursor at, member;
+    const char *name;
+    int n = 2;
+    CLEAVE_TRY(cleave_json_get(root, "optimizer", &at, error));
+    CLEAVE_TRY(cleave_json_expect_object(&at, error));
+    CLEAVE_TRY(cleave_json_get(&at, "name", &member, error));
+    CLEAVE_TRY(cleave_json_string(&member, &name, error));
+    if (cleave_optimizer_find(name, optimizer, NULL) != CLEAVE_OK)
+        return cleave_json_fail(&member, error, "optimizer \"%.64s\" is not known", name);
+    for (int i = 0; i < CLEAVE_N_OPTIMIZER_FIGURES; i++) {
+        const char *key = cleave_optimizer_figures[i].key;
+        double *value = cleave_optimizer_figure_of(optimizer, &cleave_optimizer_figures[i]);
+        if (value == NULL)
+            continue;
+        CLEAVE_TRY(cleave_json_get(&at, key, &member, error));
+        CLEAVE_TRY(cleave_json_number(&member, value, error));
+        keys[n++] = key;
+    }
+    CLEAVE_TRY(cleave_json_expect_keys(&at, keys, error));
+    return cleave_json_find(&at, "no_decay", &member)
+               ? read_text(&at, "no_decay", arena, &manifest->no_decay, error)
+               : CLEAVE_OK;
+}
+
 static cleave_status read_root(const cleave_json_cursor *root, cleave_arena *arena,
                                cleave_manifest *manifest, uint64_t *checksum, cleave_error *error) {
     static const char *const keys[] = {
@@ -248,7 +288,10 @@ static cleave_status read_root(const cleave_json_cursor *root, cleave_arena *are
     CLEAVE_TRY(cleave_json_expect_keys(root, keys, error));
     CLEAVE_TRY(read_integer(root, kind, version, &number, error));
     if (number != version)
-        return cleave_json_fail(root, error, "version %lld is not known", (long long)number);
+        return cleave_json_fail(root, error,
+                                "a checkpoint of version %lld can't be gone on from, only one of "
+                                "%lld; its parameters still serve as --weights",
+                                (long long)number, (long long)version);
     CLEAVE_TRY(read_integer(root, "step", most_steps, &manifest->step, error));
     CLEAVE_TRY(read_digits(root, "seed", 10, 0, &manifest->seed, error));
     CLEAVE_TRY(cleave_json_get(root, "model", &at, error));
@@ -257,11 +300,8 @@ static cleave_status read_root(const cleave_json_cursor *root, cleave_arena *are
     CLEAVE_TRY(read_text(&at, "hash", arena, &manifest->model_hash, error));
     CLEAVE_TRY(read_text(root, "precision", arena, &manifest->precision, error));
     CLEAVE_TRY(read_text(root, "reduce_precision", arena, &manifest->reduce_precision, error));
-    CLEAVE_TRY(cleave_json_get(root, "optimizer", &at, error));
-    CLEAVE_TRY(cleave_json_expect_object(&at, error));
-    CLEAVE_TRY(read_text(&at, "name", arena, &manifest->optimizer, error));
-    CLEAVE_TRY(read_integer(&at, "states", 2, &manifest->optimizer_states, error));
-    CLEAVE_TRY(read_schedule(root, &manifest->schedule, error));
+    CLEAVE_TRY(read_optimizer(root, arena, manifest, error));
+    CLEAVE_TRY(read_schedule(root, &manifest->optimizer.schedule, error));
     if (cleave_json_find(root, "data", &at))
         CLEAVE_TRY(read_file(&at, "file", arena, &manifest->data, &manifest->shuffled, error));
     CLEAVE_TRY(read_files(root, arena, manifest, error));

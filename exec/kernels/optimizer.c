@@ -2,7 +2,6 @@
 #include "exec/kernels/optimizer.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <string.h>
 
 typedef void update_function(const cleave_optimizer *optimizer, const cleave_update_step *at,
@@ -87,6 +86,29 @@ cleave_status cleave_optimizer_find(const char *name, cleave_optimizer *optimize
         }
     return cleave_fail(error, CLEAVE_BAD_INPUT,
                        "optimizer \"%.64s\" is not known: sgd, adam and adamw are", name);
+}
+
+enum {
+    SGD = 1u << CLEAVE_OPTIMIZER_SGD,
+    ALL = (1u << CLEAVE_N_OPTIMIZERS) - 1,
+    ADAMS = ALL & ~SGD
+};
+
+const cleave_optimizer_figure cleave_optimizer_figures[CLEAVE_N_OPTIMIZER_FIGURES] = {
+    {"learning_rate", "learning rate", offsetof(cleave_optimizer, learning_rate), ALL},
+    {"weight_decay", "weight decay", offsetof(cleave_optimizer, weight_decay), ALL},
+    {"momentum", "momentum", offsetof(cleave_optimizer, momentum), SGD},
+    {"beta1", "beta1", offsetof(cleave_optimizer, beta1), ADAMS},
+    {"beta2", "beta2", offsetof(cleave_optimizer, beta2), ADAMS},
+    {"epsilon", "epsilon", offsetof(cleave_optimizer, epsilon), ADAMS},
+    {"clip_norm", "clipping norm", offsetof(cleave_optimizer, clip_norm), ALL},
+};
+
+double *cleave_optimizer_figure_of(cleave_optimizer *optimizer,
+                                   const cleave_optimizer_figure *figure) {
+    return (figure->kinds >> optimizer->kind & 1) != 0
+               ? (double *)(void *)((char *)optimizer + figure->offset)
+               : NULL;
 }
 
 const char *cleave_optimizer_name(const cleave_optimizer *optimizer) {

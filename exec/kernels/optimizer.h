@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "exec/kernels/rate_schedule.h"
 
+#include <stddef.h>
+
 typedef enum cleave_optimizer_kind {
     CLEAVE_OPTIMIZER_SGD,
     CLEAVE_OPTIMIZER_ADAM,
@@ -28,6 +30,21 @@ cleave_optimizer cleave_optimizer_default(cleave_optimizer_kind kind);
 /* The same of a name, such as "adamw"; BAD_INPUT for another one. */
 cleave_status cleave_optimizer_find(const char *name, cleave_optimizer *optimizer,
                                     cleave_error *error);
+
+/* A number that an optimizer is told, beside its schedule: for what writes them down and compares.
+ */
+typedef struct cleave_optimizer_figure {
+    const char *key, *words; /* "learning_rate", "learning rate" */
+    size_t offset;           /* of a double of cleave_optimizer */
+    unsigned kinds;          /* of which it means something, as bits */
+} cleave_optimizer_figure;
+
+enum { CLEAVE_N_OPTIMIZER_FIGURES = 7 };
+extern const cleave_optimizer_figure cleave_optimizer_figures[CLEAVE_N_OPTIMIZER_FIGURES];
+
+/* Its value; null where it means nothing to this optimizer. */
+double *cleave_optimizer_figure_of(cleave_optimizer *optimizer,
+                                   const cleave_optimizer_figure *figure);
 
 const char *cleave_optimizer_name(const cleave_optimizer *optimizer);
 

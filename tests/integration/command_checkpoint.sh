@@ -62,7 +62,20 @@ goes_on tiny_transformer.onnx --optimizer adam --precision bf16
 # The learning rate goes on where it was, though the first run was to be shorter, and so does adamw.
 goes_on tiny_cnn.onnx --optimizer adamw --lr-schedule cosine --warmup 1 --lr-steps 6 --lr-final 1e-4 --clip-norm 0.5
 
+# Other numbers hold from there on, and are the next checkpoint's, whose own run they then are.
+expect_ok run "${train[@]}" --layout data-parallel.layout.json --steps 5 --from ck --override --lr 0.002 --weight-decay 0.1 \
+    --checkpoint changed --json
+losses whole | sed -n 5p | grep -qxF "$(losses out)" || fail "other losses before the first update of --override"
+expect_error 2 "another learning rate: 0.002, not 0.001" run "${train[@]}" --from changed
+expect_ok run "${train[@]}" --layout data-parallel.layout.json --steps 6 --from changed --lr 0.002 --weight-decay 0.1 --json
+losses whole | sed -n 6p | grep -qxF "$(losses out)" && fail "another rate changed nothing"
+
 # What does not belong together is refused in a line.
+expect_error 2 "another learning rate: 0.001, not 0.002 (--override goes on" run "${train[@]}" --from ck --lr 0.002
+expect_error 2 "another weight decay: 0, not 0.1" run "${train[@]}" --from ck --weight-decay 0.1
+expect_error 2 "another clipping norm: 0, not 1" run "${train[@]}" --from ck --clip-norm 1
+expect_error 2 "another --no-decay: none, not *.bias" run "${train[@]}" --from ck --no-decay "*.bias"
+expect_error 2 "--from names it" run "${train[@]}" --override
 expect_error 2 "learning rate: constant, --warmup 0, not linear, --warmup 2, --lr-steps 9, --lr-final 0" \
     run "${train[@]}" --from ck --steps 9 --lr-schedule linear --warmup 2
 expect_error 2 "another optimizer: adam, not adamw" run "${gpt[@]:0:4}" --text "$tree/DESIGN.md" --optimizer adamw --from ck
