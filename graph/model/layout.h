@@ -30,6 +30,13 @@ typedef enum cleave_sharded {
     CLEAVE_SHARDED_WEIGHT,   /* and the parameter, which is gathered where it is read */
     CLEAVE_N_SHARDED
 } cleave_sharded;
+/* So much of the state of all parameters, as people shard it: of vectors (biases, norms) no more
+   than the update, which saves as good as nothing and costs a message's latency each time
+   (DeepSpeed has a threshold for it). */
+static inline cleave_sharded cleave_sharded_as(const cleave_tensor *parameter,
+                                               cleave_sharded sharded) {
+    return parameter->rank < 2 && sharded > CLEAVE_SHARDED_UPDATE ? CLEAVE_SHARDED_UPDATE : sharded;
+}
 /* "nothing", "update", ...; all but the first are keys of the file format. */
 extern const char *const cleave_sharded_names[CLEAVE_N_SHARDED];
 

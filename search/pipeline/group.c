@@ -7,6 +7,7 @@
 #include "search/problem/space.h"
 #include "search/solve/model.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Values of an operator, from which all pairs are priced; entries of a table of an elimination; and
@@ -16,6 +17,9 @@ static const int64_t most_entries = INT64_C(1) << 20;
 
 /* How much of what happens once a step, mostly the synchronisation of parameters, is not hidden. */
 static const double exposed_once = 0.5;
+/* What is gathered and reduced in a micro-batch is hidden behind so much of its work, but for a
+   share. */
+static const double hides = 0.8, never_hidden = 0.1;
 /* What a byte costs, as shares of the time that a group takes over the bytes that it has. */
 static const double multipliers[] = {0,      1. / 64, 1. / 32, 1. / 16, 1. / 8, 1. / 4,
                                      1. / 2, 1,       2,       4,       8,      32};
@@ -50,9 +54,11 @@ typedef struct making {
                                   all of it: one less than there are readers */
     int32_t n_given;
     cleave_layout given[MOST_GIVEN];
-    int32_t *only;     /* [n_operators] the value that an operator has; -1: any */
-    int32_t *n_values; /* [n_operators] in both modes */
-    double multiplier; /* picoseconds a byte */
+    int32_t *only;       /* [n_operators] the value that an operator has; -1: any */
+    int32_t *n_values;   /* [n_operators] in both modes */
+    double multiplier;   /* picoseconds a byte */
+    double exposed;      /* share of what is gathered and reduced that is not hidden */
+    double *most_beside; /* [n_operators] of the last plan, were all sharded that can be */
     doubled *tables;
     cleave_group_family *family; /* that is being made */
     cleave_error *error;
@@ -192,9 +198,10 @@ static cleave_status choose_modes(making *m) {
     m->forward = CLEAVE_ARENA_ARRAY(m->scratch, double, n);
     m->n_values = CLEAVE_ARENA_ARRAY(m->scratch, int32_t, n);
     m->only = CLEAVE_ARENA_ARRAY(m->scratch, int32_t, n);
+    m->most_beside = CLEAVE_ARENA_ARRAY(m->scratch, double, n);
     m->devices = CLEAVE_ARENA_ARRAY(m->scratch, int32_t **, m->candidates.n_lists);
-    if (m->only == NULL || m->devices == NULL || m->may_keep == NULL || m->may_redo == NULL ||
-        m->forward == NULL || m->n_values == NULL)
+    if (m->only == NULL || m->most_beside == NULL || m->devices == NULL || m->may_keep == NULL ||
+        m->may_redo == NULL || m->forward == NULL || m->n_values == NULL)
         return short_of_memory(m);
     marks.recompute = m->may_redo;
     if (asked < 0)
@@ -263,15 +270,45 @@ static int64_t time_of(const making *m, int32_t op, int32_t v, bool again) {
     return own + (again ? (int64_t)((double)compute * m->forward[op]) : 0);
 }
 
+static const cleave_additive_state *states_of(const making *m, int32_t op, int32_t v) {
+    return &m->model.state[op][v * CLEAVE_N_SHARDED];
+}
+
+/* Weights are gathered forward, once more where that is done again, and backward. */
+static double beside(const cleave_additive_state *state, bool again) {
+    return (double)(state->gathering * (again ? 3 : 2) + state->reducing);
+}
+
+static double weigh_state(const making *m, const cleave_additive_state *state, bool again) {
+    return exposed_once * (double)state->once / m->micro_batches +
+           m->exposed * beside(state, again) + m->multiplier * (double)state->bytes;
+}
+
+/* What of the state is sharded is no matter of other operators. */
+static cleave_sharded choose_sharded(const making *m, int32_t op, int32_t v, bool again) {
+    const cleave_additive_state *states = states_of(m, op, v);
+    int best = m->of->sharded >= 0 ? m->of->sharded : 0;
+    for (int s = best + 1; s < CLEAVE_N_SHARDED && m->of->sharded < 0; s++)
+        if (weigh_state(m, &states[s], again) < weigh_state(m, &states[best], again))
+            best = s;
+    return (cleave_sharded)best;
+}
+
+/* That of no parameter. */
+static double stays(const making *m, int32_t op, int32_t v) {
+    return (double)(m->model.memory.weight[op][v] - m->model.kept[op][v] -
+                    states_of(m, op, v)[CLEAVE_SHARDED_NOTHING].bytes);
+}
+
 static const int64_t *own_costs(const making *m, int32_t op) {
     int64_t *cost = CLEAVE_ARENA_ARRAY(m->scratch, int64_t, m->n_values[op]);
     for (int32_t x = 0; x < m->n_values[op] && cost != NULL; x++) {
         bool again;
         int32_t v = value_of(m, op, x, &again);
-        double stays = (double)(m->model.memory.weight[op][v] - m->model.kept[op][v]);
+        const cleave_additive_state *state = &states_of(m, op, v)[choose_sharded(m, op, v, again)];
         double kept = again ? 0 : (double)m->model.kept[op][v] * m->in_flight;
-        double once = exposed_once * (double)m->model.once[op][v] / m->micro_batches;
-        cost[x] = clamp((double)time_of(m, op, v, again) + once + m->multiplier * (stays + kept));
+        cost[x] = clamp((double)time_of(m, op, v, again) + weigh_state(m, state, again) +
+                        m->multiplier * (stays(m, op, v) + kept));
     }
     return cost;
 }
@@ -337,13 +374,17 @@ static cleave_status make_costs(making *m, cleave_additive *costs) {
 static bool make_room(cleave_arena *arena, int32_t n, cleave_group_plan *plan) {
     *plan = (cleave_group_plan){.splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, n),
                                 .again = CLEAVE_ARENA_ARRAY(arena, bool, n),
+                                .sharded = CLEAVE_ARENA_ARRAY(arena, uint8_t, n),
+                                .beside = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
+                                .passing = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
                                 .time = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
                                 .once = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
                                 .kept = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
                                 .second = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
                                 .wrote = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
                                 .stays = CLEAVE_ARENA_ARRAY(arena, int64_t, n)};
-    return plan->splits != NULL && plan->again != NULL && plan->time != NULL &&
+    return plan->splits != NULL && plan->again != NULL && plan->sharded != NULL &&
+           plan->beside != NULL && plan->passing != NULL && plan->time != NULL &&
            plan->once != NULL && plan->kept != NULL && plan->second != NULL &&
            plan->wrote != NULL && plan->stays != NULL;
 }
@@ -375,6 +416,9 @@ static cleave_status expand(making *m, const cleave_group_plan *few, cleave_grou
         int32_t of = m->of->few->stands_for[op];
         plan->splits[op] = few->splits[of];
         plan->again[op] = few->again[of];
+        plan->sharded[op] = few->sharded[of];
+        plan->beside[op] = few->beside[of];
+        plan->passing[op] = few->passing[of];
         plan->time[op] = few->time[of];
         plan->once[op] = few->once[of];
         plan->kept[op] = few->kept[of];
@@ -398,8 +442,13 @@ static cleave_status take_plan(making *m, const int32_t *choice, cleave_group_pl
         if (!place(m, op, v, &plan->splits[op]))
             return short_of_memory(m);
         plan->time[op] = time_of(m, op, v, plan->again[op]);
-        plan->once[op] = model->once[op][v];
-        plan->stays[op] = model->memory.weight[op][v] - model->kept[op][v];
+        plan->sharded[op] = (uint8_t)choose_sharded(m, op, v, plan->again[op]);
+        const cleave_additive_state *state = &states_of(m, op, v)[plan->sharded[op]];
+        m->most_beside[op] = beside(&states_of(m, op, v)[CLEAVE_SHARDED_WEIGHT], plan->again[op]);
+        plan->beside[op] = (int64_t)beside(state, plan->again[op]);
+        plan->once[op] = state->once;
+        plan->passing[op] = state->passing;
+        plan->stays[op] = (int64_t)stays(m, op, v) + state->bytes;
         plan->kept[op] = plan->again[op] ? 0 : model->kept[op][v];
         plan->second[op] = plan->again[op] ? model->kept[op][v] : 0;
         plan->wrote[op] = model->kept[op][v] + model->loose[op][v];
@@ -423,6 +472,7 @@ static bool same_plan(const cleave_model *model, const cleave_group_plan *a,
     return memcmp(a->time, b->time, n * sizeof *a->time) == 0 &&
            memcmp(a->kept, b->kept, n * sizeof *a->kept) == 0 &&
            memcmp(a->stays, b->stays, n * sizeof *a->stays) == 0 &&
+           memcmp(a->sharded, b->sharded, n * sizeof *a->sharded) == 0 &&
            memcmp(a->again, b->again, n * sizeof *a->again) == 0;
 }
 
@@ -464,15 +514,19 @@ static cleave_status add_family(making *m, const cleave_layout *layout, cleave_g
                           ((int)m->may_keep[op] + (int)m->may_redo[op]);
     }
     bool is_lean = false;
+    m->exposed = 1;
     for (int i = 0; i < N_MULTIPLIERS && !is_lean; i++) {
         m->multiplier = multipliers[i] * time / (bytes * n_groups);
         CLEAVE_TRY(add_plan(m));
         const cleave_group_plan *plan = &m->family->plans[m->family->n_plans - 1];
-        double needed = 0;
+        double needed = 0, most_beside = 0;
         for (int32_t op = 0; op < m->of->model->n_operators; op++) {
             time += i == 0 ? (double)plan->time[op] : 0;
+            most_beside += m->most_beside[m->of->few->stands_for[op]];
             needed += (double)plan->stays[op] + (double)plan->kept[op] * m->in_flight;
         }
+        if (i == 0 && most_beside > 0)
+            m->exposed = fmax(never_hidden, 1 - hides * time / most_beside);
         is_lean = needed < lean_enough * bytes * n_groups;
     }
     group->n_families++;

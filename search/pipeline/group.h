@@ -3,6 +3,7 @@
    A group of a pipeline is a small machine, and a micro-batch a small model: so the additive model
    (search/solve/model.h) says what operators cost there, value by value.  Each value comes in two
    modes: with its forward done once, or again before its backward, which then need not be kept.
+   Of parameters as much state is sharded as is best for the value, which is no matter of others.
    Least of  time + multiplier x memory  is found exactly, by elimination, for some multipliers:
    that makes plans from the quickest to the leanest, each the quickest of those that need no more
    memory.  Beside these there are plans with the splits of each baseline, whose modes alone are
@@ -24,6 +25,7 @@ typedef struct cleave_group_problem {
     const cleave_constraints *constraints; /* null: none; no operator is fixed */
     int optimizer_states;
     int recompute;        /* cleave_recompute; -1: as it turns out best, operator by operator */
+    int sharded;          /* cleave_sharded, of all parameters; -1: as it turns out best */
     int64_t memory_bytes; /* of a device, which tells what memory may cost */
     bool folds;           /* of a group of several nodes, splits are alike in all of them */
 } cleave_group_problem;
@@ -33,11 +35,14 @@ typedef struct cleave_group_problem {
 typedef struct cleave_group_plan {
     cleave_split *splits;
     bool *again;           /* it is recomputed */
+    uint8_t *sharded;      /* cleave_sharded, of the parameters that it is the first to read */
     int64_t *time;         /* picoseconds of a micro-batch, with what it reads from others */
+    int64_t *beside;       /* picoseconds of a micro-batch: weights gathered, gradients reduced */
     int64_t *once;         /* picoseconds: updates and their synchronisation */
     int64_t *kept, *stays; /* bytes of a micro-batch in flight; for good */
-    int64_t *second; /* bytes that a micro-batch would keep, were nothing recomputed, less those */
-    int64_t *wrote;  /* bytes of a micro-batch, kept or not */
+    int64_t *second;  /* bytes that a micro-batch would keep, were nothing recomputed, less those */
+    int64_t *wrote;   /* bytes of a micro-batch, kept or not */
+    int64_t *passing; /* bytes of weights and gradients that are there while it works */
 } cleave_group_plan;
 
 enum { CLEAVE_MOST_GROUP_PLANS = 12, CLEAVE_MOST_GROUP_FAMILIES = 10 };

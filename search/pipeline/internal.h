@@ -71,7 +71,6 @@ typedef struct pipeline_finder {
     pipeline_candidates planned, known;
     CLEAVE_LIST(pipeline_cut) cuts;
     bool is_small;                      /* so few operators and devices that more is looked at */
-    bool only_shards;                   /* of baselines those that shard gradients or weights */
     CLEAVE_LIST(pipeline_start) starts; /* of what is small */
     pipeline_lessons lessons, known_lessons, failed; /* of plans; of baselines; these did not fit */
     cleave_pipelines *found;
@@ -111,6 +110,8 @@ cleave_status pipeline_known_layout(pipeline_finder *f, const pipeline_candidate
                                     cleave_arena *arena, cleave_layout *layout, bool *fits,
                                     cleave_error *error);
 
+/* Of all work, shared out evenly, and the bubble of even stages. */
+double pipeline_least_seconds(const pipeline_finder *f, const pipeline_candidate *of);
 /* Bytes of weights and states that its fullest device holds at least: of stages and shared products
    the devices of one share of the samples hold all of them once. */
 double pipeline_least_state(const pipeline_finder *f, const pipeline_candidate *of);

@@ -8,9 +8,9 @@
 /* Cuts are looked at anew so often at most. */
 enum { MOST_CUTS = 4 };
 
-/* Of a micro-batch its backward, which hides what parameters take once; and what never is hidden.
- */
-static const double backward_share = 0.6, never_hidden = 0.1;
+/* Of a micro-batch its backward, which hides what parameters take once, and what hides what is
+   gathered and reduced in it; and what never is hidden. */
+static const double backward_share = 0.6, hides = 0.8, never_hidden = 0.1;
 
 typedef struct planning {
     const cleave_group *group;
@@ -62,7 +62,8 @@ static double bytes_with(planning *p, int32_t g, int32_t plan) {
         for (int32_t op = p->now.first_operator[s]; op < end_of(p, s); op++) {
             p->now.plan_of[op] = (uint8_t)plan;
             sum += bytes_of(p, op, plan);
-            passing = fmax(passing, 2 * (double)p->family->plans[plan].wrote[op]);
+            passing = fmax(passing, 2 * (double)(p->family->plans[plan].wrote[op] +
+                                                 p->family->plans[plan].passing[op]));
         }
     return sum + passing;
 }
@@ -96,12 +97,15 @@ static bool choose_for(planning *p, int32_t g, double *bytes) {
 
 /* Sums over the operators of a group; picoseconds. */
 static void add_times(const planning *p, int32_t g, double *time, double *once) {
+    double beside = 0;
     *time = *once = 0;
     for (int32_t s = g; s < p->n_stages; s += p->shape->n_groups)
         for (int32_t op = p->now.first_operator[s]; op < end_of(p, s); op++) {
             *time += (double)p->family->plans[p->now.plan_of[op]].time[op];
             *once += (double)p->family->plans[p->now.plan_of[op]].once[op];
+            beside += (double)p->family->plans[p->now.plan_of[op]].beside[op];
         }
+    *time += fmax(beside - hides * *time, never_hidden * beside);
 }
 
 static double foresee(const planning *p) {
@@ -263,6 +267,26 @@ cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_gro
 
 /* ---- as a layout ----------------------------------------------------------------------------- */
 
+static void shard_under(const cleave_model *model, int32_t tensor, cleave_sharded sharded,
+                        cleave_layout *layout) {
+    const cleave_tensor *of = &model->tensors[tensor];
+    for (int32_t s = 0; s < of->view.n_sources; s++)
+        shard_under(model, of->view.sources[s], sharded, layout);
+    if (of->kind == CLEAVE_TENSOR_PARAMETER && of->view.kind == CLEAVE_VIEW_NONE)
+        layout->sharded[tensor] =
+            (uint8_t)(of->needs_gradient ? cleave_sharded_as(of, sharded) : CLEAVE_SHARDED_NOTHING);
+}
+
+/* As the first that reads a parameter has it. */
+static void shard(const cleave_model *model, const cleave_joint_plan *plan, cleave_layout *layout) {
+    for (int32_t n = model->n_nests - 1; n >= 0; n--) {
+        int32_t op = model->nests[n].op;
+        for (int i = 0; i < model->nests[n].n_inputs; i++)
+            shard_under(model, model->nests[n].inputs[i].tensor,
+                        plan->family->plans[plan->plan_of[op]].sharded[op], layout);
+    }
+}
+
 cleave_status cleave_joint_plan_layout(const cleave_model *model, const cleave_joint_plan *plan,
                                        int32_t n_devices, cleave_arena *arena,
                                        cleave_layout *layout, cleave_error *error) {
@@ -274,6 +298,7 @@ cleave_status cleave_joint_plan_layout(const cleave_model *model, const cleave_j
                                       .first_operator = plan->first_operator};
     CLEAVE_TRY(cleave_layout_create(model, n_devices, arena, &made, error));
     CLEAVE_TRY(cleave_schedule_copy(&schedule, arena, &made.schedule, error));
+    shard(model, plan, &made);
     for (int32_t op = 0; op < model->n_operators; op++) {
         const cleave_group_plan *of = &plan->family->plans[plan->plan_of[op]];
         const cleave_split *split = &of->splits[op];

@@ -278,23 +278,27 @@ double pipeline_least_state(const pipeline_finder *f, const pipeline_candidate *
 static bool may_shard(const pipeline_finder *f, const pipeline_candidate *of) {
     int32_t n_tensor = of->tensor > 0 ? of->tensor : 1;
     if (!cleave_model_trains(f->pricer->model))
-        return of->sharded == CLEAVE_SHARDED_NOTHING && !f->only_shards;
+        return of->sharded == CLEAVE_SHARDED_NOTHING;
     if (f->options->wish.zero > 0)
         return (int)of->sharded == f->options->wish.zero - 1;
     if (of->sharded == CLEAVE_SHARDED_NOTHING)
-        return !f->only_shards;
+        return true;
     return f->pricer->machine->n_devices / of->n_groups / n_tensor > 1 &&
-           (!f->only_shards || of->sharded >= CLEAVE_SHARDED_GRADIENT) &&
            cleave_pricer_state_is_large(f->pricer, 1.0 / ((double)n_tensor * of->n_groups));
 }
 
-/* Can it not be the best?  By all work, shared out evenly, and the bubble of even stages. */
+double pipeline_least_seconds(const pipeline_finder *f, const pipeline_candidate *of) {
+    double bubble = (of->n_groups - 1.0) / of->micro_batches / of->n_virtual;
+    if (of->kind == CLEAVE_SCHEDULE_ZB_H1)
+        bubble /= 3;
+    return f->all_work / f->pricer->machine->n_devices * (1 + (f->pricer->is_stream ? 0 : bubble));
+}
+
+/* Can it not be the best? */
 static bool is_hopeless(const pipeline_finder *f, const pipeline_candidate *of) {
     const cleave_price *best = pipeline_best(f);
-    double bubble = (of->n_groups - 1.0) / of->micro_batches / of->n_virtual;
-    double least = f->all_work / f->pricer->machine->n_devices *
-                   (1 + (of->kind == CLEAVE_SCHEDULE_ZB_H1 ? bubble / 3 : bubble));
-    return best != NULL && best->excess_bytes == 0 && least > (double)best->step * 1e-12;
+    return best != NULL && best->excess_bytes == 0 &&
+           pipeline_least_seconds(f, of) > (double)best->step * 1e-12;
 }
 
 /* A layout of that shape, of which nothing is recomputed and no more state is sharded than must be;
@@ -357,8 +361,8 @@ static cleave_status find_least_kept(pipeline_finder *f, const cleave_layout *la
     return CLEAVE_OK;
 }
 
-/* With as much state sharded as may be.  Plans recompute as much as must be, but shard nothing:
-   what is between two that are offered otherwise has its place beside shards. */
+/* With as much state sharded as may be.  What recomputes a part is for those who gather besides:
+   else plans have what lies between nothing and all. */
 static cleave_status add_shards(pipeline_finder *f, const cleave_layout *layout,
                                 const int64_t *time, pipeline_candidate of) {
     bool recomputes = of.recompute != CLEAVE_RECOMPUTE_NONE;

@@ -454,9 +454,9 @@ static cleave_status find(pipeline_finder *f) {
     if (pipeline_may_plan(f))
         CLEAVE_TRY(pipeline_add_planned(f));
     CLEAVE_TRY(try_planned(f));
-    /* Plans have what baselines have, and more, as far as formulas can tell; but no shards. */
-    f->only_shards = f->planned.n > 0 && size > LITTLE_WORK;
-    CLEAVE_TRY(pipeline_add_known(f));
+    /* Plans have what baselines have, and more, as far as formulas can tell. */
+    if (f->planned.n == 0 || size <= LITTLE_WORK)
+        CLEAVE_TRY(pipeline_add_known(f));
     CLEAVE_TRY(try_known(f));
     return f->is_small && pipeline_may_plan(f) ? pipeline_polish(f) : CLEAVE_OK;
 }

@@ -4,10 +4,7 @@
    best: those come first whose work alone, shared out evenly and with the least bubble that any
    kind leaves, takes least, and where that is above what the best plan is expected to take, it is
    so for all that come after it.  Then with free splits, which take longer to find, of the few that
-   are expected to be the best so.
-
-   Shards of gradients and of weights (ZeRO) would be one more thing to enumerate in add_shapes:
-   they change what plans keep for good, and what they take once. */
+   are expected to be the best so. */
 #include "search/pipeline/internal.h"
 
 #include <math.h>
@@ -46,7 +43,7 @@ static int by_least(const void *a, const void *b) {
 bool pipeline_may_plan(const pipeline_finder *f) {
     const cleave_constraints *constraints = f->options->constraints;
     return f->options->baseline == NULL && f->options->wish.tensor == 0 &&
-           f->options->wish.zero <= 1 && f->pricer->machine->n_kinds == 1 && f->batch > 0 &&
+           f->pricer->machine->n_kinds == 1 && f->batch > 0 &&
            (constraints == NULL || constraints->n_fixed == 0);
 }
 
@@ -141,12 +138,15 @@ cleave_status pipeline_plan_again(pipeline_finder *f, int64_t excess_bytes, pipe
     return CLEAVE_OK;
 }
 
-/* The whole batch at once in one stage, with nothing recomputed, is searched for elsewhere. */
+/* The whole batch at once in one stage, with nothing recomputed, gathered or reduced on the way, is
+   searched for elsewhere. */
 static bool is_plain(const pipeline_finder *f, const pipeline_candidate *of) {
-    bool again = false;
-    for (int32_t op = 0; op < f->pricer->model->n_operators; op++)
-        again = again || of->plan->family->plans[of->plan->plan_of[op]].again[op];
-    return of->n_groups == 1 && of->n_virtual == 1 && of->micro_batches == 1 && !again;
+    bool is_more = false;
+    for (int32_t op = 0; op < f->pricer->model->n_operators; op++) {
+        const cleave_group_plan *plan = &of->plan->family->plans[of->plan->plan_of[op]];
+        is_more = is_more || plan->again[op] || plan->sharded[op] > CLEAVE_SHARDED_UPDATE;
+    }
+    return of->n_groups == 1 && of->n_virtual == 1 && of->micro_batches == 1 && !is_more;
 }
 
 static cleave_status add_plan(pipeline_finder *f, const pipeline_candidate *of, bool fits) {
@@ -156,10 +156,19 @@ static cleave_status add_plan(pipeline_finder *f, const pipeline_candidate *of, 
                                               : cleave_fail_memory(f->error, "searching");
 }
 
+static double best_expected(const pipeline_finder *f, int32_t from) {
+    double best = INFINITY;
+    for (int32_t i = from; i < f->planned.n; i++)
+        best = fmin(best, f->planned.items[i].least_seconds);
+    return best;
+}
+
 static cleave_status add_shape(pipeline_finder *f, const cleave_group *group,
                                pipeline_candidate of) {
     bool fits;
     const cleave_schedule_wish *wish = &f->options->wish;
+    if (pipeline_least_seconds(f, &of) > best_expected(f, 0) * in_doubt)
+        return CLEAVE_OK;
     if ((wish->kind >= 0 && wish->kind != (int)of.kind) ||
         !pipeline_is_wanted(wish->virtual_stages, of.n_virtual) ||
         !pipeline_is_wanted(wish->stages, of.n_groups * of.n_virtual) ||
@@ -199,18 +208,11 @@ static cleave_status add_shapes(pipeline_finder *f, const cleave_group *group, i
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-static double best_expected(const pipeline_finder *f, int32_t from) {
-    double best = INFINITY;
-    for (int32_t i = from; i < f->planned.n; i++)
-        best = fmin(best, f->planned.items[i].least_seconds);
-    return best;
-}
-
 /* What can't be cut so has no plans. */
-static cleave_status add_cut(pipeline_finder *f, const cleave_group_problem *problem, bool is_free,
-                             cut_of *cut) {
+static cleave_status add_group(pipeline_finder *f, const cleave_group_problem *problem,
+                               bool is_free, const cut_of *cut) {
     cleave_error why = {""};
-    int32_t n_devices = f->pricer->machine->n_devices, before = f->planned.n;
+    int32_t n_devices = f->pricer->machine->n_devices;
     int32_t in_flight = cut->n_groups < cut->micro_batches ? cut->n_groups : cut->micro_batches;
     cleave_group *group = CLEAVE_ARENA_ARRAY(&f->work, cleave_group, 1);
     if (group == NULL)
@@ -227,6 +229,19 @@ static cleave_status add_cut(pipeline_finder *f, const cleave_group_problem *pro
     CLEAVE_TRY(status);
     for (int32_t family = 0; family < group->n_families; family++)
         CLEAVE_TRY(add_shapes(f, group, cut->n_groups, is_free ? PIPELINE_FREE : family));
+    return CLEAVE_OK;
+}
+
+/* Of little, what shares of state save may be less than what has to be there to gather them, so
+   that plans without any are looked at, too. */
+static cleave_status add_cut(pipeline_finder *f, const cleave_group_problem *problem, bool is_free,
+                             cut_of *cut) {
+    int32_t before = f->planned.n;
+    cleave_group_problem whole = *problem;
+    whole.sharded = CLEAVE_SHARDED_NOTHING;
+    CLEAVE_TRY(add_group(f, problem, is_free, cut));
+    if (f->is_small && problem->sharded < 0)
+        CLEAVE_TRY(add_group(f, &whole, is_free, cut));
     cut->expected_seconds = fmin(cut->expected_seconds, best_expected(f, before));
     return CLEAVE_OK;
 }
@@ -305,6 +320,7 @@ static cleave_status add_cuts(pipeline_finder *f, cut_list *cuts) {
                                           .constraints = f->options->constraints,
                                           .optimizer_states = f->pricer->lower.optimizer_states,
                                           .recompute = f->options->wish.recompute,
+                                          .sharded = f->options->wish.zero - 1,
                                           .folds = f->options->only_folds,
                                           .memory_bytes = pipeline_memory(f)};
     int32_t n = 0;

@@ -419,10 +419,7 @@ cleave_sharded cleave_baseline_shards(const char *name) {
 void cleave_layout_shard(const cleave_model *model, cleave_sharded sharded, cleave_layout *layout) {
     for (int32_t t = 0; t < model->n_tensors; t++)
         if (model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
-            layout->sharded[t] =
-                (uint8_t)(model->tensors[t].rank < 2 && sharded > CLEAVE_SHARDED_UPDATE
-                              ? CLEAVE_SHARDED_UPDATE
-                              : sharded);
+            layout->sharded[t] = (uint8_t)cleave_sharded_as(&model->tensors[t], sharded);
 }
 
 static cleave_status lay_out_group(builder *b, const cleave_baseline_shape *shape,

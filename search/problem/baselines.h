@@ -28,9 +28,7 @@ typedef struct cleave_baseline_shape {
     cleave_sharded sharded;  /* as cleave_layout_shard does, if not by its name anyway */
 } cleave_baseline_shape;
 
-/* Shards so much of the state of all parameters, as people do; of vectors (biases, norms) no more
-   than the update, which saves as good as nothing and costs a message's latency each time
-   (DeepSpeed has a threshold for it). */
+/* Shards so much of the state of all parameters (cleave_sharded_as). */
 void cleave_layout_shard(const cleave_model *model, cleave_sharded sharded, cleave_layout *layout);
 /* What a baseline shards by its name: "zero-3" weights.  Of other names nothing. */
 cleave_sharded cleave_baseline_shards(const char *name);

@@ -141,42 +141,69 @@ static int32_t degree_of(const cleave_nest *nest, int axis, const cleave_split *
     return nest->operator_axis[axis] < 0 ? 1 : split->degree[nest->operator_axis[axis]];
 }
 
-static bool has_term(const cleave_operand *operand, int rank, int axis) {
+/* Of an output of so many dimensions those that a part's block along an axis decides, bit by bit.
+ */
+static uint32_t dimensions_of(const cleave_operand *output, int rank, int axis) {
+    uint32_t dimensions = 0;
     for (int d = 0; d < rank; d++)
-        for (int t = 0; t < operand->map[d].n_terms; t++)
-            if (operand->map[d].terms[t].axis == axis)
-                return true;
-    return false;
+        for (int t = 0; t < output->map[d].n_terms; t++)
+            if (output->map[d].terms[t].axis == axis)
+                dimensions |= UINT32_C(1) << d;
+    return dimensions;
 }
 
-/* Has each part of a nest an output of its own, so that what follows it is cut no further? */
-static bool owns_alone(const cleave_model *model, const cleave_nest *nest,
-                       const cleave_split *split) {
-    int rank = model->tensors[nest->output.tensor].rank;
-    for (int a = 0; a < nest->n_axes; a++)
-        if (degree_of(nest, a, split) > 1 && !has_term(&nest->output, rank, a))
-            return false;
-    return nest->derivation == CLEAVE_DERIVE_OPERATOR && rank > 0;
+/* What owners of an output cut among them differs along axes that the output lacks, since those
+   have it in common, and along those that decide where it lies, where that matters. */
+static bool find_unlike_of_owners(const cleave_node_costs *costs, int32_t n,
+                                  const cleave_split *split, bool *unlike) {
+    const cleave_nest *owner = &costs->model->nests[costs->model->nests[n].owners_of];
+    int rank = costs->model->tensors[owner->output.tensor].rank;
+    if (owner->derivation != CLEAVE_DERIVE_OPERATOR)
+        return false;
+    for (int a = 0; a < owner->n_axes; a++) {
+        uint32_t dimensions = dimensions_of(&owner->output, rank, a);
+        if (degree_of(owner, a, split) > 1 &&
+            (dimensions == 0 || (dimensions & costs->padded_axes[n]) != 0))
+            unlike[owner->operator_axis[a]] = true;
+    }
+    return true;
 }
 
-/* Do all parts do the same, as far as can be told from the axes alone: equal blocks, and where they
-   lie changes nothing? */
-static bool are_all_alike(const cleave_node_costs *costs, int32_t op, const cleave_split *split) {
+/* The axes of an operator along which parts may differ, as far as can be told from the axes alone:
+   those of unequal blocks, or where it matters where they lie.  False where more may make them
+   differ. */
+static bool find_unlike(const cleave_node_costs *costs, int32_t op, const cleave_split *split,
+                        bool *unlike) {
     const cleave_operator *of = &costs->model->operators[op];
     for (int32_t k = 0; k < of->n_nests; k++) {
-        const cleave_nest *nest = &costs->model->nests[of->nests[k]];
-        uint32_t padded = costs->padded_axes[of->nests[k]];
+        int32_t n = of->nests[k];
+        const cleave_nest *nest = &costs->model->nests[n];
         bool derived = nest->derivation != CLEAVE_DERIVE_OPERATOR;
-        if (derived && (padded != 0 ||
-                        !owns_alone(costs->model, &costs->model->nests[nest->owners_of], split)))
+        if (derived && !find_unlike_of_owners(costs, n, split, unlike))
             return false;
         for (int a = 0; a < nest->n_axes && !derived; a++) {
             int32_t degree = degree_of(nest, a, split);
-            if (degree > 1 && (nest->axes[a].extent % degree != 0 || (padded >> a & 1) != 0))
-                return false;
+            if (degree > 1 &&
+                (nest->axes[a].extent % degree != 0 || (costs->padded_axes[n] >> a & 1) != 0))
+                unlike[nest->operator_axis[a]] = true;
         }
     }
     return true;
+}
+
+/* So many parts, the first ones, does what all others do the same as: what lies outside of the
+   outermost axis along which they differ repeats them. */
+static int32_t count_unlike(const cleave_node_costs *costs, int32_t op, const cleave_split *split) {
+    bool unlike[CLEAVE_MAX_AXES] = {false};
+    int32_t n = 1;
+    int outermost = 0, n_axes = costs->model->operators[op].n_axes;
+    if (!find_unlike(costs, op, split, unlike))
+        return split->n_parts;
+    while (outermost < n_axes && !unlike[outermost])
+        outermost++;
+    for (int a = outermost; a < n_axes; a++)
+        n *= split->degree[a];
+    return split->n_parts % n == 0 ? n : split->n_parts; /* of a window, which cuts through axes */
 }
 
 static cleave_status derive_parts(cleave_node_costs *costs, int32_t op, const cleave_split *split,
@@ -195,9 +222,8 @@ static cleave_status derive_parts(cleave_node_costs *costs, int32_t op, const cl
 cleave_status cleave_node_cost_of(cleave_node_costs *costs, int32_t op, const cleave_split *whole,
                                   cleave_node_cost *cost, int64_t *least, cleave_error *error) {
     const cleave_operator *of = &costs->model->operators[op];
-    cleave_split one = *whole, *split = &one; /* of parts that are all alike the first */
-    if (are_all_alike(costs, op, whole))
-        one.n_parts = 1;
+    cleave_split some = *whole, *split = &some; /* those that all others are like */
+    some.n_parts = count_unlike(costs, op, whole);
     batch b;
     int64_t *prices = NULL;
     cleave_arena_reset(&costs->scratch);

@@ -18,6 +18,7 @@ typedef struct additive_own {
     uint64_t key;
     int64_t *cost, *bytes;        /* [n_values] picoseconds; of a device */
     int64_t *once, *kept, *loose; /* [n_values] see cleave_additive_model */
+    cleave_additive_state *state; /* [n_values x CLEAVE_N_SHARDED] */
 } additive_own;
 
 typedef struct additive_making {

@@ -119,8 +119,9 @@ static cleave_status make_variables(const additive_making *m, cleave_additive_mo
     made->once = CLEAVE_ARENA_ARRAY(m->arena, const int64_t *, n);
     made->kept = CLEAVE_ARENA_ARRAY(m->arena, const int64_t *, n);
     made->loose = CLEAVE_ARENA_ARRAY(m->arena, const int64_t *, n);
+    made->state = CLEAVE_ARENA_ARRAY(m->arena, const cleave_additive_state *, n);
     if (n_values == NULL || cost == NULL || bytes == NULL || made->candidates == NULL ||
-        made->once == NULL || made->kept == NULL || made->loose == NULL)
+        made->once == NULL || made->kept == NULL || made->loose == NULL || made->state == NULL)
         return cleave_fail_memory(error, "making the additive model");
     for (int32_t op = 0; op < n; op++) {
         n_values[op] = additive_values_of(m, op)->n;
@@ -130,6 +131,7 @@ static cleave_status make_variables(const additive_making *m, cleave_additive_mo
         made->once[op] = m->own[op].once;
         made->kept[op] = m->own[op].kept;
         made->loose[op] = m->own[op].loose;
+        made->state[op] = m->own[op].state;
     }
     made->additive = (cleave_additive){.n_variables = n, .n_values = n_values, .cost = cost};
     made->memory.weight = bytes;

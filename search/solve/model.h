@@ -14,6 +14,17 @@
 #include "search/problem/candidates.h"
 #include "search/solve/additive.h"
 
+/* What the parameters that an operator is the first to read take with so much of their state
+   sharded (cleave_sharded_as).  Of messages half of an
+   all-reduce is a reduce-scatter, and the other half an all-gather. */
+typedef struct cleave_additive_state {
+    int64_t bytes;     /* of a device, for good */
+    int64_t once;      /* picoseconds: updates, and what is sent before and behind them */
+    int64_t gathering; /* picoseconds of each pass of a micro-batch that reads weights; */
+    int64_t reducing;  /* and of what comes of the gradients of a micro-batch */
+    int64_t passing;   /* bytes of both, as long as the operator works */
+} cleave_additive_state;
+
 /* The variables are the operators. */
 typedef struct cleave_additive_model {
     cleave_additive additive;
@@ -29,6 +40,8 @@ typedef struct cleave_additive_model {
     const int64_t **kept;  /* bytes of `weight`: activations that forward keeps for backward */
     const int64_t **loose; /* bytes of activations that others read and forward does not keep; not
                               in `weight` */
+    const cleave_additive_state **state; /* [n_operators][n_values x CLEAVE_N_SHARDED]; of
+                                            SHARDED_NOTHING `cost` and `weight` have it */
 } cleave_additive_model;
 
 typedef struct cleave_additive_options {

@@ -31,25 +31,67 @@ static double slowest_bytes(const cleave_machine *machine, const char *family, d
     return seconds;
 }
 
+/* How many devices have each element at least. */
+static double count_sharers(const cleave_sharding *s) {
+    int32_t least = s->n_shards > 0 ? s->shards[0].n_members : 1;
+    for (int32_t i = 1; i < s->n_shards; i++)
+        least = s->shards[i].n_members < least ? s->shards[i].n_members : least;
+    return least;
+}
+
+/* Of `bytes` of exact values, which take `update` and `sync` picoseconds where all have all. */
+static void add_state(const additive_making *m, const cleave_port_set *set,
+                      const cleave_sharding *read, double update, double sync,
+                      cleave_additive_state *state) {
+    const cleave_tensor *tensor = &m->model->tensors[set->tensor];
+    double bytes = largest_bytes(read), n = count_sharers(read), half = sync / 2;
+    double stored = (double)cleave_stored_bytes(tensor) / (double)read->element_bytes;
+    double weight = bytes * stored, gradient = bytes;
+    double states = bytes * (m->options->optimizer_states + cleave_has_master(tensor));
+    for (int s = 0; s < CLEAVE_N_SHARDED; s++) {
+        cleave_sharded sharded =
+            n > 1 ? cleave_sharded_as(tensor, (cleave_sharded)s) : CLEAVE_SHARDED_NOTHING;
+        bool updates = sharded >= CLEAVE_SHARDED_UPDATE, reduces = sharded > CLEAVE_SHARDED_UPDATE;
+        bool gathers = sharded >= CLEAVE_SHARDED_WEIGHT;
+        state[s].bytes += (int64_t)(states / (updates ? n : 1) + gradient / (reduces ? n : 1) +
+                                    weight / (gathers ? n : 1));
+        state[s].once += (int64_t)(update / (updates ? n : 1) + (reduces ? 0 : half) +
+                                   (gathers   ? 0
+                                    : updates ? half * stored
+                                              : half));
+        state[s].reducing += reduces ? (int64_t)half : 0;
+        state[s].gathering += gathers ? (int64_t)(half * stored) : 0;
+        state[s].passing += (int64_t)((reduces ? gradient : 0) + (gathers ? weight : 0));
+    }
+}
+
 /* A parameter, by the operator that reads it first. */
 static cleave_status price_parameter(additive_making *m, const cleave_port_set *set, int32_t value,
                                      additive_own *own, cleave_error *error) {
     const cleave_sharding *read = sharding_of(set->read, value);
-    double bytes = largest_bytes(read), states = m->options->optimizer_states;
+    double bytes = largest_bytes(read);
+    cleave_additive_state added[CLEAVE_N_SHARDED] = {{0}},
+                          *state = &own->state[value * CLEAVE_N_SHARDED];
+    int64_t sync;
     if (set->give == NULL) {
         own->bytes[value] += (int64_t)bytes;
         return CLEAVE_OK;
     }
-    int64_t sync;
     double update = cleave_work_bytes_of_update((int64_t)bytes, m->options->optimizer_states);
-    bool has_master = cleave_has_master(&m->model->tensors[set->tensor]);
-    own->bytes[value] += (int64_t)(bytes * (2 + states + (has_master ? 0.5 : 0)));
-    int64_t once = cleave_picoseconds(slowest_bytes(m->machine, "update", update));
     CLEAVE_TRY(cleave_resharding_cost(m->resharder, sharding_of(set->give, value), read,
                                       CLEAVE_RESHARD_RESULTS, &sync, error));
-    once += (int64_t)((double)sync * m->options->exposed_sync);
-    own->once[value] += once;
-    own->cost[value] += once;
+    add_state(m, set, read, (double)cleave_picoseconds(slowest_bytes(m->machine, "update", update)),
+              (double)sync * m->options->exposed_sync, added);
+    own->bytes[value] += added[CLEAVE_SHARDED_NOTHING].bytes;
+    own->once[value] += added[CLEAVE_SHARDED_NOTHING].once;
+    own->cost[value] += added[CLEAVE_SHARDED_NOTHING].once;
+    for (int s = 0; s < CLEAVE_N_SHARDED; s++) {
+        state[s].bytes += added[s].bytes;
+        state[s].once += added[s].once;
+        state[s].gathering += added[s].gathering;
+        state[s].reducing += added[s].reducing;
+        state[s].passing += added[s].passing;
+    }
     return CLEAVE_OK;
 }
 
@@ -137,8 +179,9 @@ cleave_status additive_price_own(additive_making *m, int32_t op, cleave_error *e
     own->once = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n);
     own->kept = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n);
     own->loose = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n);
+    own->state = CLEAVE_ARENA_ARRAY(m->arena, cleave_additive_state, n * CLEAVE_N_SHARDED);
     if (own->cost == NULL || own->bytes == NULL || own->once == NULL || own->kept == NULL ||
-        own->loose == NULL)
+        own->loose == NULL || own->state == NULL)
         return cleave_fail_memory(error, "pricing operators");
     for (int32_t v = 0; v < n; v++)
         CLEAVE_TRY(price_value(m, op, v, own, error));
