@@ -111,9 +111,7 @@ static const char *feed(const turned *t, const char *scope, const char *wide, co
 }
 
 static turned begin(cleave_composer *c, const cleave_config *config) {
-    return (turned){.c = c,
-                    .config = config,
-                    .rotary = cleave_compose_rotary_tables(c, config)};
+    return (turned){.c = c, .config = config, .rotary = cleave_compose_rotary_tables(c, config)};
 }
 
 /* ---- Phi ------------------------------------------------------------------------------------- */
