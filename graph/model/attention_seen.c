@@ -101,8 +101,8 @@ typedef struct reader {
     const cleave_model *model;
     const cleave_attention *of;
     int64_t row, key, row_last, key_last; /* a block of places; LAST: in it */
-    bool asks_for_places; /* see asks_for_places */
-    bool has_before;      /* a place was seen: */
+    bool asks_for_places;                 /* see asks_for_places */
+    bool has_before;                      /* a place was seen: */
     score before;
     double read_before[CLEAVE_ATTENTION_MEMBERS * CLEAVE_MAX_INPUTS];
 } reader;
@@ -236,8 +236,13 @@ static cleave_seen see_grain(reader *r, cleave_attention *of, int64_t n_rows, in
     int64_t row_end = row + CLEAVE_SEEN_GRAIN < n_rows ? row + CLEAVE_SEEN_GRAIN : n_rows;
     int64_t key_end = key + CLEAVE_SEEN_GRAIN < n_keys ? key + CLEAVE_SEEN_GRAIN : n_keys;
     cleave_seen all = CLEAVE_SEEN_MIXED;
-    *r = (reader){.model = r->model, .of = of, .asks_for_places = r->asks_for_places, .row = row,
-                  .key = key, .row_last = row_end - 1, .key_last = key_end - 1};
+    *r = (reader){.model = r->model,
+                  .of = of,
+                  .asks_for_places = r->asks_for_places,
+                  .row = row,
+                  .key = key,
+                  .row_last = row_end - 1,
+                  .key_last = key_end - 1};
     if (!reads_at_places(r))
         return see(of, score_at(r));
     for (r->row = row; r->row < row_end; r->row++)
@@ -330,8 +335,8 @@ bool cleave_attention_find_seen(const cleave_model *model, const cleave_nest *ne
     reader r = {.model = model, .of = of, .asks_for_places = asks_for_places(of)};
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < keys; j++) {
-            seen[i * keys + j] = (uint8_t)see_grain(
-                &r, of, n_rows, n_keys, i * CLEAVE_SEEN_GRAIN, j * CLEAVE_SEEN_GRAIN);
+            seen[i * keys + j] = (uint8_t)see_grain(&r, of, n_rows, n_keys, i * CLEAVE_SEEN_GRAIN,
+                                                    j * CLEAVE_SEEN_GRAIN);
             hidden[(i + 1) * (keys + 1) + j + 1] =
                 hidden[(i + 1) * (keys + 1) + j] + hidden[i * (keys + 1) + j + 1] -
                 hidden[i * (keys + 1) + j] + (seen[i * keys + j] == CLEAVE_SEEN_HIDDEN);

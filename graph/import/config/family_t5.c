@@ -162,11 +162,7 @@ const char *cleave_compose_t5(cleave_composer *c, const cleave_config *config) {
         cleave_compose_embedding(c, "shared", ids, config->vocabulary, config->width, &table);
     side encoder = {.c = c, .config = config, .name = "encoder"};
     x = run_side(&encoder, x, config->layers);
-    side decoder = {.c = c,
-                    .config = config,
-                    .name = "decoder",
-                    .is_decoder = true,
-                    .memory = x};
+    side decoder = {.c = c, .config = config, .name = "decoder", .is_decoder = true, .memory = x};
     x = CLEAVE_COMPOSE(c, "Gather", "decoder.embed_tokens", table, made);
     x = run_side(&decoder, x, config->decoder_layers > 0 ? config->decoder_layers : config->layers);
     return predict(c, config, table, x);

@@ -202,8 +202,7 @@ static cleave_status add_rotations(cleave_importer *im, const cleave_onnx_tensor
 }
 
 /* Output [.., 2, n], seen as x was. */
-static cleave_status turn_pairs(cleave_importer *im, int32_t x, int32_t pairs,
-                                int32_t rotations) {
+static cleave_status turn_pairs(cleave_importer *im, int32_t x, int32_t pairs, int32_t rotations) {
     const cleave_tensor flat = im->tensors.items[x].tensor;
     const cleave_tensor table = im->tensors.items[rotations].tensor;
     const char *name = cleave_arena_printf(im->arena, "%s.pairs", im->node->outputs[0]);
