@@ -13,10 +13,11 @@ import time
 import torch
 
 from ..command import CleaveError
-from . import calls, collectives
+from . import busy, calls, collectives
 
 FEWEST, MOST = 5, 61  # repeats of one piece of work
 SAVE_SECONDS = 5
+CANNOT = (NotImplementedError, RuntimeError, ValueError, TypeError, IndexError, StopIteration, KeyError)
 MOST_BETWEEN = 1 << 28  # bytes of other memory between two repeats, if a step touches more
 
 
@@ -225,7 +226,7 @@ def time_all(listed, times, timer, seconds, quiet):
             took, spread = run(entry)
             times.kernels[key] = {"key": key, "family": entry["family"], "flops": entry["flops"],
                                   "bytes": entry["bytes"], "seconds": took, "spread": spread}
-        except (NotImplementedError, RuntimeError, ValueError, TypeError, IndexError, StopIteration, KeyError) as error:
+        except CANNOT as error:
             why = (str(error).strip().splitlines() or [""])[0]
             times.failed[key] = {"key": key, "why": f"{type(error).__name__}: {why}"}
         progress.update(i + 1, entry["family"])
@@ -260,7 +261,9 @@ def main(arguments=None):
     device = torch.device(a.device)
     times = Times(a.times, describe(device, listed["precision"], a.threads, a.compile))
     known = len(times.kernels)
-    left = time_all(listed, times, Timer(device, listed, a.compile, a.each), a.time, a.quiet)
+    n_others = 0 if a.device == "cuda" else min(listed["devices"], (os.cpu_count() or 1) // a.threads) - 1
+    with busy.others(n_others, a.kernels, a.threads, a.compile, a.each):
+        left = time_all(listed, times, Timer(device, listed, a.compile, a.each), a.time, a.quiet)
     if collectives.is_launched():
         collectives.time_launched(listed["collectives"], times, a.device)
     else:
