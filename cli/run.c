@@ -29,15 +29,14 @@ typedef struct run_values {
     bool shuffle, forward, throughput, json, quiet, no_overlap, override;
 } run_values;
 
+/* What says which model it is. */
+#define ROWS_OF_MODEL                                                                              \
+    ROW_MODEL(run_values), ROW_BATCH(run_values), ROW_SEQUENCE(run_values),                        \
+        ROW_INPUTS(run_values), ROW_ATTENTION(run_values), ROW_PRECISION(run_values),              \
+        ROW_REDUCE_PRECISION(run_values), ROW_FROZEN(run_values)
+
 static const option_row rows[] = {
-    ROW_MODEL(run_values),
-    ROW_BATCH(run_values),
-    ROW_SEQUENCE(run_values),
-    ROW_INPUTS(run_values),
-    ROW_ATTENTION(run_values),
-    ROW_PRECISION(run_values),
-    ROW_REDUCE_PRECISION(run_values),
-    ROW_FROZEN(run_values),
+    ROWS_OF_MODEL,
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(run_values, layout),
      .help = "the layout to run (default: all on one device)"},
     {"--steps", "K", OPTION_INTEGER, offsetof(run_values, steps), .least = 1, .most = 0x1p40,
@@ -136,19 +135,8 @@ static const option_row rows[] = {
 };
 
 /* What a search for another layout of the same training is asked by. */
-static const option_row searched_rows[] = {
-    ROW_MODEL(run_values),
-    ROW_BATCH(run_values),
-    ROW_SEQUENCE(run_values),
-    ROW_INPUTS(run_values),
-    ROW_ATTENTION(run_values),
-    ROW_PRECISION(run_values),
-    ROW_REDUCE_PRECISION(run_values),
-    ROW_FROZEN(run_values),
-    ROW_OPTIMIZER(run_values),
-    ROW_MOMENTUM(run_values),
-    ROW_CLIP(run_values),
-};
+static const option_row searched_rows[] = {ROWS_OF_MODEL, ROW_OPTIMIZER(run_values),
+                                           ROW_MOMENTUM(run_values), ROW_CLIP(run_values)};
 static const option_table all = COMMAND_OPTIONS(rows), searched = COMMAND_OPTIONS(searched_rows);
 
 /* What every rank reads, and the parent to check it. */

@@ -287,12 +287,15 @@ static bool is_ready(cleave_rank *rank, const cleave_item *item) {
         return rank->done[item->subject];
     if (item->kind != CLEAVE_ITEM_WAIT)
         return true;
-    int64_t received = 0;
-    if (!cleave_world_test(rank->world, rank->request_of[item->subject], &received))
+    const cleave_message *message = &rank->program->messages[item->subject];
+    bool receives = message->destination == rank->device;
+    int64_t received = 0; /* MPI says nothing of how long a message is that was sent */
+    if (!cleave_world_test(rank->world, rank->request_of[item->subject],
+                           receives ? &received : NULL))
         return false;
     rank->n_under_way--;
-    if (rank->program->messages[item->subject].destination == rank->device)
-        rank->received[rank->program->messages[item->subject].source] += received;
+    if (receives)
+        rank->received[message->source] += received;
     return true;
 }
 

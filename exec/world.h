@@ -33,8 +33,9 @@ void cleave_world_send(cleave_world *world, int32_t request, const void *data, i
                        int32_t to, int tag);
 void cleave_world_receive(cleave_world *world, int32_t request, void *data, int64_t bytes,
                           int32_t from, int tag);
-/* Has it ended?  Also lets MPI make progress.  True for a slot without a request.  `received` (may
-   be null) gets the bytes that came in, of a receive that ends in this very call. */
+/* Has it ended?  Also lets MPI make progress.  True for a slot without a request.  `received` gets
+   the bytes that came in, of a receive that ends in this very call; null for a send, of which MPI
+   doesn't say it. */
 bool cleave_world_test(cleave_world *world, int32_t request, int64_t *received);
 
 /* Carries messages under way on, and ends none: over some networks nothing moves while a rank is
