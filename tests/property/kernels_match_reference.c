@@ -368,6 +368,11 @@ Test(kernels, look_ups_match_the_reference) {
     EXPECT_SHARE(seen, polled, 35);
 }
 
+Test(kernels, selections_match_the_reference) {
+    tally seen = compare_many(random_selection, 100);
+    EXPECT_SHARE(seen, gather, 90);
+}
+
 Test(kernels, pointwise_tapes_match_the_reference) {
     tally seen = compare_many(random_pointwise, 400);
     EXPECT_SHARE(seen, tape, 100);

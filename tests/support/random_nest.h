@@ -367,4 +367,27 @@ static inline const cleave_nest *random_gather(one_nest *one, cleave_random *ran
     return one_nest_finish(one, error);
 }
 
+/* Elements at labels, some of which are none of a row's. */
+static inline const cleave_nest *random_selection(one_nest *one, cleave_random *random,
+                                                  cleave_error *error) {
+    one_nest_start(one, CLEAVE_NEST_REDUCE, CLEAVE_COMBINE_SUM);
+    int n = (int)draw(random, 2, 4), v = (int)draw(random, 0, n - 1);
+    bool has[2][CLEAVE_MAX_AXES] = {{false}};
+    for (int a = 0; a < n; a++) {
+        one_nest_axis(one, draw(random, 2, 9));
+        has[0][a] = true;
+        has[1][a] = a != v;
+    }
+    cleave_operand table =
+        random_operand(one, random, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, has[0], true);
+    *one_nest_input(one, table.tensor) = table;
+    cleave_operand ids = random_operand(one, random, CLEAVE_TENSOR_DATA, CLEAVE_I64, has[1], true);
+    *one_nest_input(one, ids.tensor) = ids;
+    random_output(one, random, has[1]);
+    int index = one_nest_do(one, CLEAVE_OP_INDEX, v, 0, 0, 0);
+    int equal = one_nest_do(one, CLEAVE_OP_EQUAL, index, 1, 0, 0);
+    one_nest_do(one, CLEAVE_OP_MASK, 0, equal, 0, 0);
+    return one_nest_finish(one, error);
+}
+
 #endif
