@@ -152,8 +152,9 @@ static cleave_status stage_baseline(session *s, const char *name, cleave_error *
         cleave_error why = {""};
         wish.recompute = asked < 0 ? (int)ways[i] : asked;
         const char *baseline = name_baseline(s, name, &wish);
-        const cleave_pipeline_options options =
+        cleave_pipeline_options options =
             pipeline_options(s, &wish, baseline, given != NULL ? &given->price : NULL);
+        options.only_fitting = asked < 0 && i == 0;
         cleave_progress_update(&s->progress, -1, name);
         cleave_status status =
             cleave_pipeline_search(s->pricer, s->costs, &options, &s->work, &found, &why);

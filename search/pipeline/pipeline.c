@@ -354,7 +354,7 @@ static cleave_status try_known(pipeline_finder *f) {
         if (fits && of->least_seconds > (double)best->step * 1e-12)
             break;
         if (tried[of->n_groups] >= (fits ? MOST_TRIED : MOST_TRIED_IN_VAIN) || has_failed(f, of) ||
-            (best != NULL &&
+            ((best != NULL || f->options->only_fitting) &&
              pipeline_least_state(f, of) + of->least_kept > (double)pipeline_memory(f)) ||
             (fits && is_behind(f, of, (double)best->step * 1e-12)))
             continue;

@@ -72,6 +72,7 @@ typedef struct cleave_pipeline_options {
     const cleave_constraints *constraints; /* null: none; what is found may break them */
     const cleave_collective_rules *collectives;
     bool only_folds;           /* what does not fold is not lowered, but for little */
+    bool only_fitting;         /* nor what can't fit, though nothing is known that does */
     cleave_progress *progress; /* may be null */
     double until_seconds;      /* clock; 0: no limit, and the clock decides nothing */
     const volatile sig_atomic_t *interrupted; /* may be null */

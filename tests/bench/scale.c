@@ -1,13 +1,12 @@
 /* The search on many devices (search/reach.c): BERT-base and GPT-2 on 128 and 1,024 A100s and
    on 4,096 H100s, transformers of the same layer 12 to 1,000 times on 1,024 H100s, and Llama-3-8B,
-   2,048 tokens, in bf16 by Adam, on 64 and 16 A100s, where its state has no room.  Seconds of
-   processor time of the one thread: importing, reading the machine, and the search.  Memory is of
-   the whole process so far: for one case's own, run that case alone.
-     usage: bench_scale [CASE]
-   CASE is 0 to 11, in the order above.  Of each: seconds in all, of importing, of the machine and
-   of the search, and the peak; seconds of the search on windows alone, what of them is pricing
-   whole models, and the blocks of layers; milliseconds of the step found, of data parallel and of
-   the lower bound, and the first over the last. */
+   2,048 tokens, in bf16 by Adam, on 64 and 16 A100s, and Llama-3-70B, 8,192 tokens, on 512 H100s,
+   where their state has no room.  Seconds of processor time of the one thread: importing, reading
+   the machine, and the search.  Memory is of the whole process so far: for one case's own, run that
+   case alone. usage: bench_scale [CASE] CASE is 0 to 12, in the order above.  Of each: seconds in
+   all, of importing, of the machine and of the search, and the peak; seconds of the search on
+   windows alone, what of them is pricing whole models, and the blocks of layers; milliseconds of
+   the step found, of data parallel and of the lower bound, and the first over the last. */
 #include "../support/deep_transformer.h"
 #include "arguments.h"
 #include "graph/import/import.h"
@@ -22,7 +21,7 @@
 
 typedef struct bench_case {
     const char *model; /* null: `layers` of a transformer */
-    int layers;        /* 0 without a model: Llama-3-8B */
+    int layers;        /* 0 without a model: Llama-3-8B; those of Llama-3-70B */
     const char *machine;
     int32_t devices;
     int64_t batch;
@@ -42,6 +41,19 @@ static double processor_seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* Llama-3-70B, as its config.json has it. */
+static const char large_llama[] =
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_size\": 8192, "
+    "\"intermediate_size\": 28672, \"num_attention_heads\": 64, \"num_key_value_heads\": 8, "
+    "\"num_hidden_layers\": 80, \"vocab_size\": 128256, \"rms_norm_eps\": 1e-05, "
+    "\"rope_theta\": 500000.0, \"max_position_embeddings\": 8192, \"hidden_act\": \"silu\", "
+    "\"attention_bias\": false, \"tie_word_embeddings\": false}";
+enum { LARGE_LLAMA_LAYERS = 80 };
+
+static bool is_llama(const bench_case *of) {
+    return of->model == NULL && (of->layers == 0 || of->layers == LARGE_LLAMA_LAYERS);
+}
+
 static cleave_status import(const bench_case *of, cleave_arena *arena, cleave_model *model,
                             cleave_error *error) {
     char path[4096];
@@ -49,11 +61,13 @@ static cleave_status import(const bench_case *of, cleave_arena *arena, cleave_mo
         snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, of->model);
         return cleave_model_import(path, of->batch, true, arena, model, error);
     }
-    if (of->layers == 0) {
+    if (is_llama(of)) {
         snprintf(path, sizeof path, "%s/configs/models/llama_3_8b.json", CLEAVE_SOURCE_DIR);
         const cleave_import_request request = {.file = path,
+                                               .data = of->layers > 0 ? large_llama : NULL,
+                                               .bytes = of->layers > 0 ? strlen(large_llama) : 0,
                                                .batch = of->batch,
-                                               .sequence = 2048,
+                                               .sequence = of->layers > 0 ? 8192 : 2048,
                                                .with_loss = true,
                                                .precision = "bf16"};
         cleave_status status = cleave_model_import_as(&request, arena, model, error);
@@ -108,9 +122,9 @@ static cleave_status run(const bench_case *of, cleave_error *error) {
     cleave_window_found found = {0};
     char path[4096], what[80], layers[40];
     double start = processor_seconds(), windows = 0;
-    bool is_llama = of->model == NULL && of->layers == 0;
+    bool llama = is_llama(of);
     const cleave_search_options options = {
-        .method = "auto", .optimizer_states = is_llama ? 2 : 1, .quiet = true};
+        .method = "auto", .optimizer_states = llama ? 2 : 1, .quiet = true};
     cleave_status status = import(of, &arena, &model, error);
     double imported = processor_seconds();
     snprintf(path, sizeof path, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR, of->machine);
@@ -120,19 +134,19 @@ static cleave_status run(const bench_case *of, cleave_error *error) {
     if (status == CLEAVE_OK)
         status = cleave_search(&model, &machine, &options, &arena, &result, error);
     double end = processor_seconds(), peak = peak_mebibytes();
-    if (status == CLEAVE_OK && !is_llama) /* of which no window fits */
+    if (status == CLEAVE_OK && !llama) /* of which no window fits */
         status = time_windows(&model, &machine, &options, &windows, &found, error);
     if (status == CLEAVE_OK) {
         snprintf(layers, sizeof layers, "%d layers", of->layers);
         snprintf(what, sizeof what, "%s, batch %lld, %d %.4s",
                  of->model != NULL ? of->model
-                 : is_llama        ? "llama_3_8b"
+                 : llama           ? (of->layers > 0 ? "llama_3_70b" : "llama_3_8b")
                                    : layers,
                  (long long)of->batch, of->devices, of->machine);
         bench_row(what, of->wanted,
                   "%.2f s: import %.2f, machine %.2f, all of the search %.2f; peak %.0f MiB",
                   end - start, imported - start, begun - imported, end - begun, peak);
-        if (!is_llama)
+        if (!llama)
             bench_row("  windows alone", "",
                       "%.2f s, of which whole models (by the clock) %.2f; %d blocks", windows,
                       found.pricing_seconds, found.n_blocks);
@@ -156,6 +170,7 @@ int main(int argc, char **argv) {
         {NULL, 1000, "h100-512x8", 1024, 1024, "as 12"},
         {NULL, 0, "a100-128x8", 64, 256, "below 1 s, 2048 MiB, 1.03"},
         {NULL, 0, "a100-128x8", 16, 256, "1.07"},
+        {NULL, LARGE_LLAMA_LAYERS, "h100-512x8", 512, 512, "below 3 s, 2048 MiB, 1.07"},
     };
     enum { N_CASES = sizeof cases / sizeof cases[0] };
     bench_arguments a = bench_begin(argc, argv);
