@@ -334,14 +334,13 @@ static cleave_status run(const void *values, char *const *arguments, cleave_erro
 const command command_export = {
     .name = "export",
     .summary = "write a layout as a plan for PyTorch or JAX, or as a launch",
-    .details =
-        "The plan says by the names of the framework how each module's input, parameters\n"
-        "and output lie on one mesh of devices; Cleave's Python package applies it to\n"
-        "your own model.  What a framework can't say (operators on some devices alone,\n"
-        "rows and columns of images, of JAX stages) is left out and listed, and with --machine\n"
-        "priced: the plan is turned back into a layout, and both are simulated.\n"
-        "For megatron and torchtitan the file has arguments, or a configuration, of the\n"
-        "launch under which most of the work stays where the layout has it.",
+    .details = "The plan says by the names of the framework how each module's input, parameters\n"
+               "and output lie on one mesh of devices; Cleave's Python package applies it to\n"
+               "your own model.  What a framework can't say (operators on some devices alone,\n"
+               "rows and columns of images, of JAX stages) is left out and listed, and with\n"
+               "--machine priced: the plan is turned back into a layout, and both are simulated.\n"
+               "For megatron and torchtitan the file has arguments, or a configuration, of the\n"
+               "launch under which most of the work stays where the layout has it.",
     .examples = "  cleave export --to torch --model configs/models/alexnet.onnx --batch 32 \\\n"
                 "      --layout configs/layouts/alexnet-32-two-cores.layout.json \\\n"
                 "      --machine configs/machines/two-cores.json -o alexnet.plan.json\n",

@@ -42,7 +42,8 @@ static const cleave_price *best_price(const session *s) {
 static bool looks_for_them(const session *s, const cleave_schedule_wish *wish) {
     bool is_open = cleave_schedule_wish_is_open(wish);
     bool only_plain = wish->micro_batches == 1 && wish->stages == 1 &&
-                      wish->recompute == CLEAVE_RECOMPUTE_NONE && wish->zero == 0;
+                      wish->recompute == CLEAVE_RECOMPUTE_NONE &&
+                      cleave_schedule_wish_allows_plain(wish);
     if (only_plain)
         return false;
     return is_open ? strcmp(s->options->method, "auto") == 0 && s->reach.stages : true;

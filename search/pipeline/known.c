@@ -371,7 +371,8 @@ static cleave_status add_shards(pipeline_finder *f, const cleave_layout *layout,
     of.sharded = is_between ? CLEAVE_SHARDED_GRADIENT : CLEAVE_SHARDED_NOTHING;
     for (; of.sharded < CLEAVE_N_SHARDED; of.sharded++) {
         bool is_known = cleave_schedule_is_plain(&layout->schedule) && !recomputes &&
-                        of.sharded <= CLEAVE_SHARDED_UPDATE && f->options->wish.zero == 0;
+                        of.sharded <= CLEAVE_SHARDED_UPDATE &&
+                        cleave_schedule_wish_allows_plain(&f->options->wish);
         if (is_known || !may_shard(f, &of) || pipeline_is_too_large(f, layout, (int)of.sharded))
             continue;
         CLEAVE_TRY(foresee(f, layout, time, &of));

@@ -60,8 +60,8 @@
    first transfer of a main lane in the slot reaches it, so that it makes nobody wait.  That
    transfer's head is in the record.  It is itself moved, by induction over the transfers of the
    slot.
-   - Link, in communication lanes: all times of it are moved, and the length of its turn is
-   what it was; or it has been free for longer than a turn, in both runs, when the first transfer
+   - Link, in communication lanes: all times of it are moved, and the lengths of run and turn are
+   what they were; or it has been free for longer than a turn, in both runs, when the first transfer
    of either lane reaches it: then nobody waits, and a new row begins.
    - Waits for a time of an earlier slot: that time is moved; or it is over, in both runs, before
      the slot starts on that lane.

@@ -285,6 +285,7 @@ static inline void delta_move_link(cleave_scan_link *link, const cleave_scan_lin
     link->free[lane] = from->free[lane] + by;
     if (lane == 1) {
         link->since = from->since + by;
+        link->run = from->run;
         link->turn = from->turn;
     }
 }

@@ -5,7 +5,8 @@
 static bool link_is_moved(const cleave_scan_link *now, const cleave_scan_link *then, int32_t lane,
                           int64_t by) {
     return now->free[lane] == then->free[lane] + by &&
-           (lane == 0 || (now->since == then->since + by && now->turn == then->turn));
+           (lane == 0 ||
+            (now->since == then->since + by && now->run == then->run && now->turn == then->turn));
 }
 
 /* What a link keeps of a lane is moved as the chunk that meets it first is; or it makes nobody wait

@@ -170,15 +170,15 @@ static inline int64_t cleave_scan_wait(cleave_scan_device *device, int32_t lane,
 /* A link serves each lane in program order.  A communication lane that is behind with its work has
    taken the link until far into the future when a transfer of the main lane comes, which follows in
    the program but is ready long before.  By readiness that would wait for what is on its way or
-   queues up already, and go before all that comes later.  So here it waits for no more than what
-   queues up of the other lane's transfers at a time, for none where it is ready before they begin,
-   and the communication lane gets the link later by what this took from it. */
+   queues up already, and go before all that comes later.  So here it waits for no more than one run
+   of the other lane's transfers at a time, for none where it is ready before they begin, and the
+   communication lane gets the link later by what this took from it. */
 typedef struct cleave_scan_link {
     int64_t free[2]; /* after the transfers of the main and of the communication lane */
     int64_t since;   /* the communication lane has used the link, with short pauses, from here on */
-    /* No time but a duration: the longest, since then, from when one of its transfers came to the
-       link to its end, so of all that had queued up. */
-    int64_t turn;
+    /* No times but durations: of its latest transfers without a pause, and of the longest such run
+       of them since then. */
+    int64_t run, turn;
 } cleave_scan_link;
 
 /* When a transfer that reaches a link at `head` begins on it. */
@@ -196,38 +196,39 @@ static inline void cleave_scan_take_main(cleave_scan_link *link, int64_t begin, 
     if (link->free[1] <= begin) {
         link->free[1] = end;
         link->since = begin;
-        link->turn = 0;
+        link->run = link->turn = 0;
     } else if (end > link->since) {
         link->free[1] += end - cleave_later(begin, link->since);
     }
 }
 
 /* And one of the communication lane.  A pause longer than a turn is one in which nobody waits. */
-static inline void cleave_scan_take_communication(cleave_scan_link *link, int64_t head,
-                                                  int64_t begin, int64_t duration) {
+static inline void cleave_scan_take_communication(cleave_scan_link *link, int64_t begin,
+                                                  int64_t duration) {
     int64_t pause = begin - link->free[1];
+    link->run = pause == 0 ? link->run + duration : duration;
     if (pause > link->turn) {
         link->since = begin;
         link->turn = duration;
     } else {
-        link->turn = cleave_later(link->turn, begin + duration - head);
+        link->turn = cleave_later(link->turn, link->run);
     }
     link->free[1] = begin + duration;
 }
 
-static inline void cleave_scan_take(cleave_scan_link *link, int32_t lane, int64_t head,
-                                    int64_t begin, int64_t duration) {
+static inline void cleave_scan_take(cleave_scan_link *link, int32_t lane, int64_t begin,
+                                    int64_t duration) {
     if (lane == 0)
         cleave_scan_take_main(link, begin, duration);
     else
-        cleave_scan_take_communication(link, head, begin, duration);
+        cleave_scan_take_communication(link, begin, duration);
 }
 
 /* One hop, as cleave_link_serve. */
 static inline int64_t cleave_scan_serve(cleave_scan_link *link, int32_t lane, int64_t serialization,
                                         int64_t latency, int64_t *head, int64_t *tail) {
     int64_t begin = cleave_scan_turn(link, lane, *head);
-    cleave_scan_take(link, lane, *head, begin, serialization);
+    cleave_scan_take(link, lane, begin, serialization);
     *head = begin + latency;
     *tail = cleave_later(*tail, begin + serialization) + latency;
     return begin;
@@ -251,7 +252,7 @@ static inline int64_t cleave_scan_collective(int64_t ready, int64_t busy, int32_
     for (int32_t l = 0; l < n_links; l++)
         begin = cleave_later(begin, cleave_scan_turn(&states[links[l]], lane, ready));
     for (int32_t l = 0; l < n_links; l++)
-        cleave_scan_take(&states[links[l]], lane, ready, begin, busy);
+        cleave_scan_take(&states[links[l]], lane, begin, busy);
     return begin + busy;
 }
 

@@ -66,7 +66,7 @@ set_label() { # FILE VALUE: y.npy with another last label
 open(sys.argv[1], "wb").write(data[:-4] + bytes([int(sys.argv[2]), 0, 0, 0]))' "$1" "$2"
 }
 set_label z.npy "$(((1 + $(tail -c 4 y.npy | od -An -tu1 -N1)) % 10))"
-expect_error 2 "they were changed" run "${lenet[@]}" --data input=x.npy,targets=z.npy --shuffle --steps 9 --from ck
+expect_error 2 "they were changed" run "${lenet[@]}" --data input=x.npy,targets=z.npy --shuffle --steps 9 --lr 0.05 --from ck
 
 # A file of 4 GiB, of which little is read: 1,300,000 pictures of zeros, which take no room on the disk.
 python3 - <<'EOF'

@@ -53,7 +53,7 @@ expect_ok "${train[@]}" --steps 40 --from ck
 losses | cmp -s - <(head -n 40 whole | tail -n 10) || fail "other losses after a checkpoint"
 cp -r shown others
 cp shown/class1/00001.png others/class0/00000.png
-expect_error 2 "they were changed" run "${resnet[@]}" --images others --shuffle --momentum 0.9 --steps 40 --from ck
+expect_error 2 "they were changed" run "${resnet[@]}" --images others --shuffle --momentum 0.9 --lr 0.05 --steps 40 --from ck
 
 # What is no picture is named.
 head -c 200 shown/class2/00002.png >others/class2/00002.png

@@ -20,6 +20,8 @@ grep -qF 'stages: 2 (1f1b)' "$work/out" || fail "show has no stages: $(head "$wo
 grep -q ', recomputed$' "$work/out" || fail "show does not say what is recomputed"
 
 # --- without scores there is nothing to recompute selectively; megatron's with one device a product
+# Numbers that say all of it are made as they are, those of a plain layout too.
+expect_ok search "${four[@]}" --method megatron --tensor 2 --stages 1 --micro-batches 1 --recompute none -o "$work/t.layout.json"
 expect_ok search "${four[@]}" --method megatron --tensor 1 --stages 4 --micro-batches 4 --recompute selective -o "$work/n.layout.json"
 grep -qF 'Nothing is recomputed: attention stores no scores' "$work/out" || fail "selective says nothing: $(cat "$work/out")"
 
