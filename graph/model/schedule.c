@@ -246,32 +246,44 @@ static int64_t begin_of(const merging *of, int32_t g) {
     return begin > of->free[g] ? begin : of->free[g];
 }
 
-/* Of blocks that begin together that comes first whose group has just sent what another reads, so
-   that it goes on with its work and does not wait until that has left: forwards along the stages,
-   gradients of weights, backwards against the stages. */
-static int32_t place_among_equals(const merging *of, const cleave_stage_block *block) {
-    int32_t S = of->of->of->n_stages;
-    return block->kind == CLEAVE_BLOCK_FORWARD  ? block->stage
-           : block->kind == CLEAVE_BLOCK_WEIGHT ? S + block->stage
-                                                : 3 * S - block->stage;
+/* The group that sends what the next block of g reads; g: none does. */
+static int32_t sender_to(const merging *of, int32_t g) {
+    const cleave_stage_block *block = &of->of->blocks[g][of->head[g]];
+    int32_t from = block->stage + (block->kind == CLEAVE_BLOCK_BACKWARD ? 1 : -1);
+    if (block->kind == CLEAVE_BLOCK_WEIGHT || from < 0 || from >= of->of->of->n_stages)
+        return g;
+    return from % of->of->n_groups;
 }
 
-/* By when blocks begin if each takes one unit, a backward with the gradients of weights two. */
+/* Does the block of g give way to that which its sender begins with at the same time, so that the
+   sender goes on with its work and does not wait until what it sent has left?  Not where both have
+   sent to each other. */
+static bool gives_way(const merging *of, int32_t g, int64_t begin) {
+    int32_t from = sender_to(of, g);
+    return from != g && of->head[from] < of->of->n[from] && begin_of(of, from) == begin &&
+           sender_to(of, from) != g;
+}
+
+/* By when blocks begin if each takes one unit, a backward with the gradients of weights two; ties
+   by stage. */
 static bool merge(const merging *of, int32_t n, cleave_stage_block *sequence) {
     bool parts = cleave_schedule_parts_weights(of->of->of);
     for (int32_t i = 0; i < n; i++) {
-        int32_t next = -1, next_place = 0;
+        int32_t next = -1;
         int64_t begins = 0;
+        bool waits = false;
         for (int32_t g = 0; g < of->of->n_groups; g++) {
-            if (of->head[g] == of->of->n[g])
+            int64_t begin = of->head[g] < of->of->n[g] ? begin_of(of, g) : -1;
+            if (begin < 0 || (next >= 0 && begin > begins))
                 continue;
-            int64_t begin = begin_of(of, g);
-            int32_t place = place_among_equals(of, &of->of->blocks[g][of->head[g]]);
-            if (begin >= 0 &&
-                (next < 0 || begin < begins || (begin == begins && place < next_place))) {
+            bool way = gives_way(of, g, begin);
+            int32_t stage = of->of->blocks[g][of->head[g]].stage;
+            bool is_first = next < 0 || begin < begins || (waits && !way) ||
+                            (waits == way && stage < of->of->blocks[next][of->head[next]].stage);
+            if (is_first) {
                 next = g;
                 begins = begin;
-                next_place = place;
+                waits = way;
             }
         }
         if (next < 0)

@@ -224,10 +224,7 @@ static void expect_device(const trial *t, const outcome *folded, const outcome *
                       device, lane, (long long)end, (long long)one);
         }
     int64_t peak = full->program.peak_bytes[device], most = window->peak_bytes[image];
-    /* Best fit may place less a little worse: by 3 KiB of 6 MiB in one of these. */
-    cr_assert(less ? peak <= most + most / 1000 : peak == most,
-              "%s: device %d has %lld, its image %lld", t->name, device, (long long)peak,
-              (long long)most);
+    cr_assert(less ? peak <= most : peak == most, "%s: device %d", t->name, device);
 }
 
 /* Gives how many devices are of windows that have less of shares. */

@@ -243,7 +243,8 @@ static const char *draw(pipeline *of, int i, int k, int64_t serialization, char 
 }
 
 /* Each link carries what goes from one group to another, and both ends post that in one order, so
-   that the order in which a link serves can't differ. */
+   that the order in which a link serves can't differ; but where stages take turns on a group, early
+   receives of several may wait in an order that is not that of their arrival. */
 Test(textbook, engines_agree_on_unequal_stages_with_links_of_their_own) {
     cleave_random random = {.key = 5};
     for (int i = 0; i < 1000; i++) {
@@ -251,7 +252,7 @@ Test(textbook, engines_agree_on_unequal_stages_with_links_of_their_own) {
         pipeline of;
         int k = (int)cleave_random_below(&random, N_KINDS);
         draw(&of, i, k, 1 + cleave_random_below(&random, 3000), what, sizeof what);
-        of.posts_early = i % 2 == 0;
+        of.posts_early = i % 2 == 0 && kinds[k] != CLEAVE_SCHEDULE_INTERLEAVED;
         makespan(&of, what);
         cleave_arena_free(&of.arena);
     }
@@ -305,7 +306,7 @@ Test(textbook, receives_posted_with_their_sends_are_never_slower) {
                     pipeline of;
                     draw(&of, i, k, message_sizes[size], what, sizeof what);
                     of.posts_early = early == 1;
-                    step[early] = makespan(&of, what);
+                    step[early] = run_both(&of, what).events;
                     cleave_arena_free(&of.arena);
                 }
                 cr_assert_leq(step[1], step[0], "case %d", i);
