@@ -44,4 +44,5 @@ for step in range(5):
         print(f"step {step}: loss {loss.item():.4f}")
 if dist.get_rank() == 0:
     print({name: tuple(map(str, p.placements)) for name, p in model.named_parameters() if name.endswith("weight")})
+dist.barrier()  # what is under way when a group goes may hold the interpreter up
 dist.destroy_process_group()

@@ -133,7 +133,8 @@ ended() {
 }
 begin
 kill -KILL "${ranks##*$'\n'}"
-ended "a rank died: Killed (signal 9)"
+# Of a rank that sees the other gone, and one that is killed, the launcher tells of whichever it hears first.
+ended "a rank died: \(Killed (signal 9)\|Aborted (signal 6)\)"
 expect_ok run "${train[@]}" --steps "$(newest_of long)" --from long
 begin --stall-timeout 1
 kill -STOP "${ranks##*$'\n'}"

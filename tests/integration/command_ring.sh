@@ -22,7 +22,7 @@ same() { awk -v a="$1" -v b="$2" -v d="$3" 'BEGIN {
 
 # The launch that people know finds it; and what else it could be.
 search=(search "${llama[@]}" "${four[@]}" --method megatron --tensor 1 --stages 1 --recompute none)
-expect_ok "${search[@]}" --context 4 --ring -o "$found"
+expect_ok "${search[@]}" --micro-batches 2 --context 4 --ring -o "$found"
 grep -q '^  "schedule": {"micro_batches": 2' "$found" || fail "no micro-batches in $(cat "$found")"
 sed '/^  "schedule"/d' "$found" >"$ring"
 [ "$(grep -c '"split": {"q": 4}, .*"ring": true' "$ring")" = 2 ] || fail "no ring in $(cat "$ring")"
