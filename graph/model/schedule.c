@@ -250,18 +250,17 @@ static int64_t begin_of(const merging *of, int32_t g) {
 static int32_t sender_to(const merging *of, int32_t g) {
     const cleave_stage_block *block = &of->of->blocks[g][of->head[g]];
     int32_t from = block->stage + (block->kind == CLEAVE_BLOCK_BACKWARD ? 1 : -1);
-    if (block->kind == CLEAVE_BLOCK_WEIGHT || from < 0 || from >= of->of->of->n_stages)
-        return g;
-    return from % of->of->n_groups;
+    return from < 0 || from >= of->of->of->n_stages ? g : from % of->of->n_groups;
 }
 
 /* Does the block of g give way to that which its sender begins with at the same time, so that the
-   sender goes on with its work and does not wait until what it sent has left?  Not where both have
-   sent to each other. */
+   sender goes on with its work and does not wait until what it sent has left?  Where messages go
+   one way at a time, as gpipe's do; where they go both ways by turns that only makes others wait
+   (docs/internals/measured.md). */
 static bool gives_way(const merging *of, int32_t g, int64_t begin) {
     int32_t from = sender_to(of, g);
-    return from != g && of->head[from] < of->of->n[from] && begin_of(of, from) == begin &&
-           sender_to(of, from) != g;
+    return of->of->of->kind == CLEAVE_SCHEDULE_GPIPE && from != g &&
+           of->head[from] < of->of->n[from] && begin_of(of, from) == begin;
 }
 
 /* By when blocks begin if each takes one unit, a backward with the gradients of weights two; ties
