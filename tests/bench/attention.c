@@ -8,6 +8,7 @@
 #include "arguments.h"
 #include "exec/kernels/kernel.h"
 #include "graph/import/import.h"
+#include "graph/model/precision.h"
 
 #include <time.h>
 #include <unistd.h>
@@ -43,12 +44,13 @@ static void give(const cleave_kernel_call *call, const cleave_operand *operand,
                  cleave_array *array) {
     const cleave_tensor *tensor = &call->model->tensors[operand->tensor];
     int64_t n = cleave_box_size(tensor->rank, &array->box);
-    array->data = calloc((size_t)n + 16, sizeof(float));
+    array->data = calloc((size_t)n + 16, (size_t)cleave_stored_bytes(tensor));
     if (array->data == NULL)
         exit(1);
     if (tensor->kind == CLEAVE_TENSOR_CONSTANT) /* whole, in row-major order: a mask */
         memcpy(array->data, tensor->value, (size_t)n * sizeof(float));
-    for (int64_t i = 0; tensor->kind != CLEAVE_TENSOR_CONSTANT && i < n; i++)
+    bool is_float = tensor->kind != CLEAVE_TENSOR_CONSTANT && tensor->stored == CLEAVE_F32;
+    for (int64_t i = 0; is_float && i < n; i++)
         ((float *)array->data)[i] = (float)(i * 7919 % 1009) * 1e-3f - 0.5f;
 }
 

@@ -141,7 +141,7 @@ def main():
     parser.add_argument("--bf16", action="store_true", help="multiply in bf16")
     parser.add_argument("--before", metavar="COMMAND", help="another build of cleave, in turns with the others")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     unknown = [name for name in given.models if name not in TABLE]
     if unknown:
         parser.error(f"{unknown[0]} is none of {', '.join(TABLE)}")
