@@ -5,6 +5,7 @@
 #include "cli/export/launch.h"
 #include "cli/inputs.h"
 #include "cli/predict.h"
+#include "cli/repeats.h"
 #include "cli/table.h"
 #include "graph/export/plan.h"
 #include "graph/model/attention.h"
@@ -62,8 +63,10 @@ typedef struct exported {
     int optimizer_states;
     bool priced; /* on a machine: */
     prediction planned, exported;
-    double *costs; /* [n_lost] seconds that it adds, with what else its operator loses; negative:
-                      not priced alone */
+    repeats alike;     /* of what is lost: told, and priced, together */
+    double *costs;     /* [alike.n] seconds that they add, with what else their operators lose;
+                          negative: not priced */
+    double *cost_each; /* [n_lost] of one of them */
 } exported;
 
 static cleave_status price(const exported *e, const cleave_layout *layout, prediction *result,
@@ -77,27 +80,31 @@ static cleave_status price(const exported *e, const cleave_layout *layout, predi
     return status;
 }
 
-/* The layout with this one thing as the target has it; false where it can't stand alone. */
-static bool lose_one(const exported *e, const cleave_lost *lost, cleave_layout *layout) {
+/* The layout with this one thing as the target has it, too. */
+static void lose(const exported *e, const cleave_lost *lost, cleave_layout *layout) {
     if (lost->op >= 0) {
         layout->splits[lost->op] = e->back.splits[lost->op];
         layout->recompute[lost->op] = e->back.recompute[lost->op];
     }
     if (lost->tensor >= 0)
         layout->sharded[lost->tensor] = e->back.sharded[lost->tensor];
-    return (lost->op >= 0 || lost->tensor >= 0) &&
-           cleave_layout_check(&e->model, layout, NULL) == CLEAVE_OK;
 }
 
-static cleave_status price_one(const exported *e, const cleave_lost *lost, double *cost,
-                               cleave_error *error) {
+/* Not priced where it can't stand without the rest. */
+static cleave_status price_alike(const exported *e, int32_t alike, double *cost,
+                                 cleave_error *error) {
     cleave_arena scratch = {0};
-    cleave_layout one;
+    cleave_layout without;
     prediction result;
-    cleave_status status = cleave_layout_copy(&e->layout, &e->model, &scratch, &one, error);
+    const cleave_lost *first = &e->lost[e->alike.items[alike].first];
+    cleave_status status = cleave_layout_copy(&e->layout, &e->model, &scratch, &without, error);
     *cost = -1;
-    if (status == CLEAVE_OK && lose_one(e, lost, &one)) {
-        status = price(e, &one, &result, error);
+    for (int32_t i = 0; i < e->n_lost && status == CLEAVE_OK; i++)
+        if (e->alike.of[i] == alike)
+            lose(e, &e->lost[i], &without);
+    if (status == CLEAVE_OK && (first->op >= 0 || first->tensor >= 0) &&
+        cleave_layout_check(&e->model, &without, NULL) == CLEAVE_OK) {
+        status = price(e, &without, &result, error);
         *cost = status == CLEAVE_OK ? result.step_seconds - e->planned.step_seconds : -1;
         *cost = *cost > 0 ? *cost : 0;
     }
@@ -111,18 +118,21 @@ static cleave_status price_losses(exported *e, bool quiet, cleave_arena *arena,
     CLEAVE_TRY(price(e, &e->layout, &e->planned, error));
     CLEAVE_TRY(price(e, &e->back, &e->exported, error));
     e->priced = true;
-    e->costs = CLEAVE_ARENA_ARRAY(arena, double, e->n_lost);
-    if (e->costs == NULL)
+    e->costs = CLEAVE_ARENA_ARRAY(arena, double, e->alike.n);
+    e->cost_each = CLEAVE_ARENA_ARRAY(arena, double, e->n_lost);
+    if (e->costs == NULL || e->cost_each == NULL)
         return cleave_fail_memory(error, "pricing what is lost");
     cleave_status status = CLEAVE_OK;
     cleave_progress_begin(&progress, "pricing what is lost", quiet);
-    for (int32_t i = 0; i < e->n_lost && status == CLEAVE_OK; i++) {
+    for (int32_t i = 0; i < e->alike.n && status == CLEAVE_OK; i++) {
         e->costs[i] = -1;
         if (i < MOST_PRICED)
-            status = price_one(e, &e->lost[i], &e->costs[i], error);
-        cleave_progress_update(&progress, (double)(i + 1) / e->n_lost, NULL);
+            status = price_alike(e, i, &e->costs[i], error);
+        cleave_progress_update(&progress, (double)(i + 1) / e->alike.n, NULL);
     }
     cleave_progress_end(&progress, NULL);
+    for (int32_t i = 0; i < e->n_lost; i++)
+        e->cost_each[i] = e->costs[e->alike.of[i]] / e->alike.items[e->alike.of[i]].count;
     return status;
 }
 
@@ -141,6 +151,20 @@ static void format_mesh(const cleave_mesh *mesh, char *text, size_t bytes) {
         at += (size_t)snprintf(text + at, bytes - at, "%s%d", i > 0 ? " x " : "", mesh->size[i]);
 }
 
+/* What is lost of repeated layers is one row. */
+static cleave_status find_alike(exported *e, cleave_arena *arena, cleave_error *error) {
+    const char **names = CLEAVE_ARENA_ARRAY(arena, const char *, e->n_lost);
+    const char **kinds = CLEAVE_ARENA_ARRAY(arena, const char *, e->n_lost);
+    bool made = names != NULL && kinds != NULL;
+    for (int32_t i = 0; i < e->n_lost && made; i++) {
+        names[i] = subject(e, &e->lost[i]);
+        kinds[i] = cleave_arena_printf(arena, "%s\t%s", e->lost[i].what, e->lost[i].why);
+        made = kinds[i] != NULL;
+    }
+    return made ? repeats_find(names, kinds, e->n_lost, arena, &e->alike, error)
+                : cleave_fail_memory(error, "listing what is lost");
+}
+
 static int32_t count_named(const exported *e, cleave_named named) {
     int32_t n = 0;
     for (int32_t op = 0; op < e->model.n_operators; op++)
@@ -148,10 +172,10 @@ static int32_t count_named(const exported *e, cleave_named named) {
     return n;
 }
 
-/* The loss that costs most; -1: none costs anything. */
+/* What costs most; -1: nothing costs anything. */
 static int32_t find_worst(const exported *e) {
     int32_t worst = -1;
-    for (int32_t i = 0; e->priced && i < e->n_lost; i++)
+    for (int32_t i = 0; e->priced && i < e->alike.n; i++)
         if (e->costs[i] > (worst < 0 ? 0 : e->costs[worst]))
             worst = i;
     return worst;
@@ -165,9 +189,9 @@ static void print_lost(const exported *e, cleave_arena *arena) {
     table_text(&t, "what");
     table_text(&t, "since");
     table_text(&t, e->priced ? "adds" : "");
-    for (int32_t i = 0; i < e->n_lost; i++) {
-        const cleave_lost *lost = &e->lost[i];
-        table_text(&t, subject(e, lost));
+    for (int32_t i = 0; i < e->alike.n; i++) {
+        const cleave_lost *lost = &e->lost[e->alike.items[i].first];
+        table_text(&t, e->alike.items[i].name);
         table_text(&t, lost->what);
         table_text(&t, lost->why);
         if (e->priced && e->costs[i] >= 0)
@@ -176,7 +200,7 @@ static void print_lost(const exported *e, cleave_arena *arena) {
             table_text(&t, "");
     }
     printf("\n");
-    table_print_repeats(&t, stdout);
+    table_print(&t, stdout);
 }
 
 static void print_plan(const exported *e) {
@@ -203,7 +227,8 @@ static void print_text(const exported *e, cleave_arena *arena) {
     printf("\nplan %s, exported %s: %.2f x the plan", planned, real,
            e->exported.step_seconds / e->planned.step_seconds);
     if (worst >= 0)
-        printf(", most by %s of %s", e->lost[worst].what, subject(e, &e->lost[worst]));
+        printf(", most by %s of %s", e->lost[e->alike.items[worst].first].what,
+               e->alike.items[worst].name);
     printf("\n");
 }
 
@@ -304,6 +329,7 @@ static cleave_status export_layout(const export_values *values, cleave_arena *ar
     CLEAVE_TRY(cleave_layout_read(values->layout, &e.model, arena, &e.layout, error));
     CLEAVE_TRY(make(&e, arena, error));
     CLEAVE_TRY(check_strict(&e, values, error));
+    CLEAVE_TRY(find_alike(&e, arena, error));
     if (values->machine != NULL) {
         CLEAVE_TRY(
             cleave_machine_read(values->machine, e.layout.n_devices, arena, &e.machine, error));
@@ -316,7 +342,7 @@ static cleave_status export_layout(const export_values *values, cleave_arena *ar
         CLEAVE_TRY(export_write_launch(values->output, INPUTS_MODEL(values), &e.launch, arena,
                                        &e.unsaid, error));
     else
-        CLEAVE_TRY(cleave_export_write(values->output, &e.model, &e.plan, e.costs, error));
+        CLEAVE_TRY(cleave_export_write(values->output, &e.model, &e.plan, e.cost_each, error));
     if (values->json)
         return print_json(&e, error);
     print_text(&e, arena);
