@@ -7,6 +7,7 @@
 #include "cli/table.h"
 #include "graph/import/import.h"
 #include "graph/model/attention.h"
+#include "graph/program/traffic.h"
 #include "search/search.h"
 #include "simulator/events/tasks.h"
 #include "simulator/report/trace.h"

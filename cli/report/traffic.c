@@ -1,5 +1,7 @@
 #include "cli/report/traffic.h"
 
+#include "graph/program/traffic.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,18 +39,24 @@ static void send(counter *c, int32_t source, int32_t destination, double bytes) 
     }
 }
 
-/* The same in every window, and in each as in the first. */
-static void send_in_windows(counter *c, int32_t source, int32_t destination, double bytes,
-                            int32_t n_windows) {
-    int32_t window = cleave_program_window(&c->step->of.priced.program);
-    for (int32_t j = 0; j < n_windows; j++)
-        send(c, source + j * window, destination + j * window, bytes);
+/* The same in so many windows, and in each as in the first. */
+typedef struct windows {
+    counter *counter;
+    int32_t n;
+} windows;
+
+static void send_in_windows(void *context, int32_t source, int32_t destination, double bytes) {
+    const windows *to = context;
+    int32_t window = cleave_program_window(&to->counter->step->of.priced.program);
+    for (int32_t j = 0; j < to->n; j++)
+        send(to->counter, source + j * window, destination + j * window, bytes);
 }
 
 /* ---- messages ---- */
 
 static cleave_status count_messages(counter *c, cleave_arena *scratch, cleave_error *error) {
     const cleave_program *program = &c->step->of.priced.program;
+    windows to = {c, report_step_windows(c->step)};
     size_t n = (size_t)program->n_devices;
     int64_t *between = CLEAVE_ARENA_ARRAY(scratch, int64_t, n * n);
     if (between == NULL)
@@ -60,9 +68,8 @@ static cleave_status count_messages(counter *c, cleave_arena *scratch, cleave_er
         for (int32_t destination = 0; destination < program->n_devices; destination++) {
             int64_t bytes = between[(size_t)source * n + (size_t)destination];
             if (bytes > 0)
-                send_in_windows(c, cleave_program_device(program, source),
-                                cleave_program_device(program, destination), (double)bytes,
-                                report_step_windows(c->step));
+                send_in_windows(&to, cleave_program_device(program, source),
+                                cleave_program_device(program, destination), (double)bytes);
         }
     return CLEAVE_OK;
 }
@@ -84,26 +91,9 @@ static bool goes_alike(const cleave_collective *a, const cleave_collective *b) {
 }
 
 static void send_collective(counter *c, const cleave_collective *of, double bytes) {
-    int32_t n_windows =
-        cleave_program_spans(&c->step->of.priced.program, of) ? 1 : report_step_windows(c->step);
-    for (int32_t t = 0; t < of->n_transfers; t++)
-        send_in_windows(c, of->devices[of->transfers[t].source],
-                        of->devices[of->transfers[t].destination], (double)of->transfers[t].bytes,
-                        n_windows);
-    if (!cleave_collective_has_plan(of->kind, of->algorithm, of->n_devices, of->node_members))
-        return;
-    const cleave_collective_plan plan =
-        cleave_collective_plan_of(of->kind, of->algorithm, of->n_devices, of->node_members);
-    for (int32_t s = 0; s < plan.n_steps;) {
-        const cleave_collective_step step = cleave_collective_step_of(&plan, s);
-        for (int32_t e = 0; e < step.n_exchanges; e++) {
-            const cleave_exchange exchange = cleave_collective_exchange_of(&plan, &step, e);
-            send_in_windows(c, of->devices[exchange.from], of->devices[exchange.to],
-                            bytes * (exchange.end - exchange.first) / plan.n_blocks * step.alike,
-                            n_windows);
-        }
-        s += step.alike;
-    }
+    bool spans = cleave_program_spans(&c->step->of.priced.program, of);
+    windows to = {c, spans ? 1 : report_step_windows(c->step)};
+    cleave_collective_sends(of, bytes, send_in_windows, &to);
 }
 
 /* Many tensors are combined by the same devices: these are sent as one. */

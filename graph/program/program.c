@@ -1,4 +1,4 @@
-/* Reading programs: bytes between devices, and the check of every invariant. */
+/* Reading programs, and the check of every invariant. */
 #include "graph/program/program.h"
 
 #include "graph/program/work.h"
@@ -51,34 +51,6 @@ double cleave_update_bytes(const cleave_program *program, const cleave_update *u
     int64_t copy =
         update->master < 0 ? 0 : exact / cleave_type_bytes(CLEAVE_F32) * cleave_type_bytes(stored);
     return cleave_work_bytes_of_update(exact, n_states) + (double)copy;
-}
-
-int64_t cleave_program_bytes_sent(const cleave_program *program) {
-    int64_t sent = 0;
-    for (int32_t m = 0; m < program->n_messages; m++)
-        sent += program->messages[m].bytes;
-    return program->n_windows > 1 ? sent * program->n_windows : sent;
-}
-
-cleave_status cleave_program_bytes_between(const cleave_program *program, cleave_arena *arena,
-                                           int64_t **bytes, cleave_error *error) {
-    int32_t n_windows = program->n_windows > 1 ? program->n_windows : 1;
-    size_t window = (size_t)cleave_program_window(program);
-    size_t n = (size_t)program->n_devices * (size_t)n_windows;
-    int64_t *matrix = CLEAVE_ARENA_ARRAY(arena, int64_t, n * n);
-    if (matrix == NULL)
-        return cleave_fail_memory(error, "counting bytes between devices");
-    for (int32_t m = 0; m < program->n_messages; m++) {
-        const cleave_message *message = &program->messages[m];
-        for (int32_t j = 0; j < n_windows; j++) {
-            size_t first = (size_t)j * window; /* of each group; no message leaves its window */
-            size_t source = (size_t)cleave_program_device(program, message->source);
-            size_t destination = (size_t)cleave_program_device(program, message->destination);
-            matrix[(first + source) * n + first + destination] += message->bytes;
-        }
-    }
-    *bytes = matrix;
-    return CLEAVE_OK;
 }
 
 static cleave_status bad_item(const cleave_program *program, int32_t item, const char *what,

@@ -299,14 +299,6 @@ double cleave_update_bytes(const cleave_program *program, const cleave_update *u
 bool cleave_program_spans(const cleave_program *program, const cleave_collective *collective);
 int32_t cleave_program_count_spanning(const cleave_program *program);
 
-/* Bytes sent over one step by all devices of all windows; a collective in symbolic form is not
-   counted. */
-int64_t cleave_program_bytes_sent(const cleave_program *program);
-/* The same between every pair, [source x n + destination], over one step, n being the devices of
-   all windows. */
-cleave_status cleave_program_bytes_between(const cleave_program *program, cleave_arena *arena,
-                                           int64_t **bytes, cleave_error *error);
-
 /* Memory that the program itself takes on every rank that runs it, beside the rank's arena: its
    arrays, and what a rank keeps for each item and message.  Grows with the number of devices. */
 int64_t cleave_program_own_bytes(const cleave_program *program);

@@ -172,7 +172,7 @@ static cleave_status price_lowered(cleave_pricer *pricer, const cleave_price_sub
     CLEAVE_TRY(cleave_lowered_simulate(pricer, lowered, &price->step,
                                        what->grounds != NULL ? &what->grounds->shares : NULL,
                                        error));
-    price->bytes_sent = cleave_lowered_bytes_sent(lowered, what->in_steps);
+    price->bytes_sent = cleave_lowered_bytes_sent(lowered);
     if (what->grounds == NULL)
         return CLEAVE_OK;
     if (!lowered->repeats && !lowered->is_few)

@@ -2,6 +2,7 @@
 #include "search/price/view.h"
 
 #include "costmodel/machine_fold.h"
+#include "graph/program/traffic.h"
 #include "simulator/scan/period.h"
 #include "simulator/step/simulated_step.h"
 
@@ -146,52 +147,8 @@ cleave_status cleave_lowered_simulate(cleave_pricer *pricer, const cleave_lowere
                : CLEAVE_OK;
 }
 
-/* Bytes that a collective in closed form would send in its steps. */
-static double collective_bytes(const cleave_collective *of) {
-    if (of->kind == CLEAVE_ALL_TO_ALL)
-        return (double)of->bytes;
-    if (!cleave_collective_has_plan(of->kind, of->algorithm, of->n_devices, of->node_members))
-        return 0;
-    const cleave_collective_plan plan =
-        cleave_collective_plan_of(of->kind, of->algorithm, of->n_devices, of->node_members);
-    double blocks = 0;
-    for (int32_t s = 0; s < plan.n_steps;) {
-        const cleave_collective_step step = cleave_collective_step_of(&plan, s);
-        double in_step = 0;
-        for (int32_t e = 0; e < step.n_exchanges; e++) {
-            const cleave_exchange exchange = cleave_collective_exchange_of(&plan, &step, e);
-            in_step += exchange.end - exchange.first;
-        }
-        blocks += in_step * step.alike;
-        s += step.alike;
-    }
-    return blocks * (double)of->bytes / plan.n_blocks;
-}
-
-/* Of all windows, and of micro-batches where there are few (else null).  Many tensors are combined
-   by the same devices. */
-static int64_t count_bytes(const cleave_program *program, const cleave_few *few) {
-    int64_t messages = 0;
-    double collectives = 0, per_byte = 0;
-    const cleave_collective *last = NULL;
-    for (int32_t m = 0; m < program->n_messages; m++)
-        messages += program->messages[m].bytes * (few != NULL ? few->message_times[m] : 1);
-    for (int32_t c = 0; c < program->n_collectives; c++) {
-        const cleave_collective *of = &program->collectives[c];
-        int32_t windows = cleave_program_spans(program, of) ? 1 : program->n_windows;
-        if (last == NULL || of->kind != last->kind || of->algorithm != last->algorithm ||
-            of->n_devices != last->n_devices || of->node_members != last->node_members)
-            per_byte = of->bytes > 0 ? collective_bytes(of) / (double)of->bytes : 0;
-        last = of;
-        int32_t times = few != NULL ? few->collective_times[c] : 1;
-        collectives += per_byte * (double)of->bytes * times * windows;
-    }
-    return messages * program->n_windows + (int64_t)(collectives + 0.5);
-}
-
-int64_t cleave_lowered_bytes_sent(const cleave_lowered *lowered, bool in_steps) {
-    if (lowered->is_few)
-        return count_bytes(&lowered->program, &lowered->few);
-    const cleave_program *program = cleave_lowered_program(lowered);
-    return in_steps ? cleave_program_bytes_sent(program) : count_bytes(program, NULL);
+int64_t cleave_lowered_bytes_sent(const cleave_lowered *lowered) {
+    const cleave_traffic_times times = {lowered->few.message_times, lowered->few.collective_times};
+    return lowered->is_few ? cleave_program_bytes_sent(&lowered->program, &times)
+                           : cleave_program_bytes_sent(cleave_lowered_program(lowered), NULL);
 }

@@ -40,7 +40,7 @@ cleave_status cleave_lowered_simulate(cleave_pricer *pricer, const cleave_lowere
                                       int64_t *step, cleave_price_shares *shares,
                                       cleave_error *error);
 /* By all devices; closed forms as if their blocks were equal. */
-int64_t cleave_lowered_bytes_sent(const cleave_lowered *lowered, bool in_steps);
+int64_t cleave_lowered_bytes_sent(const cleave_lowered *lowered);
 
 /* Can any layout of a machine fold: are there several nodes, all alike, on a network that lets
    windows of one node be?  The error says why not; it may be null. */

@@ -2,6 +2,7 @@
 
 #include "graph/lower/lower.h"
 #include "graph/model/fold.h"
+#include "graph/program/traffic.h"
 
 /* The memory of a rank is its arena, the program and what the runtime itself takes. */
 static cleave_status count_peaks(const cleave_machine *machine, const cleave_program *program,
@@ -51,7 +52,7 @@ cleave_status cleave_priced_program_make(const cleave_model *model, const cleave
         return status;
     }
     CLEAVE_TRY(count_peaks(machine, program, result.n_devices, arena, &result.peak_bytes, error));
-    result.bytes_sent = cleave_program_bytes_sent(program);
+    result.bytes_sent = cleave_program_bytes_sent(program, NULL);
     CLEAVE_TRY(cleave_cost_cache_create(model, machine, &result.cache, error));
     *priced = result;
     return CLEAVE_OK;

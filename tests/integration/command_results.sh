@@ -103,6 +103,18 @@ for file in "$tree"/configs/layouts/*.layout.json; do
     expect_ok show "$file"
 done
 
+# What is sent is the same in a search, a simulation and between every two devices, where collectives are in closed form, too.
+whole=(--model "$models/mlp.onnx" --batch 128 --machine "$tree/configs/machines/a100-128x8.json" --devices 128)
+expect_ok search "${whole[@]}" --method zero-1 --quiet --json -o "$work/whole.layout.json"
+searched=$(sed -n 's/^  "bytes_sent": \([0-9]*\),*$/\1/p' "$work/out")
+expect_ok simulate "${whole[@]}" --layout "$work/whole.layout.json" --json
+python3 - "$work/out" "$searched" <<'END' || fail "searched $searched: $(grep bytes_sent "$work/out")"
+import json, sys
+simulated, searched = json.load(open(sys.argv[1])), int(sys.argv[2])
+between = sum(map(sum, simulated["bytes_between"]))
+assert searched > 0 and abs(simulated["bytes_sent"] - searched) <= 128 and abs(between - searched) <= 128 * 128
+END
+
 # Progress and results do not mix: stdout of --json is the object alone.
 expect_ok simulate "${lenet[@]}" --machine "$machine" --method data-parallel --json
 [ "$(head -c 1 "$work/out")" = "{" ] && [ "$(tail -n 1 "$work/out")" = "}" ] || fail "stdout is not one object"

@@ -8,6 +8,7 @@
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "graph/model/attention.h"
+#include "graph/program/traffic.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,6 +6,7 @@
 #include "../support/models.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
+#include "graph/program/traffic.h"
 #include "search/price/few.h"
 #include "simulator/step/simulate.h"
 

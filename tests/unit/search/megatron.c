@@ -2,6 +2,7 @@
    parallelism, without it, over contexts, and over experts. */
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
+#include "graph/program/traffic.h"
 #include "search/problem/baselines.h"
 
 #include "../../support/test_machine.h"
@@ -97,7 +98,7 @@ static int64_t bytes_sent(void) {
     const cleave_lower_options options = {.training = true};
     cr_assert_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK, "%s",
                  error.message);
-    return cleave_program_bytes_sent(&program);
+    return cleave_program_bytes_sent(&program, NULL);
 }
 
 /* A layer gathers twice and scatters twice, forward and backward alike; so do the look-up, which

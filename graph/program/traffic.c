@@ -1,0 +1,116 @@
+#include "graph/program/traffic.h"
+
+static int32_t count_windows(const cleave_program *program) {
+    return program->n_windows > 1 ? program->n_windows : 1;
+}
+
+static bool has_plan(const cleave_collective *of) {
+    return cleave_collective_has_plan(of->kind, of->algorithm, of->n_devices, of->node_members);
+}
+
+static cleave_collective_plan plan_of(const cleave_collective *of) {
+    return cleave_collective_plan_of(of->kind, of->algorithm, of->n_devices, of->node_members);
+}
+
+void cleave_collective_sends(const cleave_collective *of, double bytes, cleave_send_function *send,
+                             void *context) {
+    for (int32_t t = 0; t < of->n_transfers; t++)
+        send(context, of->devices[of->transfers[t].source],
+             of->devices[of->transfers[t].destination], (double)of->transfers[t].bytes);
+    if (!has_plan(of))
+        return;
+    const cleave_collective_plan plan = plan_of(of);
+    for (int32_t s = 0; s < plan.n_steps;) {
+        const cleave_collective_step step = cleave_collective_step_of(&plan, s);
+        for (int32_t e = 0; e < step.n_exchanges; e++) {
+            const cleave_exchange exchange = cleave_collective_exchange_of(&plan, &step, e);
+            send(context, of->devices[exchange.from], of->devices[exchange.to],
+                 bytes * (exchange.end - exchange.first) / plan.n_blocks * step.alike);
+        }
+        s += step.alike;
+    }
+}
+
+/* Of each byte that every device has, or gets, all devices send so many. */
+static double sent_per_byte(const cleave_collective *of) {
+    if (of->kind == CLEAVE_ALL_TO_ALL)
+        return 1;
+    if (!has_plan(of))
+        return 0;
+    const cleave_collective_plan plan = plan_of(of);
+    double blocks = 0;
+    for (int32_t s = 0; s < plan.n_steps;) {
+        const cleave_collective_step step = cleave_collective_step_of(&plan, s);
+        double in_step = 0;
+        for (int32_t e = 0; e < step.n_exchanges; e++) {
+            const cleave_exchange exchange = cleave_collective_exchange_of(&plan, &step, e);
+            in_step += exchange.end - exchange.first;
+        }
+        blocks += in_step * step.alike;
+        s += step.alike;
+    }
+    return blocks / plan.n_blocks;
+}
+
+int64_t cleave_program_bytes_sent(const cleave_program *program,
+                                  const cleave_traffic_times *times) {
+    const int32_t *message_times = times != NULL ? times->messages : NULL;
+    const int32_t *collective_times = times != NULL ? times->collectives : NULL;
+    int32_t n_windows = count_windows(program);
+    int64_t messages = 0;
+    double collectives = 0, per_byte = 0;
+    const cleave_collective *last = NULL; /* many tensors are combined by the same devices */
+    for (int32_t m = 0; m < program->n_messages; m++)
+        messages += program->messages[m].bytes * (message_times != NULL ? message_times[m] : 1);
+    for (int32_t c = 0; c < program->n_collectives; c++) {
+        const cleave_collective *of = &program->collectives[c];
+        if (last == NULL || of->kind != last->kind || of->algorithm != last->algorithm ||
+            of->n_devices != last->n_devices || of->node_members != last->node_members)
+            per_byte = sent_per_byte(of);
+        last = of;
+        collectives += per_byte * (double)of->bytes *
+                       (collective_times != NULL ? collective_times[c] : 1) *
+                       (cleave_program_spans(program, of) ? 1 : n_windows);
+    }
+    return messages * n_windows + (int64_t)(collectives + 0.5);
+}
+
+/* Between every two devices; windows are groups of so many devices one after the other. */
+typedef struct matrix {
+    double *bytes;
+    size_t n, window;
+    int32_t n_windows;
+} matrix;
+
+static void add(void *context, int32_t source, int32_t destination, double bytes) {
+    const matrix *to = context;
+    for (int32_t j = 0; j < to->n_windows; j++) {
+        size_t first = (size_t)j * to->window;
+        to->bytes[(first + (size_t)source) * to->n + first + (size_t)destination] += bytes;
+    }
+}
+
+cleave_status cleave_program_bytes_between(const cleave_program *program, cleave_arena *arena,
+                                           int64_t **bytes, cleave_error *error) {
+    matrix each = {.n_windows = count_windows(program),
+                   .window = (size_t)cleave_program_window(program)};
+    each.n = (size_t)program->n_devices * (size_t)each.n_windows;
+    int64_t *rounded = CLEAVE_ARENA_ARRAY(arena, int64_t, each.n * each.n);
+    each.bytes = CLEAVE_ARENA_ARRAY(arena, double, each.n *each.n);
+    if (each.bytes == NULL || rounded == NULL)
+        return cleave_fail_memory(error, "counting bytes between devices");
+    for (int32_t m = 0; m < program->n_messages; m++)
+        add(&each, cleave_program_device(program, program->messages[m].source),
+            cleave_program_device(program, program->messages[m].destination),
+            (double)program->messages[m].bytes);
+    for (int32_t c = 0; c < program->n_collectives; c++) {
+        const cleave_collective *of = &program->collectives[c];
+        matrix to = each;
+        to.n_windows = cleave_program_spans(program, of) ? 1 : each.n_windows;
+        cleave_collective_sends(of, (double)of->bytes, add, &to);
+    }
+    for (size_t i = 0; i < each.n * each.n; i++)
+        rounded[i] = (int64_t)(each.bytes[i] + 0.5);
+    *bytes = rounded;
+    return CLEAVE_OK;
+}
