@@ -212,6 +212,13 @@ static void print_plan(const exported *e) {
            count_named(e, CLEAVE_NAMED_NOTHING), count_named(e, CLEAVE_NAMED_UNKNOWN));
 }
 
+static bool is_too_large(const exported *e) {
+    int64_t room = INT64_MAX;
+    for (int32_t k = 0; k < e->machine.n_kinds; k++)
+        room = e->machine.kinds[k].memory_bytes < room ? e->machine.kinds[k].memory_bytes : room;
+    return e->exported.peak_bytes > room;
+}
+
 static void print_text(const exported *e, cleave_arena *arena) {
     char planned[64], real[64];
     int32_t worst = find_worst(e);
@@ -229,7 +236,10 @@ static void print_text(const exported *e, cleave_arena *arena) {
     if (worst >= 0)
         printf(", most by %s of %s", e->lost[e->alike.items[worst].first].what,
                e->alike.items[worst].name);
-    printf("\n");
+    cleave_unit_format((double)e->planned.peak_bytes, CLEAVE_UNIT_BYTES, planned, sizeof planned);
+    cleave_unit_format((double)e->exported.peak_bytes, CLEAVE_UNIT_BYTES, real, sizeof real);
+    printf("\nmemory of the fullest device: plan %s, exported %s%s\n", planned, real,
+           is_too_large(e) ? ", for which it has no room: take a plan that needs less" : "");
 }
 
 static void put_prediction(cleave_json_writer *w, const char *key, const prediction *p) {

@@ -25,7 +25,7 @@ typedef struct simulate_values {
     const char *attention, *framework;
     int64_t batch, sequence, devices, seed;
     double momentum, clip_norm;
-    bool forward, json, closed_form, folded;
+    bool forward, json, closed_form;
 } simulate_values;
 
 static const option_row rows[] = {
@@ -59,8 +59,6 @@ static const option_row rows[] = {
      .help = "links serve in program order (scan, the default) or by readiness (events)"},
     {"--closed-form", NULL, OPTION_FLAG, offsetof(simulate_values, closed_form),
      .help = "collectives as one item each, as the search prices them"},
-    {"--folded", NULL, OPTION_FLAG, offsetof(simulate_values, folded),
-     .help = "with --closed-form: simulate some devices for all that do the same"},
     {"--trace", "T.json", OPTION_OUTPUT, offsetof(simulate_values, trace),
      .help = "write the timeline as a Chrome trace, for ui.perfetto.dev"},
     ROW_JSON(simulate_values),
@@ -106,10 +104,6 @@ static cleave_status check_usage(const simulate_values *values, cleave_error *er
     }
     cleave_rule rule;
     CLEAVE_TRY(find_rule(values, &rule, error));
-    if (values->folded && (values->trace != NULL || values->dump_tasks != NULL))
-        return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "--folded simulates some devices for all: it goes without %s",
-                           values->trace != NULL ? "--trace" : "--dump-tasks");
     if (values->model == NULL || values->machine == NULL)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s is missing (--help explains)",
                            values->model == NULL ? "--model M.onnx" : "--machine MACHINE.json");
@@ -358,18 +352,16 @@ static cleave_status simulate_tasks(const simulate_values *values, cleave_arena 
     return inputs_print_json(&w, error);
 }
 
-/* One window for all where the layout folds, if that is asked for; else all devices. */
+/* One window for all where the layout folds, but in a file of all devices. */
 static cleave_status price_and_simulate(const simulate_values *values, const cleave_model *model,
                                         const cleave_machine *machine, const cleave_layout *layout,
                                         int states, cleave_arena *arena,
                                         cleave_priced_program *priced, outcome *result,
                                         cleave_error *error) {
-    const cleave_pricing how = {
-        .closed_form = values->closed_form, .folded = values->folded, .optimizer_states = states};
+    const cleave_pricing how = {.closed_form = values->closed_form,
+                                .all_devices = values->trace != NULL || values->dump_tasks != NULL,
+                                .optimizer_states = states};
     CLEAVE_TRY(cleave_priced_program_make(model, machine, layout, &how, arena, priced, error));
-    if (how.folded && !priced->is_folded)
-        fprintf(stderr, "cleave: the layout does not fold, so all devices are simulated: %s\n",
-                priced->not_folded.message);
     return simulate_both(machine, priced, arena, result, error);
 }
 

@@ -3,6 +3,7 @@
 #include "search/price/view.h"
 #include "search/problem/space.h"
 #include "search/session.h"
+#include "simulator/step/priced_program.h"
 
 #include <stdio.h>
 #include <string.h>

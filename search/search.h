@@ -9,10 +9,6 @@
 
 #include <signal.h>
 
-/* Layouts of more devices than this are priced where they fold: nobody lowers thousands of devices
-   one by one (search/reach.c). */
-enum { CLEAVE_MOST_LOWERED = 64 };
-
 /* A layout that was priced. */
 typedef struct cleave_plan {
     const char *method;

@@ -110,7 +110,7 @@ cleave_status report_put_summary(cleave_markup *page, const report *of, cleave_e
             "simulated "
             "for all %d, which do the same %d at a time, and a collective is one item, by its "
             "closed "
-            "form, as `cleave simulate --closed-form --folded` has them. Totals are of all "
+            "form, as `cleave simulate` has them. Totals are of all "
             "devices.</p>\n",
             of->step->of.priced.program.n_devices, of->step->layout->n_devices,
             of->step->of.priced.program.n_devices);

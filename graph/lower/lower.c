@@ -38,7 +38,8 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
                              .n_devices = layout->n_devices,
                              .n_windows = fold == NULL ? 1 : fold->n_windows,
                              .n_groups = fold == NULL ? 1 : fold->n_groups,
-                             .training = options->training};
+                             .training = options->training,
+                             .symbolic = options->symbolic_collectives};
     cleave_parts *parts;
     lower_schedule schedule;
     cleave_micro_batches micro = {.n = layout->schedule.micro_batches};

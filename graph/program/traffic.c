@@ -62,7 +62,7 @@ int64_t cleave_program_bytes_sent(const cleave_program *program,
     const cleave_collective *last = NULL; /* many tensors are combined by the same devices */
     for (int32_t m = 0; m < program->n_messages; m++)
         messages += program->messages[m].bytes * (message_times != NULL ? message_times[m] : 1);
-    for (int32_t c = 0; c < program->n_collectives; c++) {
+    for (int32_t c = 0; c < program->n_collectives && program->symbolic; c++) {
         const cleave_collective *of = &program->collectives[c];
         if (last == NULL || of->kind != last->kind || of->algorithm != last->algorithm ||
             of->n_devices != last->n_devices || of->node_members != last->node_members)
@@ -103,7 +103,7 @@ cleave_status cleave_program_bytes_between(const cleave_program *program, cleave
         add(&each, cleave_program_device(program, program->messages[m].source),
             cleave_program_device(program, program->messages[m].destination),
             (double)program->messages[m].bytes);
-    for (int32_t c = 0; c < program->n_collectives; c++) {
+    for (int32_t c = 0; c < program->n_collectives && program->symbolic; c++) {
         const cleave_collective *of = &program->collectives[c];
         matrix to = each;
         to.n_windows = cleave_program_spans(program, of) ? 1 : each.n_windows;

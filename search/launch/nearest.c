@@ -3,9 +3,11 @@
 
 #include "base/list.h"
 #include "graph/model/box.h"
+#include "graph/model/precision.h"
 #include "search/pipeline/stages.h"
 #include "search/problem/baselines.h"
 
+#include <math.h>
 #include <string.h>
 
 const char *const cleave_launcher_names[CLEAVE_N_LAUNCHERS] = {"megatron", "torchtitan"};
@@ -165,9 +167,21 @@ static cleave_status try_launch(finder *f, cleave_launch of, cleave_error *error
 
 /* ---- what all operators have alike ---- */
 
-/* How much recomputing does most of the work as often as the layout does. */
+/* Bytes that operators which are not recomputed write. */
+static double kept_bytes(const cleave_model *model, const bool *recompute) {
+    double bytes = 0;
+    for (int32_t n = 0; n < model->n_nests; n++) {
+        const cleave_tensor *output = &model->tensors[model->nests[n].output.tensor];
+        if (recompute == NULL || !recompute[model->nests[n].op])
+            bytes += (double)cleave_tensor_size(output) * (double)cleave_stored_bytes(output);
+    }
+    return bytes;
+}
+
+/* Of what keeps no more than the layout does, since it may have no room for more: the recomputing
+   that does most of the work as often.  Where all keep more, the one that keeps least. */
 static cleave_status choose_recompute(finder *f, cleave_launch *of, cleave_error *error) {
-    double most = -1;
+    double most = -1, room = kept_bytes(f->model, f->layout->recompute), least = INFINITY;
     cleave_layout marked = {.recompute = CLEAVE_ARENA_ARRAY(f->arena, bool, f->model->n_operators)};
     if (marked.recompute == NULL)
         return cleave_fail_memory(error, "finding a launch");
@@ -179,8 +193,10 @@ static cleave_status choose_recompute(finder *f, cleave_launch *of, cleave_error
         for (int32_t op = 0; op < f->model->n_operators; op++)
             if (marked.recompute[op] == cleave_layout_recomputes(f->layout, op))
                 same += f->work[op];
-        if (same > most) {
+        double kept = kept_bytes(f->model, marked.recompute);
+        if (kept <= room ? least > room || same > most : kept < least) {
             most = same;
+            least = kept;
             of->recompute = (cleave_recompute)what;
         }
     }

@@ -319,7 +319,8 @@ cleave_status cleave_program_extend(const cleave_extension *by, cleave_arena *ar
                                         .n_devices = by->program->n_devices,
                                         .n_windows = by->program->n_windows,
                                         .n_groups = by->program->n_groups,
-                                        .training = by->program->training},
+                                        .training = by->program->training,
+                                        .symbolic = by->program->symbolic},
                             .problem = {.n_queues = by->problem->n_queues,
                                         .n_links = by->problem->n_links,
                                         .link_latency = by->problem->link_latency}};

@@ -33,24 +33,22 @@ cleave_status cleave_priced_program_make(const cleave_model *model, const cleave
                                          cleave_arena *arena, cleave_priced_program *priced,
                                          cleave_error *error) {
     cleave_machine context = *machine; /* the workspace function takes a plain pointer */
-    const cleave_lower_options options = {
-        .training = cleave_model_trains(model),
-        .symbolic_collectives = how->closed_form || cleave_machine_knows_collectives(machine),
-        .optimizer_states = how->optimizer_states,
-        .workspace = cleave_cost_workspace,
-        .workspace_context = &context};
+    bool closed_form = how->closed_form || layout->n_devices > CLEAVE_MOST_LOWERED ||
+                       cleave_machine_knows_collectives(machine);
+    const cleave_lower_options options = {.training = cleave_model_trains(model),
+                                          .symbolic_collectives = closed_form,
+                                          .optimizer_states = how->optimizer_states,
+                                          .workspace = cleave_cost_workspace,
+                                          .workspace_context = &context};
     cleave_priced_program result = {.n_devices = layout->n_devices};
     cleave_program *program = &result.program;
     cleave_status status = CLEAVE_NO_LAYOUT;
-    if (how->folded)
-        status = lower_folded(model, machine, layout, &options, arena, program, &result.not_folded);
+    if (closed_form && !how->all_devices)
+        status = lower_folded(model, machine, layout, &options, arena, program, error);
     result.is_folded = status == CLEAVE_OK;
-    if (status == CLEAVE_NO_LAYOUT) {
-        CLEAVE_TRY(cleave_lower(model, layout, &options, arena, program, error));
-    } else if (status != CLEAVE_OK) {
-        *error = result.not_folded;
-        return status;
-    }
+    if (status == CLEAVE_NO_LAYOUT)
+        status = cleave_lower(model, layout, &options, arena, program, error);
+    CLEAVE_TRY(status);
     CLEAVE_TRY(count_peaks(machine, program, result.n_devices, arena, &result.peak_bytes, error));
     result.bytes_sent = cleave_program_bytes_sent(program, NULL);
     CLEAVE_TRY(cleave_cost_cache_create(model, machine, &result.cache, error));

@@ -7,6 +7,10 @@
 #include "graph/model/layout.h"
 #include "graph/program/program.h"
 
+/* Of more devices than this collectives stay in closed form, and a search looks at what folds
+   (search/reach.c): nobody lowers thousands of devices one by one. */
+enum { CLEAVE_MOST_LOWERED = 64 };
+
 /* What a training step of a layout is on a machine. */
 typedef struct cleave_priced_program {
     cleave_program program;
@@ -15,13 +19,13 @@ typedef struct cleave_priced_program {
     int64_t *peak_bytes;      /* [n_devices] arena and the runtime's constant */
     int64_t bytes_sent;
     bool is_folded;
-    cleave_error not_folded; /* why not, where that was asked for */
 } cleave_priced_program;
 
 typedef struct cleave_pricing {
-    bool closed_form; /* collectives as one item each, else expanded; then they count in no bytes */
-    bool folded; /* where the layout folds, the first window alone, with memory and bytes of all
-                    devices; all devices where it does not */
+    bool closed_form; /* collectives as one item each, which they are on many devices, and where
+                         the machine has them measured, in any case; else expanded */
+    bool all_devices; /* also where the layout folds, and the first window alone would do, with
+                         memory and bytes of all: collectives in closed form are alike in windows */
     int optimizer_states;
 } cleave_pricing;
 

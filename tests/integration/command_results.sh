@@ -60,18 +60,17 @@ expect_error 2 '"fifo" is neither "scan" nor "events"' simulate "${lenet[@]}" --
 expect_error 2 "goes without --engine scan" simulate "${lenet[@]}" --machine "$machine" --method single --engine scan \
     --dump-tasks "$work/tasks.dag"
 
-# One window of devices stands for all, where there are windows; else that is said.
+# One window of devices stands for all, where there are windows and no file wants all.
 big=("${lenet[@]}" --machine "$tree/configs/machines/k80-16x4.json" --devices 16 --json)
-for folded in "" --folded; do
-    expect_ok simulate "${big[@]}" --method data-parallel --closed-form ${folded:+"$folded"}
-    grep -v -e simulate_seconds -e folded_devices "$work/out" >"$work/all$folded.json"
-done
-cmp "$work/all.json" "$work/all--folded.json" || fail "folded simulation differs from full simulation"
+expect_ok simulate "${big[@]}" --method data-parallel --closed-form
 [ "$(json_value "$work/out" folded_devices)" = 4 ] || fail "a node of four is not simulated for all four"
-expect_ok simulate "${big[@]}" --method data-parallel --folded
-grep -q "does not fold" "$work/err" || fail "expanded collectives fold: $(cat "$work/err")"
-grep -q folded_devices "$work/out" && fail "folded and not folded at once"
-expect_error 2 "goes without --trace" simulate "${big[@]}" --method single --folded --trace "$work/t.json"
+grep -v -e simulate_seconds -e folded_devices "$work/out" >"$work/folded.json"
+expect_ok simulate "${big[@]}" --method data-parallel --closed-form --trace "$work/t.json"
+grep -q folded_devices "$work/out" && fail "a trace has a node of four alone"
+grep -v simulate_seconds "$work/out" >"$work/all.json"
+cmp "$work/folded.json" "$work/all.json" || fail "folded simulation differs from full simulation"
+expect_ok simulate "${big[@]}" --method data-parallel
+grep -q folded_devices "$work/out" && fail "expanded collectives fold"
 
 # One device sends nothing; two send as much as they get.
 expect_ok simulate "${lenet[@]}" --machine "$machine" --method single --json

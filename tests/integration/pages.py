@@ -218,8 +218,7 @@ def check_many(page, machine, devices):
     layout, name = at_work(f"{devices}.layout.json"), f"{devices}.html"
     searched = make_plan(given + ["--devices", str(devices)], "data-parallel", layout)
     run("report", *given, "--layout", layout, "--splits", "8", "--quiet", "-o", at_work(name))
-    folded = ["--closed-form", "--folded"] if devices > 64 else []
-    simulated = run("simulate", *given, "--layout", layout, "--json", *folded)
+    simulated = run("simulate", *given, "--layout", layout, "--json")
     open_page(page, name)
     expect(page.evaluate("document.querySelectorAll('.devices .device').length") == devices, f"{name}: devices")
     check_figures(page, name, simulated, searched["bytes_sent"])

@@ -37,7 +37,7 @@ TestSuite(report, .init = set_up, .fini = tear_down);
 /* The step as many devices are priced. */
 static report_step fold(void) {
     cleave_error error = {""};
-    const cleave_pricing how = {.closed_form = true, .folded = true};
+    const cleave_pricing how = {.closed_form = true};
     report_step step = {.model = model, .machine = &machine, .layout = &layout, .is_closed = true};
     ok(cleave_priced_program_make(&model, &machine, &layout, &how, &arena, &step.of.priced, &error),
        &error);
