@@ -80,6 +80,12 @@ static cleave_status update_work(const cleave_model *model, const cleave_machine
     return status;
 }
 
+/* Of an element of a tensor's gradient: three passes, over values or over partial results, which
+   are no smaller. */
+static double sum_bytes(const cleave_tensor *tensor) {
+    return 3 * (double)cleave_type_bytes(cleave_value_gradient_type(tensor));
+}
+
 /* At least what a family of copies takes for so many bytes, wherever they are. */
 /* Of sums, which may be parts of copies, and so have the launch of either. */
 static int64_t least_sum_price(const cleave_machine *machine, double bytes) {
@@ -163,7 +169,7 @@ static int64_t sum_work(const cleave_model *model, const cleave_machine *machine
                     !is_plain(model, nest, &nest->inputs[j]))
                     continue;
                 int32_t n = count_alike(model, op, i, j);
-                double bytes = (double)cleave_tensor_size(tensor) * 4 * 3;
+                double bytes = (double)cleave_tensor_size(tensor) * sum_bytes(tensor);
                 if (n > 1 && bytes > 0)
                     work += least_sum_price(machine, bytes * (n - 1));
             }
@@ -207,7 +213,7 @@ static cleave_status all_sum_work(const cleave_model *model, const cleave_machin
         const cleave_tensor *tensor = &model->tensors[t];
         double more = elements[t] - (double)cleave_tensor_size(tensor);
         if (more > 0 && tensor->kind == CLEAVE_TENSOR_ACTIVATION && tensor->needs_gradient)
-            sum += least_sum_price(machine, more * 4 * 3);
+            sum += least_sum_price(machine, more * sum_bytes(tensor));
     }
     free(elements);
     CLEAVE_TRY(status);

@@ -13,7 +13,8 @@ static inline cleave_machine parse_machine(cleave_arena *arena, int32_t nodes, i
     const char *text = cleave_arena_printf(
         arena,
         "{\"cleave_machine\": 1, \"name\": \"test\", \"kinds\": {\"k\": {\"memory\": \"%s\", "
-        "\"flops\": \"1 TFLOP/s\", \"memory_bandwidth\": \"%s\", \"efficiency\": "
+        "\"flops\": \"1 TFLOP/s\", \"rates\": {\"bf16\": \"1 TFLOP/s\"}, \"memory_bandwidth\": "
+        "\"%s\", \"efficiency\": "
         "{\"product\": 0.5, \"memory\": 0.5}, \"launch\": \"%s\", \"source\": \"test\"}}, "
         "\"node\": {\"count\": %d, \"devices\": %d, \"kind\": \"k\", \"links\": [{\"join\": "
         "[[%s\"card\"]], %s}]}, \"network\": {\"join\": \"card\", \"through\": \"switch\", %s}}",
