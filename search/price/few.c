@@ -245,8 +245,10 @@ static int32_t list_lives(const planning *p, cleave_life *lives) {
     return n;
 }
 
-/* So many lives at once stay in a cache, and take little memory. */
-enum { MOST_LIVES = 1 << 18 };
+/* Lives of all micro-batches are many more than items of three: so as many are listed at once as
+   that share of these, and to pass over the items again and again takes no longer than the lives.
+ */
+enum { ITEMS_OF_LIVES = 4 };
 
 /* At most. */
 static int32_t count_lives(const planning *p, int32_t device) {
@@ -260,10 +262,10 @@ static int32_t count_lives(const planning *p, int32_t device) {
 /* From a device on, as many as have few lives together, or one; returns how many these are. */
 static int32_t take_devices(planning *p, int32_t device) {
     int32_t n = count_lives(p, device), more = 0;
+    const int32_t most = p->few->program.n_items / ITEMS_OF_LIVES;
     p->device = device;
     p->end = device + 1;
-    while (p->end < p->few->program.n_devices &&
-           n + (more = count_lives(p, p->end)) <= MOST_LIVES) {
+    while (p->end < p->few->program.n_devices && n + (more = count_lives(p, p->end)) <= most) {
         n += more;
         p->end++;
     }
