@@ -549,8 +549,7 @@ cleave_status cleave_group_create(const cleave_group_problem *problem, int32_t n
                                   int32_t micro_batches, int32_t in_flight, bool is_free,
                                   cleave_arena *arena, cleave_group *group, cleave_error *error) {
     cleave_arena scratch = {0};
-    cleave_group made = {
-        .n_devices = n_devices, .micro_batches = micro_batches, .folds = problem->folds};
+    cleave_group made = {.n_devices = n_devices, .micro_batches = micro_batches};
     making m = {.of = problem,
                 .n_devices = n_devices,
                 .micro_batches = micro_batches,

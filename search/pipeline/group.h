@@ -55,7 +55,6 @@ typedef struct cleave_group_family {
 
 typedef struct cleave_group {
     int32_t n_devices, micro_batches;
-    bool folds;         /* see the problem */
     int32_t n_families; /* data parallel, and megatron of every degree; or one of free splits */
     cleave_group_family families[CLEAVE_MOST_GROUP_FAMILIES];
 } cleave_group;

@@ -267,46 +267,24 @@ cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_gro
 
 /* ---- as a layout ----------------------------------------------------------------------------- */
 
-/* Which group reads a parameter: 1 + it; SEVERAL. */
-enum { SEVERAL = -1 };
-
-static void note_group(const cleave_model *model, int32_t tensor, int32_t group, int32_t *of) {
-    for (int32_t s = 0; s < model->tensors[tensor].view.n_sources; s++)
-        note_group(model, model->tensors[tensor].view.sources[s], group, of);
-    of[tensor] = of[tensor] == 0 || of[tensor] == 1 + group ? 1 + group : SEVERAL;
-}
-
 static void shard_under(const cleave_model *model, int32_t tensor, cleave_sharded sharded,
-                        const int32_t *group_of, cleave_layout *layout) {
+                        cleave_layout *layout) {
     const cleave_tensor *of = &model->tensors[tensor];
     for (int32_t s = 0; s < of->view.n_sources; s++)
-        shard_under(model, of->view.sources[s], sharded, group_of, layout);
-    if (of->kind != CLEAVE_TENSOR_PARAMETER || of->view.kind != CLEAVE_VIEW_NONE)
-        return;
-    bool shards = of->needs_gradient && group_of[tensor] != SEVERAL;
-    layout->sharded[tensor] =
-        (uint8_t)(shards ? cleave_sharded_as(of, sharded) : CLEAVE_SHARDED_NOTHING);
+        shard_under(model, of->view.sources[s], sharded, layout);
+    if (of->kind == CLEAVE_TENSOR_PARAMETER && of->view.kind == CLEAVE_VIEW_NONE)
+        layout->sharded[tensor] =
+            (uint8_t)(of->needs_gradient ? cleave_sharded_as(of, sharded) : CLEAVE_SHARDED_NOTHING);
 }
 
-/* As the first that reads a parameter has it.  What several groups read (tied tables) would be
-   shared out among them, which does not fold. */
-static cleave_status shard(const cleave_model *model, const cleave_joint_plan *plan,
-                           cleave_arena *arena, cleave_layout *layout, cleave_error *error) {
-    int32_t *group_of = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
-    if (group_of == NULL)
-        return cleave_fail_memory(error, "making a layout");
-    for (int32_t n = 0; n < model->n_nests && plan->group->folds; n++) {
-        int32_t stage = cleave_schedule_stage_of(&layout->schedule, model->nests[n].op);
-        for (int i = 0; i < model->nests[n].n_inputs; i++)
-            note_group(model, model->nests[n].inputs[i].tensor, stage % plan->n_groups, group_of);
-    }
+/* As the first that reads a parameter has it. */
+static void shard(const cleave_model *model, const cleave_joint_plan *plan, cleave_layout *layout) {
     for (int32_t n = model->n_nests - 1; n >= 0; n--) {
         int32_t op = model->nests[n].op;
         for (int i = 0; i < model->nests[n].n_inputs; i++)
             shard_under(model, model->nests[n].inputs[i].tensor,
-                        plan->family->plans[plan->plan_of[op]].sharded[op], group_of, layout);
+                        plan->family->plans[plan->plan_of[op]].sharded[op], layout);
     }
-    return CLEAVE_OK;
 }
 
 cleave_status cleave_joint_plan_layout(const cleave_model *model, const cleave_joint_plan *plan,
@@ -320,7 +298,7 @@ cleave_status cleave_joint_plan_layout(const cleave_model *model, const cleave_j
                                       .first_operator = plan->first_operator};
     CLEAVE_TRY(cleave_layout_create(model, n_devices, arena, &made, error));
     CLEAVE_TRY(cleave_schedule_copy(&schedule, arena, &made.schedule, error));
-    CLEAVE_TRY(shard(model, plan, arena, &made, error));
+    shard(model, plan, &made);
     for (int32_t op = 0; op < model->n_operators; op++) {
         const cleave_group_plan *of = &plan->family->plans[plan->plan_of[op]];
         const cleave_split *split = &of->splits[op];
