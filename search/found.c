@@ -64,6 +64,13 @@ void session_mark_optimum(session *s, const cleave_layout *layout, bool is_local
             s->given[g].is_local_optimum = is_local_optimum;
 }
 
+void session_note_grounds(session *s, const cleave_layout *layout,
+                          const cleave_price_grounds *grounds) {
+    for (int32_t i = 0; i < s->n_found; i++)
+        if (same_layout(s->model, layout, &s->found[i].layout))
+            s->found[i].grounds = *grounds;
+}
+
 void session_sort_found(session *s) {
     for (int32_t i = 1; i < s->n_found; i++)
         for (int32_t k = i;

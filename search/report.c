@@ -44,7 +44,8 @@ static cleave_status list_baselines(session *s, cleave_error *error) {
     if (baselines == NULL)
         return cleave_fail_memory(error, "searching");
     for (int32_t i = 0; i < CLEAVE_N_BASELINES; i++)
-        baselines[i].method = cleave_baseline_names[i];
+        baselines[i] =
+            (cleave_plan){.method = cleave_baseline_names[i], .unpriced = s->left_out[i]};
     s->result.n_baselines = CLEAVE_N_BASELINES;
     s->result.baselines = baselines;
     return CLEAVE_OK;
@@ -81,6 +82,7 @@ static void collect(const session *s, report *r) {
         r->items[r->n++] = (reported){.method = s->found[i].method,
                                       .layout = &s->found[i].layout,
                                       .price = s->found[i].price,
+                                      .grounds = s->found[i].grounds,
                                       .baseline = -1,
                                       .is_wished = !session_searches(s),
                                       .is_local_optimum = s->found[i].is_local_optimum};
@@ -270,7 +272,7 @@ static cleave_status take_baseline(session *s, const reported *item, cleave_erro
     if (item->baseline < 0)
         return CLEAVE_OK;
     cleave_plan *plan = &s->result.baselines[item->baseline];
-    plan->unpriced = item->unpriced;
+    plan->unpriced = item->unpriced != NULL ? item->unpriced : plan->unpriced;
     if (item->price.excess_bytes == 0)
         return make_plan(s, item, plan, error);
     if (item->unpriced == NULL)

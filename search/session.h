@@ -27,6 +27,7 @@ typedef struct session_found {
     bool is_local_optimum;
     cleave_layout layout;
     cleave_price price;
+    cleave_price_grounds grounds; /* of that price, where known */
 } session_found;
 
 /* How far a search goes: decided once (search/reach.c), from the model, the machine and what is
@@ -62,7 +63,9 @@ typedef struct session {
     int32_t n_threads, n_pricers;
     int32_t n_given;
     session_given given[SESSION_MAX_GIVEN];
-    int32_t n_found; /* best first */
+    const char
+        *left_out[CLEAVE_N_BASELINES]; /* why no layout of a baseline was priced; else null */
+    int32_t n_found;                   /* best first */
     session_found found[SESSION_MAX_FOUND];
     char why_no_fold[sizeof(cleave_error)]; /* where layouts that fold were searched for in vain */
     int64_t least_bytes, most_bytes; /* of arenas, all devices: any layout needs, there are */
@@ -115,6 +118,10 @@ bool session_knows_price(const session *s, const cleave_layout *layout, cleave_p
    given, is not added. */
 cleave_status session_add_found(session *s, const char *method, const cleave_layout *layout,
                                 const cleave_price *price, cleave_error *error);
+
+/* What the price of a layout that was found rests on. */
+void session_note_grounds(session *s, const cleave_layout *layout,
+                          const cleave_price_grounds *grounds);
 
 /* After prices of what was found have changed. */
 void session_sort_found(session *s);

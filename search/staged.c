@@ -1,9 +1,11 @@
 /* Layouts in stages and micro-batches, beside those of the whole batch in one stage. */
+#include "base/units.h"
 #include "search/bound/micro_batches.h"
 #include "search/pipeline/pipeline.h"
 #include "search/problem/baselines.h"
 #include "search/session.h"
 
+#include <math.h>
 #include <string.h>
 
 static const cleave_schedule_wish open_wish = {.kind = -1, .recompute = -1};
@@ -135,6 +137,29 @@ static cleave_status give(session *s, const char *name, session_given *given,
     return CLEAVE_OK;
 }
 
+/* What does not fit as it is, nor by any of its layouts that may come near the best, is not priced.
+ */
+static cleave_status leave_out(session *s, const char *name, double seconds, cleave_error *error) {
+    char takes[32], best[32];
+    const char *why;
+    if (seconds <= 0)
+        return CLEAVE_OK;
+    cleave_unit_format(seconds, CLEAVE_UNIT_SECONDS, takes, sizeof takes);
+    cleave_unit_format((double)best_price(s)->step * 1e-12, CLEAVE_UNIT_SECONDS, best, sizeof best);
+    why =
+        cleave_arena_printf(s->arena, "its work alone takes %s, and what is known %s", takes, best);
+    for (int32_t b = 0; cleave_baseline_names[b] != NULL; b++)
+        if (strcmp(cleave_baseline_names[b], name) == 0)
+            s->left_out[b] = why;
+    return why != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
+}
+
+/* On many devices what is known to fit tells what is not worth being priced. */
+static double rival_seconds(const session *s) {
+    const cleave_price *best = s->reach.only_folds ? best_price(s) : NULL;
+    return best != NULL && best->excess_bytes == 0 ? (double)best->step * 1e-12 : 0;
+}
+
 /* Without recomputation, or, where nothing fits so, with all of it. */
 static cleave_status stage_baseline(session *s, const char *name, cleave_error *error) {
     static const cleave_recompute ways[] = {CLEAVE_RECOMPUTE_NONE, CLEAVE_RECOMPUTE_FULL};
@@ -148,6 +173,7 @@ static cleave_status stage_baseline(session *s, const char *name, cleave_error *
     if (!wish_for(s, name, &wish))
         return CLEAVE_OK;
     int asked = wish.recompute;
+    double behind = 0;
     for (int i = 0; i < (asked < 0 ? 2 : 1) && !fits && !session_interrupted(s); i++) {
         cleave_pipelines found;
         cleave_error why = {""};
@@ -155,7 +181,8 @@ static cleave_status stage_baseline(session *s, const char *name, cleave_error *
         const char *baseline = name_baseline(s, name, &wish);
         cleave_pipeline_options options =
             pipeline_options(s, &wish, baseline, given != NULL ? &given->price : NULL);
-        options.only_fitting = asked < 0 && i == 0;
+        options.only_fitting = true;
+        options.rival_seconds = rival_seconds(s);
         cleave_progress_update(&s->progress, -1, name);
         cleave_status status =
             cleave_pipeline_search(s->pricer, s->costs, &options, &s->work, &found, &why);
@@ -165,8 +192,10 @@ static cleave_status stage_baseline(session *s, const char *name, cleave_error *
             *error = why;
         CLEAVE_TRY(status);
         CLEAVE_TRY(give(s, name, given, &found, &fits, error));
+        if (!fits && found.behind_seconds > 0)
+            behind = behind > 0 ? fmin(behind, found.behind_seconds) : found.behind_seconds;
     }
-    return CLEAVE_OK;
+    return fits ? CLEAVE_OK : leave_out(s, name, behind, error);
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
@@ -188,10 +217,14 @@ cleave_status session_stage(session *s, cleave_error *error) {
     cleave_progress_update(&s->progress, -1, "stages and micro-batches");
     CLEAVE_TRY(cleave_pipeline_search(s->pricer, s->costs, &options, &s->work, &found, error));
     s->stages_tried = found.n_tried > 0;
-    for (int32_t i = 0; i < found.n; i++)
-        if (cleave_constraints_allow_layout(s->constraints, s->model, &found.items[i].layout))
-            CLEAVE_TRY(session_add_found(s, s->options->method, &found.items[i].layout,
-                                         &found.items[i].price, error));
+    for (int32_t i = 0; i < found.n; i++) {
+        if (!cleave_constraints_allow_layout(s->constraints, s->model, &found.items[i].layout))
+            continue;
+        CLEAVE_TRY(session_add_found(s, s->options->method, &found.items[i].layout,
+                                     &found.items[i].price, error));
+        if (found.items[i].grounds.known)
+            session_note_grounds(s, &found.items[i].layout, &found.items[i].grounds);
+    }
     return CLEAVE_OK;
 }
 

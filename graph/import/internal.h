@@ -89,6 +89,15 @@ typedef struct cleave_draft_operator {
     bool bypassed;                /* a reader reads past it: dropped where nothing else reads it */
 } cleave_draft_operator;
 
+/* A constant of rotary positions, and what it was made of, by which it is known without being made
+   again. */
+typedef struct cleave_turned_table {
+    int32_t tensor;
+    const float *from; /* elements; null: not of one table alone */
+    int64_t negative;  /* columns whose sign was changed */
+    bool is_filled;    /* with ones, beyond what is turned */
+} cleave_turned_table;
+
 struct cleave_importer {
     const char *file, *inputs; /* inputs: as requested, or null */
     int64_t batch;
@@ -108,8 +117,9 @@ struct cleave_importer {
     CLEAVE_LIST(cleave_draft_operator) operators;
     CLEAVE_LIST(cleave_assignment) assignments;
     int32_t loss, targets;
-    int64_t spent;                                /* elements: see CLEAVE_MOST_SPENT */
-    int32_t n_tables, tables[CLEAVE_MOST_TABLES]; /* constants of rotary positions */
+    int64_t spent; /* elements: see CLEAVE_MOST_SPENT */
+    int32_t n_tables;
+    cleave_turned_table tables[CLEAVE_MOST_TABLES];
     int graph_version; /* of the newest row of the fusing table that was used */
 };
 

@@ -24,6 +24,8 @@ static const double most_used = 0.9, much_less = 0.99;
 static const double polished_by = 1.5;
 /* Of baselines of other numbers of micro-batches, what they are expected to take is so certain. */
 static const double in_doubt = 1.01;
+/* The work of a layout as people run it is known so well. */
+static const double far_behind = 1.2;
 /* Operators x devices for which all baselines are tried even so; and for which more plans are made,
    and simulated. */
 enum { LITTLE_WORK = 1024, SMALL_WORK = 64 };
@@ -124,7 +126,7 @@ static int compare_candidates(const void *a, const void *b) {
 /* ---- trying them ----------------------------------------------------------------------------- */
 
 static cleave_status keep(pipeline_finder *f, const cleave_layout *layout,
-                          const cleave_price *price) {
+                          const cleave_price *price, const cleave_price_grounds *grounds) {
     cleave_pipelines *found = f->found;
     int32_t place = 0;
     while (place < found->n && !cleave_price_better(price, &found->items[place].price))
@@ -135,6 +137,7 @@ static cleave_status keep(pipeline_finder *f, const cleave_layout *layout,
     for (int32_t i = found->n - 1; i > place; i--)
         found->items[i] = found->items[i - 1];
     found->items[place].price = *price;
+    found->items[place].grounds = *grounds;
     return cleave_layout_copy(layout, f->pricer->model, f->arena, &found->items[place].layout,
                               f->error);
 }
@@ -196,16 +199,22 @@ static cleave_status make_layout(pipeline_finder *f, const pipeline_candidate *o
     return CLEAVE_OK;
 }
 
-/* `tried` false: it does not fold, and is too large. */
+/* `tried` false: it does not fold, and is too large.  Where nothing else than layouts that fold is
+   priced, it is reported as it is, so what the price rests on is asked for with it. */
 static cleave_status price_layout(pipeline_finder *f, const cleave_layout *layout, bool *tried,
-                                  cleave_price *price) {
+                                  cleave_price *price, cleave_price_grounds *grounds) {
     cleave_error why_not = {""};
     int64_t n_parts = 0;
     for (int32_t op = 0; op < layout->n_operators; op++)
         n_parts += layout->splits[op].n_parts;
     bool must_fold = f->options->only_folds && n_parts > MOST_UNFOLDED;
+    *grounds = (cleave_price_grounds){
+        .used_rules = CLEAVE_ARENA_ARRAY(f->arena, bool, layout->collectives.n)};
+    if (grounds->used_rules == NULL)
+        return cleave_fail_memory(f->error, "searching");
     const cleave_price_subject what = {.layout = layout,
-                                       .view = must_fold ? CLEAVE_VIEW_WINDOW : CLEAVE_VIEW_FOLDED};
+                                       .view = must_fold ? CLEAVE_VIEW_WINDOW : CLEAVE_VIEW_FOLDED,
+                                       .grounds = must_fold ? grounds : NULL};
     cleave_status status = cleave_pricer_price(f->pricer, &what, NULL, price, &why_not);
     *tried = status == CLEAVE_OK;
     if (must_fold && status == CLEAVE_NO_LAYOUT)
@@ -217,9 +226,10 @@ static cleave_status price_layout(pipeline_finder *f, const cleave_layout *layou
 
 cleave_status pipeline_try_layout(pipeline_finder *f, const cleave_layout *layout, bool *tried,
                                   cleave_price *price) {
-    CLEAVE_TRY(price_layout(f, layout, tried, price));
+    cleave_price_grounds grounds;
+    CLEAVE_TRY(price_layout(f, layout, tried, price, &grounds));
     f->found->n_tried += *tried;
-    return *tried ? keep(f, layout, price) : CLEAVE_OK;
+    return *tried ? keep(f, layout, price, &grounds) : CLEAVE_OK;
 }
 
 /* `tried` false: it is not legal, or too large. */
@@ -334,6 +344,15 @@ static cleave_status try_planned(pipeline_finder *f) {
 
 /* ---- baselines ---- */
 
+/* Then so are all that come after it. */
+static bool is_hopeless(const pipeline_finder *f, const pipeline_candidate *of) {
+    bool is =
+        f->options->rival_seconds > 0 && of->least_seconds > far_behind * f->options->rival_seconds;
+    if (is && f->found->n == 0)
+        f->found->behind_seconds = of->least_seconds;
+    return is;
+}
+
 /* In the order of the times that they may take; those that may not be the best are left out. */
 static cleave_status try_known(pipeline_finder *f) {
     int32_t n_counts = f->pricer->machine->n_devices + 1;
@@ -351,7 +370,7 @@ static cleave_status try_known(pipeline_finder *f) {
         if (fits && !fitted)
             memset(tried, 0, (size_t)n_counts * sizeof *tried);
         fitted = fits;
-        if (fits && of->least_seconds > (double)best->step * 1e-12)
+        if ((fits && of->least_seconds > (double)best->step * 1e-12) || is_hopeless(f, of))
             break;
         if (tried[of->n_groups] >= (fits ? MOST_TRIED : MOST_TRIED_IN_VAIN) || has_failed(f, of) ||
             ((best != NULL || f->options->only_fitting) &&

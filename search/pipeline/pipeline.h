@@ -59,8 +59,11 @@ typedef struct cleave_pipelines {
     struct {
         cleave_layout layout;
         cleave_price price; /* collectives in closed form */
+        cleave_price_grounds grounds;
     } items[CLEAVE_MOST_PIPELINES];
     int32_t n_tried;
+    double behind_seconds; /* the least that what was left out behind a rival may take; 0: none was
+                            */
     char why_none[sizeof(cleave_error)]; /* where none was tried: why the model can't be cut */
 } cleave_pipelines;
 
@@ -73,6 +76,7 @@ typedef struct cleave_pipeline_options {
     const cleave_collective_rules *collectives;
     bool only_folds;           /* what does not fold is not lowered, but for little */
     bool only_fitting;         /* nor what can't fit, though nothing is known that does */
+    double rival_seconds;      /* nor what is far behind this by its work alone; 0: all may be */
     cleave_progress *progress; /* may be null */
     double until_seconds;      /* clock; 0: no limit, and the clock decides nothing */
     const volatile sig_atomic_t *interrupted; /* may be null */

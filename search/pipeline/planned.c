@@ -27,6 +27,7 @@ typedef struct cut_of {
     int32_t n_groups, micro_batches;
     double least_seconds;
     double expected_seconds; /* of its best plan; infinite: none has room */
+    double known_seconds;    /* of its best plan of splits of baselines */
     bool is_free;            /* it has plans of free splits */
 } cut_of;
 
@@ -70,7 +71,8 @@ static cleave_status list_cuts(pipeline_finder *f, cut_list *cuts) {
                     f, (int64_t)model->n_operators * pipeline_window(f, n_devices / g), m[i]))
                 continue;
             double bubble = f->pricer->is_stream ? 0 : least_bubble * (g - 1) / m[i];
-            const cut_of cut = {g, m[i], f->all_work / n_devices * (1 + bubble), INFINITY, false};
+            const cut_of cut = {g,        m[i],     f->all_work / n_devices * (1 + bubble),
+                                INFINITY, INFINITY, false};
             if (!CLEAVE_LIST_PUSH(cuts, cut))
                 return cleave_fail_memory(f->error, "searching");
         }
@@ -243,6 +245,7 @@ static cleave_status add_cut(pipeline_finder *f, const cleave_group_problem *pro
     if (f->is_small && problem->sharded < 0)
         CLEAVE_TRY(add_group(f, &whole, is_free, cut));
     cut->expected_seconds = fmin(cut->expected_seconds, best_expected(f, before));
+    cut->known_seconds = is_free ? cut->known_seconds : cut->expected_seconds;
     return CLEAVE_OK;
 }
 
@@ -289,6 +292,15 @@ static cut_of *neighbour(const cut_list *cuts, int32_t n, const cut_of *of, bool
     return best == NULL || best->is_free ? NULL : best;
 }
 
+/* Would free splits that make it as much quicker as they made the one beside it leave it behind the
+   best? */
+static bool stays_behind(const pipeline_finder *f, const cut_of *beside, const cut_of *of) {
+    double quicker =
+        isfinite(beside->known_seconds) ? beside->expected_seconds / beside->known_seconds : 1;
+    return !f->is_small && isfinite(of->known_seconds) &&
+           of->known_seconds * quicker > in_doubt * fmin(best_known(f), best_expected(f, 0));
+}
+
 /* From the best that has free splits on. */
 static cleave_status free_neighbours(pipeline_finder *f, const cleave_group_problem *problem,
                                      const cut_list *cuts, int32_t n) {
@@ -305,7 +317,10 @@ static cleave_status free_neighbours(pipeline_finder *f, const cleave_group_prob
         }
         if (best == NULL)
             break;
-        CLEAVE_TRY(free_cut(f, problem, next));
+        if (stays_behind(f, best, next))
+            next->is_free = true; /* as far as its neighbours are concerned */
+        else
+            CLEAVE_TRY(free_cut(f, problem, next));
     }
     return CLEAVE_OK;
 }

@@ -29,52 +29,128 @@ cleave_status cleave_stage_bytes(const cleave_model *model, cleave_arena *arena,
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
 typedef struct cutting {
-    int32_t n;
+    int32_t n, n_stages;
     const int64_t *work, *sends;
-    int64_t *before; /* [n_stages + 1][n + 1] the slowest of so many stages, up to an operator */
-    int32_t *from;   /* [n_stages + 1][n + 1] with which the last of them begins */
+    int64_t *sum;           /* [n + 1] work of all operators before one */
+    int64_t *before, *next; /* [n + 1] the slowest of so many stages, and of one more, up to an
+                               operator */
+    int32_t *from;          /* [n_stages + 1][n + 1] with which the last of them begins */
+    int32_t *lo, *hi;       /* [n_stages + 1] where so many stages may end */
 } cutting;
+
+/* Where a stage ends at most that takes no more than so much. */
+static int32_t farthest(const cutting *c, int32_t first, int64_t most) {
+    int32_t end = first, beyond = c->n + 1;
+    while (beyond - end > 1) {
+        int32_t middle = end + (beyond - end) / 2;
+        if (c->sum[middle] - c->sum[first] <= most)
+            end = middle;
+        else
+            beyond = middle;
+    }
+    while (end > first && end < c->n && c->sum[end] - c->sum[first] > most - c->sends[end - 1])
+        end--;
+    return end;
+}
+
+/* Where stages may end that take no more than so much: not behind where as many reach at most, nor
+   before what the others have to leave, were nothing sent.  False: they do not reach the end. */
+static bool find_ends(cutting *c, int64_t most) {
+    int32_t n = c->n_stages, first = c->n;
+    c->hi[0] = 0;
+    c->lo[n] = c->n;
+    for (int32_t s = 1; s <= n; s++)
+        c->hi[s] = farthest(c, c->hi[s - 1], most);
+    for (int32_t s = n - 1; s >= 0; s--) {
+        while (first > 0 && c->sum[c->lo[s + 1]] - c->sum[first - 1] <= most)
+            first--;
+        c->lo[s] = first;
+    }
+    return c->hi[n] == c->n;
+}
+
+/* About the least that so many stages or fewer can take, and no less. */
+static int64_t least_slowest(cutting *c) {
+    int64_t most = c->sum[c->n], least = most / c->n_stages;
+    while (most - least > most / 1024 + 1) {
+        int64_t middle = least + (most - least) / 2;
+        if (find_ends(c, middle))
+            most = middle;
+        else
+            least = middle;
+    }
+    return most;
+}
 
 /* The best last stage of `s` that end before an operator.  A stage that begins earlier has more to
    do, so beyond what is known to be possible nothing is looked at. */
-static void cut_before(const cutting *c, int32_t s, int32_t end) {
-    size_t row = (size_t)c->n + 1;
-    int64_t *best = &c->before[(size_t)s * row + (size_t)end];
-    int64_t sum = end < c->n ? c->sends[end - 1] : 0;
-    *best = INT64_MAX;
+static void cut_before(const cutting *c, int32_t s, int32_t end, int64_t most) {
+    int64_t sum = end < c->n ? c->sends[end - 1] : 0, best = INT64_MAX;
     for (int32_t first = end - 1; first >= s - 1; first--) {
         sum += c->work[first];
-        if (sum >= *best)
+        if (sum >= best || sum > most)
             break;
-        int64_t others = c->before[(size_t)(s - 1) * row + (size_t)first];
-        int64_t slowest = others > sum ? others : sum;
-        if (slowest < *best) {
-            *best = slowest;
-            c->from[(size_t)s * row + (size_t)end] = first;
+        int64_t slowest = c->before[first] > sum ? c->before[first] : sum;
+        if (slowest < best) {
+            best = slowest;
+            c->from[(size_t)s * ((size_t)c->n + 1) + (size_t)end] = first;
         }
     }
+    c->next[end] = best;
+}
+
+/* Stages that take no more than so much; false: there are none. */
+static bool cut_within(cutting *c, int64_t most) {
+    if (!find_ends(c, most))
+        return false;
+    for (int32_t i = 1; i <= c->n; i++)
+        c->before[i] = INT64_MAX;
+    c->before[0] = 0;
+    for (int32_t s = 1; s <= c->n_stages; s++) {
+        for (int32_t i = 0; i <= c->n; i++)
+            c->next[i] = INT64_MAX;
+        for (int32_t end = c->lo[s] > s ? c->lo[s] : s; end <= c->hi[s]; end++)
+            cut_before(c, s, end, most);
+        int64_t *swapped = c->before;
+        c->before = c->next;
+        c->next = swapped;
+    }
+    return c->before[c->n] <= most;
+}
+
+/* Of what takes more than the quickest cut nothing is looked at.  Fewer stages than there are may
+   take less, where what is sent costs much: then of nothing but what is more than all of it. */
+static void cut_all(cutting *c, int32_t *first_operator) {
+    int64_t all = 0;
+    for (int32_t op = 0; op < c->n; op++) {
+        c->sum[op + 1] = c->sum[op] + c->work[op];
+        all = c->sends[op] > all ? c->sends[op] : all;
+    }
+    if (!cut_within(c, least_slowest(c)))
+        cut_within(c, all + c->sum[c->n]);
+    for (int32_t s = c->n_stages, end = c->n; s > 0; s--)
+        first_operator[s - 1] = end = c->from[(size_t)s * ((size_t)c->n + 1) + (size_t)end];
 }
 
 cleave_status cleave_stages_cut(int32_t n_operators, const int64_t *work, const int64_t *sends,
                                 int32_t n_stages, int32_t *first_operator, cleave_error *error) {
-    size_t row = (size_t)n_operators + 1, size = row * ((size_t)n_stages + 1);
+    cleave_arena scratch = {0};
+    size_t row = (size_t)n_operators + 1, rows = (size_t)n_stages + 1;
     cutting c = {.n = n_operators,
+                 .n_stages = n_stages,
                  .work = work,
                  .sends = sends,
-                 .before = malloc(size * sizeof *c.before),
-                 .from = calloc(size, sizeof *c.from)};
-    bool ready = c.before != NULL && c.from != NULL;
-    for (size_t i = 0; i < row && ready; i++)
-        c.before[i] = i == 0 ? 0 : INT64_MAX;
-    for (int32_t s = 1; s <= n_stages && ready; s++) {
-        c.before[(size_t)s * row] = INT64_MAX;
-        for (int32_t end = 1; end <= n_operators; end++)
-            cut_before(&c, s, end);
-    }
-    for (int32_t s = n_stages, end = n_operators; s > 0 && ready; s--)
-        first_operator[s - 1] = end = c.from[(size_t)s * row + (size_t)end];
-    free(c.before);
-    free(c.from);
+                 .sum = CLEAVE_ARENA_ARRAY(&scratch, int64_t, row),
+                 .before = CLEAVE_ARENA_ARRAY(&scratch, int64_t, row),
+                 .next = CLEAVE_ARENA_ARRAY(&scratch, int64_t, row),
+                 .from = cleave_arena_alloc(&scratch, rows, row * sizeof *c.from),
+                 .lo = CLEAVE_ARENA_ARRAY(&scratch, int32_t, rows),
+                 .hi = CLEAVE_ARENA_ARRAY(&scratch, int32_t, rows)};
+    bool ready = c.sum != NULL && c.before != NULL && c.next != NULL && c.from != NULL &&
+                 c.lo != NULL && c.hi != NULL;
+    if (ready)
+        cut_all(&c, first_operator);
+    cleave_arena_free(&scratch);
     return ready ? CLEAVE_OK : cleave_fail_memory(error, "cutting a model into stages");
 }
 

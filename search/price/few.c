@@ -103,6 +103,10 @@ typedef struct place {
 
 typedef struct planning {
     const cleave_few *few;
+    int32_t *of_device,
+        *by_device;      /* [n_devices + 2]; buffers with memory of their own by device */
+    int32_t device, end; /* those that are planned now are [device, end) */
+    int32_t *rank;       /* [n_items + 1] */
     place *first, *last; /* [n_buffers] */
     place *lane_first, *lane_last;
     int32_t *base; /* [n_turns + 1] positions before a turn, among all micro-batches */
@@ -115,6 +119,9 @@ static bool begin_planning(const cleave_few *few, cleave_arena *scratch, plannin
     size_t n = (size_t)few->program.n_buffers, n_blocks = (size_t)few->turns.n_blocks;
     size_t n_turns = (size_t)few->turns.n_turns;
     *p = (planning){.few = few,
+                    .of_device = CLEAVE_ARENA_ARRAY(scratch, int32_t, few->program.n_devices + 2),
+                    .by_device = CLEAVE_ARENA_ARRAY(scratch, int32_t, n),
+                    .rank = CLEAVE_ARENA_ARRAY(scratch, int32_t, few->program.n_items + 1),
                     .first = CLEAVE_ARENA_ARRAY(scratch, place, n),
                     .last = CLEAVE_ARENA_ARRAY(scratch, place, n),
                     .lane_first = CLEAVE_ARENA_ARRAY(scratch, place, n),
@@ -124,9 +131,20 @@ static bool begin_planning(const cleave_few *few, cleave_arena *scratch, plannin
                     .turns = CLEAVE_ARENA_ARRAY(scratch, int32_t, n_turns),
                     .begins = CLEAVE_ARENA_ARRAY(scratch, int32_t, CLEAVE_FEW_MICRO_BATCHES + 2),
                     .order = CLEAVE_ARENA_ARRAY(scratch, int32_t, n)};
-    return p->first != NULL && p->last != NULL && p->lane_first != NULL && p->lane_last != NULL &&
-           p->base != NULL && p->first_turn != NULL && p->turns != NULL && p->begins != NULL &&
-           p->order != NULL;
+    return p->of_device != NULL && p->by_device != NULL && p->rank != NULL && p->first != NULL &&
+           p->last != NULL && p->lane_first != NULL && p->lane_last != NULL && p->base != NULL &&
+           p->first_turn != NULL && p->turns != NULL && p->begins != NULL && p->order != NULL;
+}
+
+static void list_buffers(planning *p) {
+    const cleave_program *of = &p->few->program;
+    for (int32_t b = 0; b < of->n_buffers; b++)
+        p->of_device[of->buffers[b].device + 2] += of->buffers[b].storage == b;
+    for (int32_t d = 0; d < of->n_devices; d++)
+        p->of_device[d + 2] += p->of_device[d + 1];
+    for (int32_t b = 0; b < of->n_buffers; b++)
+        if (of->buffers[b].storage == b)
+            p->by_device[p->of_device[of->buffers[b].device + 1]++] = b;
 }
 
 static void list_turns(planning *p) {
@@ -144,31 +162,31 @@ static place place_of(const cleave_turns *turns, const int32_t *rank, int32_t it
     return (place){block, rank[item] - rank[turns->first_item[block]]};
 }
 
-static bool find_places(planning *p, cleave_arena *scratch) {
+static void find_places(planning *p) {
     const cleave_program *of = &p->few->program;
     const cleave_turns *turns = &p->few->turns;
-    int32_t *rank = CLEAVE_ARENA_ARRAY(scratch, int32_t, (size_t)of->n_items + 1);
-    if (rank == NULL)
-        return false;
-    for (int32_t b = 0; b < of->n_buffers; b++) {
-        const cleave_life life = cleave_buffer_life(&of->buffers[b]);
+    const int32_t *first_buffer = &p->by_device[p->of_device[p->device]],
+                  *end_buffer = &p->by_device[p->of_device[p->end]];
+    int32_t *rank = p->rank;
+    memset(rank, 0, ((size_t)of->n_items + 1) * sizeof *rank);
+    for (const int32_t *b = first_buffer; b < end_buffer; b++) {
+        const cleave_life life = cleave_buffer_life(&of->buffers[*b]);
         rank[life.first + 1] = rank[life.last + 1] = 1;
         rank[life.lane_first + 1] = rank[life.lane_last + 1] = 1;
     }
     for (int32_t i = 0; i < of->n_items; i++)
         rank[i + 1] += rank[i];
-    for (int32_t b = 0; b < of->n_buffers; b++) {
-        const cleave_life life = cleave_buffer_life(&of->buffers[b]);
-        p->first[b] = place_of(turns, rank, life.first);
-        p->last[b] = place_of(turns, rank, life.last);
-        p->lane_first[b] = place_of(turns, rank, life.lane_first);
-        p->lane_last[b] = place_of(turns, rank, life.lane_last);
+    for (const int32_t *b = first_buffer; b < end_buffer; b++) {
+        const cleave_life life = cleave_buffer_life(&of->buffers[*b]);
+        p->first[*b] = place_of(turns, rank, life.first);
+        p->last[*b] = place_of(turns, rank, life.last);
+        p->lane_first[*b] = place_of(turns, rank, life.lane_first);
+        p->lane_last[*b] = place_of(turns, rank, life.lane_last);
     }
     for (int32_t t = 0; t < turns->n_turns; t++) {
         const int32_t *first = &turns->first_item[turns->turns[t].block];
         p->base[t + 1] = p->base[t] + rank[first[1]] - rank[first[0]];
     }
-    return true;
 }
 
 /* The window in which the life of a buffer begins. */
@@ -179,15 +197,14 @@ static int32_t window_of(const planning *p, int32_t b) {
 }
 
 static void sort_buffers(planning *p) {
-    const cleave_program *of = &p->few->program;
-    for (int32_t b = 0; b < of->n_buffers; b++)
-        if (of->buffers[b].storage == b)
-            p->begins[window_of(p, b) + 2]++;
+    int32_t first = p->of_device[p->device], end = p->of_device[p->end];
+    memset(p->begins, 0, (CLEAVE_FEW_MICRO_BATCHES + 2) * sizeof *p->begins);
+    for (int32_t i = first; i < end; i++)
+        p->begins[window_of(p, p->by_device[i]) + 2]++;
     for (int32_t w = 0; w < CLEAVE_FEW_MICRO_BATCHES; w++)
         p->begins[w + 2] += p->begins[w + 1];
-    for (int32_t b = 0; b < of->n_buffers; b++)
-        if (of->buffers[b].storage == b)
-            p->order[p->begins[window_of(p, b) + 1]++] = b;
+    for (int32_t i = first; i < end; i++)
+        p->order[p->begins[window_of(p, p->by_device[i]) + 1]++] = p->by_device[i];
 }
 
 /* In the micro-batch in between that comes `later` behind the first of these, or where it is once.
@@ -212,7 +229,8 @@ static int32_t list_lives(const planning *p, cleave_life *lives) {
             if (later > 0 && turns->owner[b] == CLEAVE_WINDOW_NONE)
                 continue;
             cleave_life *life = &lives[n++];
-            *life = (cleave_life){.bytes = buffer->bytes, .device = buffer->device, .last = end};
+            *life = (cleave_life){
+                .bytes = buffer->bytes, .device = buffer->device - p->device, .last = end};
             if (!buffer->persistent) {
                 life->first = position(p, p->first[b], later);
                 life->last = position(p, p->last[b], later);
@@ -227,26 +245,69 @@ static int32_t list_lives(const planning *p, cleave_life *lives) {
     return n;
 }
 
+/* Lives of all micro-batches are many more than items of three: so as many are listed at once as
+   that share of these, and to pass over the items again and again takes no longer than the lives.
+ */
+enum { ITEMS_OF_LIVES = 4 };
+
+/* At most. */
+static int32_t count_lives(const planning *p, int32_t device) {
+    const cleave_turns *turns = &p->few->turns;
+    int32_t n = 0;
+    for (int32_t i = p->of_device[device]; i < p->of_device[device + 1]; i++)
+        n += turns->owner[p->by_device[i]] == 1 ? n_between(turns) : 1;
+    return n;
+}
+
+/* From a device on, as many as have few lives together, or one; returns how many these are. */
+static int32_t take_devices(planning *p, int32_t device) {
+    int32_t n = count_lives(p, device), more = 0;
+    const int32_t most = p->few->program.n_items / ITEMS_OF_LIVES;
+    p->device = device;
+    p->end = device + 1;
+    while (p->end < p->few->program.n_devices && n + (more = count_lives(p, p->end)) <= most) {
+        n += more;
+        p->end++;
+    }
+    return n;
+}
+
+/* Of the devices that were taken. */
+static cleave_status plan_devices(planning *p, int32_t n_lives, int64_t *peak_bytes,
+                                  cleave_error *error) {
+    cleave_life *lives = malloc(((size_t)n_lives + 1) * sizeof *lives);
+    int64_t *offset = malloc(((size_t)n_lives + 1) * sizeof *offset);
+    cleave_status status;
+    if (lives != NULL && offset != NULL) {
+        find_places(p);
+        sort_buffers(p);
+        const cleave_lives all = {.n = list_lives(p, lives),
+                                  .n_devices = p->end - p->device,
+                                  .n_items = p->base[p->few->turns.n_turns],
+                                  .items = lives};
+        status = cleave_memory_plan_lives(&all, offset, &peak_bytes[p->device], error);
+    } else {
+        status = cleave_fail_memory(error, "planning memory");
+    }
+    free(lives);
+    free(offset);
+    return status;
+}
+
 static cleave_status plan_memory(cleave_few *few, cleave_arena *arena, cleave_error *error) {
     planning p;
     cleave_arena scratch = {0};
-    cleave_life *lives = CLEAVE_ARENA_ARRAY(&scratch, cleave_life, few->whole.n_buffers);
-    int64_t *offset = CLEAVE_ARENA_ARRAY(&scratch, int64_t, few->whole.n_buffers);
     few->whole.peak_bytes = CLEAVE_ARENA_ARRAY(arena, int64_t, few->program.n_devices);
-    bool ready = begin_planning(few, &scratch, &p) && find_places(&p, &scratch) && lives != NULL &&
-                 offset != NULL && few->whole.peak_bytes != NULL;
-    cleave_status status = CLEAVE_OK;
+    bool ready = begin_planning(few, &scratch, &p) && few->whole.peak_bytes != NULL;
+    cleave_status status = ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
     if (ready) {
         list_turns(&p);
-        sort_buffers(&p);
-        const cleave_lives all = {.n = list_lives(&p, lives),
-                                  .n_devices = few->program.n_devices,
-                                  .n_items = p.base[few->turns.n_turns],
-                                  .items = lives};
-        status = cleave_memory_plan_lives(&all, offset, few->whole.peak_bytes, error);
+        list_buffers(&p);
     }
+    for (int32_t d = 0; d < few->program.n_devices && status == CLEAVE_OK; d = p.end)
+        status = plan_devices(&p, take_devices(&p, d), few->whole.peak_bytes, error);
     cleave_arena_free(&scratch);
-    return ready ? status : cleave_fail_memory(error, "planning memory");
+    return status;
 }
 
 cleave_status cleave_few_lower(const cleave_model *model, const cleave_layout *layout,

@@ -46,6 +46,23 @@ static int32_t part_at(const grid *g, const cleave_operator *of, const cleave_gr
     return part;
 }
 
+/* From one place of the grid to its neighbour along a dimension. */
+typedef struct step {
+    int32_t part, device;
+} step;
+
+/* All places that differ from one along dimensions from k on. */
+static void place_along(const grid *g, const step *steps, int k, step at, const int32_t *devices,
+                        int32_t *placed) {
+    for (int32_t i = 0; i < g->size[k]; i++) {
+        if (k + 1 < N)
+            place_along(g, steps, k + 1, at, devices, placed);
+        else
+            placed[at.part] = devices[at.device];
+        at = (step){at.part + steps[k].part, at.device + steps[k].device};
+    }
+}
+
 cleave_status cleave_group_split(const cleave_model *model, int32_t op, const cleave_group *group,
                                  const cleave_group_cut *cut, const int32_t *devices,
                                  cleave_arena *arena, cleave_layout *layout, cleave_error *error) {
@@ -57,15 +74,13 @@ cleave_status cleave_group_split(const cleave_model *model, int32_t op, const cl
     int32_t *placed = CLEAVE_ARENA_ARRAY(arena, int32_t, n);
     if (placed == NULL)
         return cleave_fail_memory(error, "making a layout");
-    for (int32_t i = 0; i < n; i++) {
-        int32_t place[N], rest = i, device = 0;
-        for (int k = N - 1; k >= 0; k--) {
-            place[k] = rest % g.size[k];
-            rest /= g.size[k];
-        }
-        for (int k = 0; k < N; k++)
-            device = device * group->degree[k] + place[k];
-        placed[part_at(&g, of, cut, place)] = devices[device];
+    step steps[N]; /* parts and devices are sums over the dimensions */
+    for (int k = N - 1, device = 1; k >= 0; k--) {
+        int32_t place[N] = {0};
+        place[k] = 1;
+        steps[k] = (step){part_at(&g, of, cut, place), device};
+        device *= group->degree[k];
     }
+    place_along(&g, steps, 0, (step){0, 0}, devices, placed);
     return cleave_layout_set(layout, op, g.replicas, g.degree, placed, arena, error);
 }

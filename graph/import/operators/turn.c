@@ -27,27 +27,45 @@ static int32_t find_table(const cleave_importer *im, int rank, const int64_t *sh
                           const float *values) {
     size_t bytes = (size_t)cleave_shape_size(rank, shape) * sizeof *values;
     for (int32_t i = 0; i < im->n_tables; i++) {
-        const cleave_tensor *tensor = &im->tensors.items[im->tables[i]].tensor;
+        const cleave_tensor *tensor = &im->tensors.items[im->tables[i].tensor].tensor;
         if (cleave_has_shape(tensor, rank, shape) && memcmp(tensor->value, values, bytes) == 0)
-            return im->tables[i];
+            return im->tables[i].tensor;
     }
     return -1;
 }
 
-static cleave_status keep_table(cleave_importer *im, int32_t tensor) {
+static cleave_status keep_table(cleave_importer *im, cleave_turned_table table) {
     if (im->n_tables == CLEAVE_MOST_TABLES)
         return CLEAVE_OK;
-    im->tables[im->n_tables++] = tensor;
+    im->tables[im->n_tables++] = table;
     return CLEAVE_OK;
 }
 
-/* A table with `width` columns, the first `negative` of which change their sign, the rest `fill`.
- */
+/* One that was made of the same. */
+static int32_t find_made(const cleave_importer *im, const cleave_turned_table *like, int rank,
+                         const int64_t *shape) {
+    for (int32_t i = 0; i < im->n_tables; i++) {
+        const cleave_turned_table *of = &im->tables[i];
+        if (of->from == like->from && of->negative == like->negative &&
+            of->is_filled == like->is_filled &&
+            cleave_has_shape(&im->tensors.items[of->tensor].tensor, rank, shape))
+            return of->tensor;
+    }
+    return -1;
+}
+
+/* A table with `width` columns, the first `negative` of which change their sign, the rest 1 if it
+   is filled, else 0. */
 static cleave_status widen(cleave_importer *im, const cleave_onnx_tensor *from, int64_t width,
-                           int64_t negative, float fill, const char *name, int32_t *tensor) {
+                           int64_t negative, bool is_filled, const char *name, int32_t *tensor) {
+    cleave_turned_table table = {
+        .from = from->floats, .negative = negative, .is_filled = is_filled};
     int64_t shape[CLEAVE_MAX_RANK], have = from->shape[from->rank - 1];
     memcpy(shape, from->shape, sizeof shape);
     shape[from->rank - 1] = width;
+    *tensor = find_made(im, &table, from->rank, shape);
+    if (*tensor >= 0)
+        return CLEAVE_OK;
     int64_t rows = cleave_shape_size(from->rank - 1, shape);
     CLEAVE_TRY(cleave_import_spend(im, rows, width));
     float *values = CLEAVE_ARENA_ARRAY(im->arena, float, rows *width);
@@ -55,7 +73,7 @@ static cleave_status widen(cleave_importer *im, const cleave_onnx_tensor *from, 
         return cleave_import_no_memory(im);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < width; c++) {
-            float value = c < have ? from->floats[r * have + c] : fill;
+            float value = c < have ? from->floats[r * have + c] : is_filled ? 1.0f : 0.0f;
             values[r * width + c] = c < negative ? -value : value;
         }
     *tensor = find_table(im, from->rank, shape, values);
@@ -63,7 +81,8 @@ static cleave_status widen(cleave_importer *im, const cleave_onnx_tensor *from, 
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_import_constant_tensor(
         im, (cleave_new_tensor){name, -1, "", from->rank, shape, -1}, values, tensor));
-    return keep_table(im, *tensor);
+    table.tensor = *tensor;
+    return keep_table(im, table);
 }
 
 static bool fits(const cleave_tensor *table, const cleave_tensor *x) {
@@ -74,13 +93,13 @@ static bool fits(const cleave_tensor *table, const cleave_tensor *x) {
 }
 
 static cleave_status read_table(cleave_importer *im, const cleave_turn *t, int i, int64_t negative,
-                                float fill, int32_t *tensor) {
+                                bool is_filled, int32_t *tensor) {
     const cleave_value *value = cleave_import_input(im, i);
     const cleave_onnx_tensor *known = known_table(value);
     const cleave_tensor *x = &im->tensors.items[t->whole].tensor;
     const int64_t width = x->shape[x->rank - 1];
     if (known != NULL && known->shape[known->rank - 1] == t->turned)
-        return widen(im, known, width, negative, fill, value->name, tensor);
+        return widen(im, known, width, negative, is_filled, value->name, tensor);
     CLEAVE_TRY(cleave_import_tensor(im, i, tensor));
     const cleave_tensor table = im->tensors.items[*tensor].tensor;
     int64_t begin[CLEAVE_MAX_RANK] = {0}, shape[CLEAVE_MAX_RANK];
@@ -92,7 +111,7 @@ static cleave_status read_table(cleave_importer *im, const cleave_turn *t, int i
     return t->turned == width
                ? CLEAVE_OK
                : cleave_import_pad_to(im, cleave_arena_printf(im->arena, "%s.wide", value->name),
-                                      *tensor, begin, shape, fill, tensor);
+                                      *tensor, begin, shape, is_filled ? 1 : 0, tensor);
 }
 
 /* -1 for the first dimensions, which are exchanged with the others. */
@@ -126,8 +145,8 @@ cleave_status cleave_import_turn(cleave_importer *im, const cleave_turn *t) {
     int32_t cosines, sines, signs;
     int cosine, sine, sign;
     bool known = known_table(cleave_import_input(im, t->sine)) != NULL;
-    CLEAVE_TRY(read_table(im, t, t->cosine, 0, 1, &cosines));
-    CLEAVE_TRY(read_table(im, t, t->sine, known ? t->negative : 0, 0, &sines));
+    CLEAVE_TRY(read_table(im, t, t->cosine, 0, true, &cosines));
+    CLEAVE_TRY(read_table(im, t, t->sine, known ? t->negative : 0, false, &sines));
     CLEAVE_TRY(
         cleave_import_begin_pointwise(im, im->node->outputs[0], x.rank, x.shape, t->whole, &nest));
     cleave_nest_add_whole_input(&nest, t->whole, x.rank);
@@ -198,7 +217,7 @@ static cleave_status add_rotations(cleave_importer *im, const cleave_onnx_tensor
         return cleave_import_no_memory(im);
     CLEAVE_TRY(cleave_import_constant_tensor(
         im, (cleave_new_tensor){name, -1, "", rank + 2, shape, -1}, values, tensor));
-    return keep_table(im, *tensor);
+    return keep_table(im, (cleave_turned_table){.tensor = *tensor});
 }
 
 /* Output [.., 2, n], seen as x was. */
