@@ -25,28 +25,33 @@ bool session_allows(const session *s, const cleave_layout *layout) {
     return allows;
 }
 
-/* The best of what is known; null: nothing is. */
+/* The best of what is known and may be the result; null: nothing is. */
 static const cleave_price *best_price(const session *s) {
     const cleave_price *best = NULL;
     for (int32_t i = 0; i < s->n_found; i++)
         if (best == NULL || cleave_price_better(&s->found[i].price, best))
             best = &s->found[i].price;
+    for (int32_t i = 0; i < s->n_rivals; i++)
+        if (best == NULL || cleave_price_better(&s->rivals[i].price, best))
+            best = &s->rivals[i].price;
     for (int32_t g = 0; g < s->n_given; g++)
-        if (s->given[g].unpriced == NULL &&
+        if (s->given[g].unpriced == NULL && session_allows(s, s->given[g].layout) &&
             (best == NULL || cleave_price_better(&s->given[g].price, best)))
             best = &s->given[g].price;
     return best;
 }
 
-/* Without a wish they are looked for on as many devices as search/reach.c says. */
-static bool looks_for_them(const session *s, const cleave_schedule_wish *wish) {
+/* Without a wish `auto` alone looks for them, on as many devices as search/reach.c says. */
+static bool looks_for_them(const session *s, const cleave_schedule_wish *wish, bool is_auto) {
     bool is_open = cleave_schedule_wish_is_open(wish);
     bool only_plain = wish->micro_batches == 1 && wish->stages == 1 &&
                       wish->recompute == CLEAVE_RECOMPUTE_NONE &&
                       cleave_schedule_wish_allows_plain(wish);
-    if (only_plain)
-        return false;
-    return is_open ? strcmp(s->options->method, "auto") == 0 && s->reach.stages : true;
+    return !only_plain && (!is_open || (is_auto && s->reach.stages));
+}
+
+bool session_stages(const session *s) {
+    return looks_for_them(s, session_wish(s), strcmp(s->options->method, "auto") == 0);
 }
 
 /* What a baseline is as people run it, where nothing else is said: of ZeRO's, data parallel or
@@ -169,13 +174,56 @@ static cleave_status stage_baseline(session *s, const char *name, cleave_error *
     return CLEAVE_OK;
 }
 
+/* ---- what a baseline is where it is asked for ------------------------------------------------ */
+
+/* What `--method name` would look at, as far as it may come out better than what is known: law 7
+   holds for baselines with the best number of micro-batches, too.  It is held against the best in
+   full, whatever else was found. */
+static cleave_status add_rivals(session *s, const char *name, cleave_error *error) {
+    cleave_schedule_wish wish = *session_wish(s);
+    const char *baseline = name_baseline(s, name, &wish);
+    const cleave_price *best = best_price(s);
+    cleave_pipelines found;
+    cleave_error why = {""};
+    if (!looks_for_them(s, &wish, false))
+        return CLEAVE_OK;
+    const cleave_pipeline_options options = pipeline_options(s, &wish, baseline, best);
+    cleave_progress_update(&s->progress, -1, name);
+    cleave_status status =
+        cleave_pipeline_search(s->pricer, s->costs, &options, &s->work, &found, &why);
+    if (status == CLEAVE_BAD_INPUT)
+        return CLEAVE_OK; /* it has no such layout */
+    if (status != CLEAVE_OK && error != NULL)
+        *error = why;
+    CLEAVE_TRY(status);
+    for (int32_t i = 0; i < found.n; i++) {
+        const session_found rival = {
+            .method = name, .layout = found.items[i].layout, .price = found.items[i].price};
+        cleave_price known;
+        if (rival.price.excess_bytes == 0 && !session_knows_price(s, &rival.layout, &known) &&
+            (best == NULL || !cleave_price_is_far_behind(&rival.price, best)) &&
+            cleave_constraints_allow_layout(s->constraints, s->model, &rival.layout))
+            s->rivals[s->n_rivals++] = rival;
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status add_all_rivals(session *s, cleave_error *error) {
+    for (int32_t i = 0; cleave_baseline_names[i] != NULL && session_searches(s); i++)
+        CLEAVE_TRY(add_rivals(s, cleave_baseline_names[i], error));
+    return CLEAVE_OK;
+}
+
 /* ---- all of them ----------------------------------------------------------------------------- */
+
+/* Of what is left of the time, so much at most for plans, and the rest for rivals. */
+static const double share_of_plans = 0.7;
 
 cleave_status session_stage(session *s, cleave_error *error) {
     cleave_schedule_wish wish = *session_wish(s);
     const char *baseline = session_searches(s) ? NULL : name_baseline(s, s->options->method, &wish);
     cleave_pipelines found;
-    if (!looks_for_them(s, &wish))
+    if (baseline != NULL ? !looks_for_them(s, &wish, false) : !session_stages(s))
         return CLEAVE_OK;
     if (s->costs == NULL)
         CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
@@ -183,8 +231,10 @@ cleave_status session_stage(session *s, cleave_error *error) {
         CLEAVE_TRY(stage_baseline(s, cleave_baseline_names[i], error));
     /* What is asked for by its name is the answer, whatever is quicker. */
     bool may_be_other = baseline == NULL && cleave_schedule_wish_allows_plain(session_wish(s));
-    const cleave_pipeline_options options =
+    cleave_pipeline_options options =
         pipeline_options(s, &wish, baseline, may_be_other ? best_price(s) : NULL);
+    if (baseline == NULL && s->options->time_seconds > 0)
+        options.until_seconds -= (1 - share_of_plans) * session_seconds_left(s);
     cleave_progress_update(&s->progress, -1, "stages and micro-batches");
     CLEAVE_TRY(cleave_pipeline_search(s->pricer, s->costs, &options, &s->work, &found, error));
     s->stages_tried = found.n_tried > 0;
@@ -192,7 +242,7 @@ cleave_status session_stage(session *s, cleave_error *error) {
         if (cleave_constraints_allow_layout(s->constraints, s->model, &found.items[i].layout))
             CLEAVE_TRY(session_add_found(s, s->options->method, &found.items[i].layout,
                                          &found.items[i].price, error));
-    return CLEAVE_OK;
+    return add_all_rivals(s, error);
 }
 
 /* Of more divisors than so many, or on devices that are not looked at one by one, none is looked
@@ -202,7 +252,7 @@ enum { MOST_DIVISORS = 40 };
 /* Of all layouts with so many micro-batches; unchanged where the batch can't be cut so. */
 static cleave_status bound_cut(session *s, int32_t micro_batches, double *least,
                                cleave_error *error) {
-    const cleave_layout *layouts[SESSION_MAX_FOUND];
+    const cleave_layout *layouts[SESSION_MAX_FOUND + SESSION_MAX_RIVALS];
     cleave_micro_bound_options options = {.micro_batches = micro_batches,
                                           .optimizer_states = s->options->optimizer_states,
                                           .forms = session_reported_forms(s),
@@ -213,6 +263,9 @@ static cleave_status bound_cut(session *s, int32_t micro_batches, double *least,
     for (int32_t i = 0; i < s->n_found; i++)
         if (s->found[i].layout.schedule.micro_batches == micro_batches)
             layouts[options.n_layouts++] = &s->found[i].layout;
+    for (int32_t i = 0; i < s->n_rivals; i++)
+        if (s->rivals[i].layout.schedule.micro_batches == micro_batches)
+            layouts[options.n_layouts++] = &s->rivals[i].layout;
     cleave_status status =
         cleave_lower_bound_in_micro_batches(&s->problem, &options, &seconds, &why);
     if (status == CLEAVE_BAD_INPUT)
