@@ -338,7 +338,7 @@ static cleave_status try_planned(pipeline_finder *f) {
 double pipeline_seconds_to_beat(const pipeline_finder *f) {
     const cleave_price *best = pipeline_best(f);
     if (best == NULL || best->excess_bytes > 0)
-        return INFINITY;
+        return (double)INFINITY;
     bool is_held_in_steps = f->options->baseline != NULL && !f->options->only_folds;
     return 1e-12 * (is_held_in_steps ? cleave_price_far_behind(best) : (double)best->step);
 }
