@@ -214,6 +214,22 @@ static cleave_status add_all_rivals(session *s, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+/* ---- by chance ------------------------------------------------------------------------------- */
+
+static cleave_status add_drawn(session *s, cleave_error *error) {
+    cleave_layout layout;
+    cleave_price price;
+    if (s->constraints != NULL)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "method random keeps to no --only, --fix or --for where it draws stages "
+                           "and micro-batches");
+    CLEAVE_TRY(cleave_pipeline_draw(s->model, s->machine->n_devices, session_wish(s),
+                                    s->options->seed, &s->work, &layout, error));
+    const cleave_price_subject what = {.layout = &layout, .view = CLEAVE_VIEW_FOLDED};
+    CLEAVE_TRY(cleave_pricer_price(s->pricer, &what, NULL, &price, error));
+    return session_add_found(s, s->options->method, &layout, &price, error);
+}
+
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 /* Of what is left of the time, so much at most for plans, and the rest for rivals. */
@@ -225,6 +241,8 @@ cleave_status session_stage(session *s, cleave_error *error) {
     cleave_pipelines found;
     if (baseline != NULL ? !looks_for_them(s, &wish, false) : !session_stages(s))
         return CLEAVE_OK;
+    if (strcmp(s->options->method, "random") == 0)
+        return cleave_schedule_wish_allows_plain(&wish) ? CLEAVE_OK : add_drawn(s, error);
     if (s->costs == NULL)
         CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
     for (int32_t i = 0; cleave_baseline_names[i] != NULL && baseline == NULL; i++)

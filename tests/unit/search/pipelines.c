@@ -242,6 +242,32 @@ Test(pipelines, baselines_that_do_not_fit_have_micro_batches) {
     cr_expect_gt(single->peak_bytes, options.memory_limit_bytes, "what it needs is said");
 }
 
+/* Another for every seed, and none quicker than what is found. */
+Test(pipelines, random_keeps_to_what_is_asked_for) {
+    wish = (cleave_schedule_wish){
+        .micro_batches = 4, .stages = 2, .kind = CLEAVE_SCHEDULE_ZB_H1, .recompute = 0, .zero = 1};
+    double found = run().best.step_seconds, before = 0;
+    options.method = "random";
+    for (options.seed = 0; options.seed < 6; options.seed++) {
+        cleave_search_result result = run();
+        const cleave_layout *layout = &result.best.layout;
+        cr_expect_eq(layout->schedule.micro_batches, 4);
+        cr_expect_eq(layout->schedule.n_stages, 2);
+        cr_expect_eq(layout->schedule.kind, CLEAVE_SCHEDULE_ZB_H1);
+        cr_expect_eq(n_recomputed(layout), 0);
+        cr_expect_eq(most_sharded(layout), CLEAVE_SHARDED_NOTHING);
+        cr_expect_gt(result.best.step_seconds, found);
+        cr_expect_neq(result.best.step_seconds, before);
+        before = result.best.step_seconds;
+    }
+    cleave_error error = {""};
+    cleave_search_result result;
+    wish.tensor = 2;
+    cr_expect_eq(cleave_search(&model, &machine, &options, &arena, &result, &error),
+                 CLEAVE_BAD_INPUT);
+    cr_expect_neq(strstr(error.message, "random"), NULL, "%s", error.message);
+}
+
 /* ---- recomputation ---- */
 
 static void import_gpt(void) {
