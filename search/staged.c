@@ -140,6 +140,23 @@ static cleave_status give(session *s, const char *name, session_given *given,
     return CLEAVE_OK;
 }
 
+/* Nothing where the baseline has no such layout. */
+static cleave_status search_named(session *s, const char *name,
+                                  const cleave_pipeline_options *options, cleave_pipelines *found,
+                                  cleave_error *error) {
+    cleave_error why = {""};
+    cleave_progress_update(&s->progress, -1, name);
+    cleave_status status =
+        cleave_pipeline_search(s->pricer, s->costs, options, &s->work, found, &why);
+    if (status == CLEAVE_BAD_INPUT) {
+        found->n = 0;
+        return CLEAVE_OK;
+    }
+    if (status != CLEAVE_OK && error != NULL)
+        *error = why;
+    return status;
+}
+
 /* Without recomputation, or, where nothing fits so, with all of it. */
 static cleave_status stage_baseline(session *s, const char *name, cleave_error *error) {
     static const cleave_recompute ways[] = {CLEAVE_RECOMPUTE_NONE, CLEAVE_RECOMPUTE_FULL};
@@ -155,20 +172,12 @@ static cleave_status stage_baseline(session *s, const char *name, cleave_error *
     int asked = wish.recompute;
     for (int i = 0; i < (asked < 0 ? 2 : 1) && !fits && !session_interrupted(s); i++) {
         cleave_pipelines found;
-        cleave_error why = {""};
         wish.recompute = asked < 0 ? (int)ways[i] : asked;
         const char *baseline = name_baseline(s, name, &wish);
         cleave_pipeline_options options =
             pipeline_options(s, &wish, baseline, given != NULL ? &given->price : NULL);
         options.only_fitting = asked < 0 && i == 0;
-        cleave_progress_update(&s->progress, -1, name);
-        cleave_status status =
-            cleave_pipeline_search(s->pricer, s->costs, &options, &s->work, &found, &why);
-        if (status == CLEAVE_BAD_INPUT)
-            return CLEAVE_OK; /* it has no such layout */
-        if (status != CLEAVE_OK && error != NULL)
-            *error = why;
-        CLEAVE_TRY(status);
+        CLEAVE_TRY(search_named(s, name, &options, &found, error));
         CLEAVE_TRY(give(s, name, given, &found, &fits, error));
     }
     return CLEAVE_OK;
@@ -184,18 +193,10 @@ static cleave_status add_rivals(session *s, const char *name, cleave_error *erro
     const char *baseline = name_baseline(s, name, &wish);
     const cleave_price *best = best_price(s);
     cleave_pipelines found;
-    cleave_error why = {""};
     if (!looks_for_them(s, &wish, false))
         return CLEAVE_OK;
     const cleave_pipeline_options options = pipeline_options(s, &wish, baseline, best);
-    cleave_progress_update(&s->progress, -1, name);
-    cleave_status status =
-        cleave_pipeline_search(s->pricer, s->costs, &options, &s->work, &found, &why);
-    if (status == CLEAVE_BAD_INPUT)
-        return CLEAVE_OK; /* it has no such layout */
-    if (status != CLEAVE_OK && error != NULL)
-        *error = why;
-    CLEAVE_TRY(status);
+    CLEAVE_TRY(search_named(s, name, &options, &found, error));
     for (int32_t i = 0; i < found.n; i++) {
         const session_found rival = {
             .method = name, .layout = found.items[i].layout, .price = found.items[i].price};
