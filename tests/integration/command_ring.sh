@@ -54,10 +54,10 @@ expect_ok run "${llama[@]}" --layout "$work/cut.layout.json" --steps 3 --json --
 same "$rounded" "$(losses)" 0.01 || fail "one device has the losses $rounded in bf16, four have $(losses)"
 
 # Whatever takes a layout takes it; a launch has no keys that go round, and says so.
-machine=(--machine "$tree/configs/machines/p100-4x4.json")
-expect_ok explain "${llama[@]}" "${machine[@]}" --layout "$ring"
-expect_ok report "${llama[@]}" "${machine[@]}" --layout "$ring" -o "$work/page.html"
-expect_ok diff "${llama[@]}" "${machine[@]}" "$ring" "$ring"
+p100=(--machine "$tree/configs/machines/p100-4x4.json")
+expect_ok explain "${llama[@]}" "${p100[@]}" --layout "$ring"
+expect_ok report "${llama[@]}" "${p100[@]}" --layout "$ring" -o "$work/page.html"
+expect_ok diff "${llama[@]}" "${p100[@]}" "$ring" "$ring"
 grep -q 'The layouts are the same' "$work/out" || fail "diff says $(cat "$work/out")"
 for to in torch jax megatron torchtitan; do
     expect_ok export "${llama[@]}" --layout "$ring" --to $to -o "$work/for_$to"
