@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/inputs.h"
 #include "cli/report/panels.h"
+#include "graph/model/attention.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -48,11 +49,14 @@ static cleave_status price_known(const report_values *values, const report_step 
     cleave_search_options options = {.memory_limit_bytes = (int64_t)values->memory_limit,
                                      .optimizer_states = states,
                                      .quiet = values->quiet};
+    /* None of these has keys that go round. */
+    cleave_model model = *step->imported;
+    model.stores_scores = step->layout->stores_scores;
+    CLEAVE_TRY(cleave_model_fuse_attention(&model, NULL, arena, &model, error));
     *any = false;
     for (int32_t b = 0; cleave_baseline_names[b] != NULL && !*any; b++) {
         options.method = cleave_baseline_names[b];
-        cleave_status status =
-            cleave_search(&step->model, step->machine, &options, arena, known, error);
+        cleave_status status = cleave_search(&model, step->machine, &options, arena, known, error);
         if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT)
             return status;
         *any = status == CLEAVE_OK;

@@ -23,8 +23,8 @@ static cleave_improvement improvement_of(session *s) {
                                 .proposals = o->proposals,
                                 .time_seconds = o->time_seconds,
                                 .started_seconds = s->started_seconds,
-                                .until_seconds =
-                                    s->started_seconds + o->time_seconds - s->report_seconds,
+                                .until_seconds = s->started_seconds + o->time_seconds -
+                                                 s->report_seconds - s->stage_seconds,
                                 .polishes = session_polishes(s),
                                 .resume_file = o->resume_file,
                                 .n_threads = s->n_threads,

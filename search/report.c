@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_REPORTED = SESSION_MAX_GIVEN + SESSION_MAX_FOUND + 3 };
+enum { MAX_REPORTED = SESSION_MAX_GIVEN + SESSION_MAX_FOUND + SESSION_MAX_RIVALS + 3 };
 
 /* Bytes of fragments of all that was found and is simulated in full; the best is in any case.  What
    is found differs by less than its prices are off only between neighbours, and where programs are
@@ -75,8 +75,8 @@ static int32_t count_found(const session *s) {
     return n;
 }
 
-/* Baselines, what was found, what was known, and a start that is no baseline but the best of the
-   starts. */
+/* Baselines, what was found, rivals, what was known, and a start that is no baseline but the best
+   of the starts. */
 static void collect(const session *s, report *r) {
     for (int32_t i = 0; i < count_found(s); i++)
         r->items[r->n++] = (reported){.method = s->found[i].method,
@@ -86,6 +86,12 @@ static void collect(const session *s, report *r) {
                                       .baseline = -1,
                                       .is_wished = !session_searches(s),
                                       .is_local_optimum = s->found[i].is_local_optimum};
+    for (int32_t i = 0; i < s->n_rivals; i++)
+        r->items[r->n++] = (reported){.method = s->rivals[i].method,
+                                      .layout = &s->rivals[i].layout,
+                                      .price = s->rivals[i].price,
+                                      .baseline = -1,
+                                      .is_wished = true};
     for (int32_t g = 0; g < s->n_given; g++) {
         const session_given *given = &s->given[g];
         const char *method = given->method != NULL ? given->method : s->options->method;

@@ -5,6 +5,7 @@
 #include "search/problem/space.h"
 #include "search/session.h"
 
+#include <math.h>
 #include <string.h>
 
 bool session_interrupted(const session *s) {
@@ -21,7 +22,7 @@ double session_seconds_left(const session *s) {
     bool is_first = s->options->throughput && (s->pricer == NULL || !s->pricer->is_stream);
     double left = s->started_seconds +
                   s->options->time_seconds * (is_first ? share_of_methods : 1) - s->report_seconds -
-                  cleave_clock_seconds();
+                  s->stage_seconds - cleave_clock_seconds();
     return left > 1e-6 ? left : 1e-6;
 }
 
@@ -109,8 +110,9 @@ static cleave_status prepare(session *s, cleave_error *error) {
     return cleave_least_memory(s->model, s->options->optimizer_states, &s->least_bytes, error);
 }
 
-/* Of the time of a search, for its last descent. */
-static const double polish_share = 0.2;
+/* Of the time of a search, for its last descent; and for stages, which end by themselves, so many
+   times what a full simulation takes, but at most so much. */
+static const double polish_share = 0.2, simulations_of_stages = 200, share_of_stages = 0.5;
 
 /* How long the report will take, from one full simulation of a layout that it is about anyway: so
    that a search whose time is limited ends in time. */
@@ -134,6 +136,9 @@ static cleave_status foresee_report(session *s, cleave_error *error) {
     s->report_seconds = each * n / (s->n_threads > 1 ? 1.5 : 1);
     if (session_polishes(s))
         s->polish_seconds = polish_share * s->options->time_seconds;
+    if (session_stages(s) && !s->options->throughput)
+        s->stage_seconds =
+            fmin(simulations_of_stages * each, share_of_stages * s->options->time_seconds);
     s->report_seconds += s->polish_seconds;
     return CLEAVE_OK;
 }
@@ -189,6 +194,7 @@ static cleave_status run(session *s, cleave_error *error) {
         CLEAVE_TRY(methods[method].run(s, error));
     CLEAVE_TRY(session_begin_stream(s, error));
     CLEAVE_TRY(session_add_late_givens(s, error));
+    s->stage_seconds = 0;
     CLEAVE_TRY(session_stage(s, error));
     CLEAVE_TRY(session_add_known(s, error));
     CLEAVE_TRY(session_report(s, error));

@@ -6,7 +6,11 @@
 #include "search/improve/improve.h"
 #include "search/search.h"
 
-enum { SESSION_MAX_GIVEN = 24, SESSION_MAX_FOUND = CLEAVE_MOST_IMPROVED };
+enum {
+    SESSION_MAX_GIVEN = 24,
+    SESSION_MAX_FOUND = CLEAVE_MOST_IMPROVED,
+    SESSION_MAX_RIVALS = CLEAVE_N_BASELINES * CLEAVE_MOST_PIPELINES
+};
 
 /* A layout that a search begins with. */
 typedef struct session_given {
@@ -59,6 +63,7 @@ typedef struct session {
     double started_seconds;
     double report_seconds; /* that the report at the end will take, as far as is known */
     double polish_seconds; /* of these, for the last descent, on steps (search/improve/polish.c) */
+    double stage_seconds;  /* kept for stages, until they are looked for */
     int64_t whole_work;    /* bytes of the fragments of a whole layout; 0: not known */
     int32_t n_threads, n_pricers;
     int32_t n_given;
@@ -67,6 +72,9 @@ typedef struct session {
         *left_out[CLEAVE_N_BASELINES]; /* why no layout of a baseline was priced; else null */
     int32_t n_found;                   /* best first */
     session_found found[SESSION_MAX_FOUND];
+    int32_t
+        n_rivals; /* what baselines asked for by name would be, of which the best is none worse */
+    session_found rivals[SESSION_MAX_RIVALS];
     char why_no_fold[sizeof(cleave_error)]; /* where layouts that fold were searched for in vain */
     int64_t least_bytes, most_bytes; /* of arenas, all devices: any layout needs, there are */
     bool stages_tried; /* layouts in micro-batches or stages: they need less than any other */
@@ -143,7 +151,10 @@ cleave_status session_begin_stream(session *s, cleave_error *error);
 /* What is asked for of stages and micro-batches; and may the layout be the result by that? */
 const cleave_schedule_wish *session_wish(const session *s);
 bool session_allows(const session *s, const cleave_layout *layout);
-/* Adds layouts in stages and micro-batches to what was found, where some may be the result. */
+/* Does the search look for layouts in stages and micro-batches? */
+bool session_stages(const session *s);
+/* Adds layouts in stages and micro-batches to what was found, where some may be the result, and to
+   the rivals. */
 cleave_status session_stage(session *s, cleave_error *error);
 /* A bound of them all, where the result is one of these. */
 cleave_status session_bound_staged(session *s, cleave_error *error);

@@ -27,28 +27,33 @@ bool session_allows(const session *s, const cleave_layout *layout) {
     return allows;
 }
 
-/* The best of what is known; null: nothing is. */
+/* The best of what is known and may be the result; null: nothing is. */
 static const cleave_price *best_price(const session *s) {
     const cleave_price *best = NULL;
     for (int32_t i = 0; i < s->n_found; i++)
         if (best == NULL || cleave_price_better(&s->found[i].price, best))
             best = &s->found[i].price;
+    for (int32_t i = 0; i < s->n_rivals; i++)
+        if (best == NULL || cleave_price_better(&s->rivals[i].price, best))
+            best = &s->rivals[i].price;
     for (int32_t g = 0; g < s->n_given; g++)
-        if (s->given[g].unpriced == NULL &&
+        if (s->given[g].unpriced == NULL && session_allows(s, s->given[g].layout) &&
             (best == NULL || cleave_price_better(&s->given[g].price, best)))
             best = &s->given[g].price;
     return best;
 }
 
-/* Without a wish they are looked for on as many devices as search/reach.c says. */
-static bool looks_for_them(const session *s, const cleave_schedule_wish *wish) {
+/* Without a wish `auto` alone looks for them, on as many devices as search/reach.c says. */
+static bool looks_for_them(const session *s, const cleave_schedule_wish *wish, bool is_auto) {
     bool is_open = cleave_schedule_wish_is_open(wish);
     bool only_plain = wish->micro_batches == 1 && wish->stages == 1 &&
                       wish->recompute == CLEAVE_RECOMPUTE_NONE &&
                       cleave_schedule_wish_allows_plain(wish);
-    if (only_plain)
-        return false;
-    return is_open ? strcmp(s->options->method, "auto") == 0 && s->reach.stages : true;
+    return !only_plain && (!is_open || (is_auto && s->reach.stages));
+}
+
+bool session_stages(const session *s) {
+    return looks_for_them(s, session_wish(s), strcmp(s->options->method, "auto") == 0);
 }
 
 /* What a baseline is as people run it, where nothing else is said: of ZeRO's, data parallel or
@@ -160,6 +165,23 @@ static double rival_seconds(const session *s) {
     return best != NULL && best->excess_bytes == 0 ? (double)best->step * 1e-12 : 0;
 }
 
+/* Nothing where the baseline has no such layout. */
+static cleave_status search_named(session *s, const char *name,
+                                  const cleave_pipeline_options *options, cleave_pipelines *found,
+                                  cleave_error *error) {
+    cleave_error why = {""};
+    cleave_progress_update(&s->progress, -1, name);
+    cleave_status status =
+        cleave_pipeline_search(s->pricer, s->costs, options, &s->work, found, &why);
+    if (status == CLEAVE_BAD_INPUT) {
+        found->n = 0;
+        return CLEAVE_OK;
+    }
+    if (status != CLEAVE_OK && error != NULL)
+        *error = why;
+    return status;
+}
+
 /* Without recomputation, or, where nothing fits so, with all of it. */
 static cleave_status stage_baseline(session *s, const char *name, cleave_error *error) {
     static const cleave_recompute ways[] = {CLEAVE_RECOMPUTE_NONE, CLEAVE_RECOMPUTE_FULL};
@@ -176,21 +198,13 @@ static cleave_status stage_baseline(session *s, const char *name, cleave_error *
     double behind = 0;
     for (int i = 0; i < (asked < 0 ? 2 : 1) && !fits && !session_interrupted(s); i++) {
         cleave_pipelines found;
-        cleave_error why = {""};
         wish.recompute = asked < 0 ? (int)ways[i] : asked;
         const char *baseline = name_baseline(s, name, &wish);
         cleave_pipeline_options options =
             pipeline_options(s, &wish, baseline, given != NULL ? &given->price : NULL);
         options.only_fitting = true;
         options.rival_seconds = rival_seconds(s);
-        cleave_progress_update(&s->progress, -1, name);
-        cleave_status status =
-            cleave_pipeline_search(s->pricer, s->costs, &options, &s->work, &found, &why);
-        if (status == CLEAVE_BAD_INPUT)
-            return CLEAVE_OK; /* it has no such layout */
-        if (status != CLEAVE_OK && error != NULL)
-            *error = why;
-        CLEAVE_TRY(status);
+        CLEAVE_TRY(search_named(s, name, &options, &found, error));
         CLEAVE_TRY(give(s, name, given, &found, &fits, error));
         if (!fits && found.behind_seconds > 0)
             behind = behind > 0 ? fmin(behind, found.behind_seconds) : found.behind_seconds;
@@ -198,22 +212,77 @@ static cleave_status stage_baseline(session *s, const char *name, cleave_error *
     return fits ? CLEAVE_OK : leave_out(s, name, behind, error);
 }
 
+/* ---- what a baseline is where it is asked for ------------------------------------------------ */
+
+/* What `--method name` would look at, as far as it may come out better than what is known: law 7
+   holds for baselines with the best number of micro-batches, too.  It is held against the best in
+   full, whatever else was found. */
+static cleave_status add_rivals(session *s, const char *name, cleave_error *error) {
+    cleave_schedule_wish wish = *session_wish(s);
+    const char *baseline = name_baseline(s, name, &wish);
+    const cleave_price *best = best_price(s);
+    cleave_pipelines found;
+    if (!looks_for_them(s, &wish, false))
+        return CLEAVE_OK;
+    const cleave_pipeline_options options = pipeline_options(s, &wish, baseline, best);
+    CLEAVE_TRY(search_named(s, name, &options, &found, error));
+    for (int32_t i = 0; i < found.n; i++) {
+        const session_found rival = {
+            .method = name, .layout = found.items[i].layout, .price = found.items[i].price};
+        cleave_price known;
+        if (rival.price.excess_bytes == 0 && !session_knows_price(s, &rival.layout, &known) &&
+            (best == NULL || !cleave_price_is_far_behind(&rival.price, best)) &&
+            cleave_constraints_allow_layout(s->constraints, s->model, &rival.layout))
+            s->rivals[s->n_rivals++] = rival;
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status add_all_rivals(session *s, cleave_error *error) {
+    for (int32_t i = 0; cleave_baseline_names[i] != NULL && session_searches(s); i++)
+        CLEAVE_TRY(add_rivals(s, cleave_baseline_names[i], error));
+    return CLEAVE_OK;
+}
+
+/* ---- by chance ------------------------------------------------------------------------------- */
+
+static cleave_status add_drawn(session *s, cleave_error *error) {
+    cleave_layout layout;
+    cleave_price price;
+    if (s->constraints != NULL)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "method random keeps to no --only, --fix or --for where it draws stages "
+                           "and micro-batches");
+    CLEAVE_TRY(cleave_pipeline_draw(s->model, s->machine->n_devices, session_wish(s),
+                                    s->options->seed, &s->work, &layout, error));
+    const cleave_price_subject what = {.layout = &layout, .view = CLEAVE_VIEW_FOLDED};
+    CLEAVE_TRY(cleave_pricer_price(s->pricer, &what, NULL, &price, error));
+    return session_add_found(s, s->options->method, &layout, &price, error);
+}
+
 /* ---- all of them ----------------------------------------------------------------------------- */
+
+/* Of what is left of the time, so much at most for plans, and the rest for rivals. */
+static const double share_of_plans = 0.7;
 
 cleave_status session_stage(session *s, cleave_error *error) {
     cleave_schedule_wish wish = *session_wish(s);
     const char *baseline = session_searches(s) ? NULL : name_baseline(s, s->options->method, &wish);
     cleave_pipelines found;
-    if (!looks_for_them(s, &wish))
+    if (baseline != NULL ? !looks_for_them(s, &wish, false) : !session_stages(s))
         return CLEAVE_OK;
+    if (strcmp(s->options->method, "random") == 0)
+        return cleave_schedule_wish_allows_plain(&wish) ? CLEAVE_OK : add_drawn(s, error);
     if (s->costs == NULL)
         CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
     for (int32_t i = 0; cleave_baseline_names[i] != NULL && baseline == NULL; i++)
         CLEAVE_TRY(stage_baseline(s, cleave_baseline_names[i], error));
     /* What is asked for by its name is the answer, whatever is quicker. */
     bool may_be_other = baseline == NULL && cleave_schedule_wish_allows_plain(session_wish(s));
-    const cleave_pipeline_options options =
+    cleave_pipeline_options options =
         pipeline_options(s, &wish, baseline, may_be_other ? best_price(s) : NULL);
+    if (baseline == NULL && s->options->time_seconds > 0)
+        options.until_seconds -= (1 - share_of_plans) * session_seconds_left(s);
     cleave_progress_update(&s->progress, -1, "stages and micro-batches");
     CLEAVE_TRY(cleave_pipeline_search(s->pricer, s->costs, &options, &s->work, &found, error));
     s->stages_tried = found.n_tried > 0;
@@ -225,7 +294,7 @@ cleave_status session_stage(session *s, cleave_error *error) {
         if (found.items[i].grounds.known)
             session_note_grounds(s, &found.items[i].layout, &found.items[i].grounds);
     }
-    return CLEAVE_OK;
+    return add_all_rivals(s, error);
 }
 
 /* Of more divisors than so many, or on devices that are not looked at one by one, none is looked
@@ -235,7 +304,7 @@ enum { MOST_DIVISORS = 40 };
 /* Of all layouts with so many micro-batches; unchanged where the batch can't be cut so. */
 static cleave_status bound_cut(session *s, int32_t micro_batches, double *least,
                                cleave_error *error) {
-    const cleave_layout *layouts[SESSION_MAX_FOUND];
+    const cleave_layout *layouts[SESSION_MAX_FOUND + SESSION_MAX_RIVALS];
     cleave_micro_bound_options options = {.micro_batches = micro_batches,
                                           .optimizer_states = s->options->optimizer_states,
                                           .forms = session_reported_forms(s),
@@ -246,6 +315,9 @@ static cleave_status bound_cut(session *s, int32_t micro_batches, double *least,
     for (int32_t i = 0; i < s->n_found; i++)
         if (s->found[i].layout.schedule.micro_batches == micro_batches)
             layouts[options.n_layouts++] = &s->found[i].layout;
+    for (int32_t i = 0; i < s->n_rivals; i++)
+        if (s->rivals[i].layout.schedule.micro_batches == micro_batches)
+            layouts[options.n_layouts++] = &s->rivals[i].layout;
     cleave_status status =
         cleave_lower_bound_in_micro_batches(&s->problem, &options, &seconds, &why);
     if (status == CLEAVE_BAD_INPUT)

@@ -90,8 +90,9 @@ static cleave_status add_quick_starts(session *s, cleave_error *error) {
 }
 
 /* What the search of layouts that fold may take where it is not all there is: of a search without
-   limits as much as lowering the model so many times on 64 devices, else of the time. */
-static const double wholes_of_folded = 1, share_of_folded = 0.3;
+   limits as much as lowering the model so many times on 64 devices, else of the time; beside that
+   of stages half of it. */
+static const double wholes_of_folded = 1, share_of_folded = 0.3, share_beside_stages = 0.5;
 
 static cleave_window_options window_options(const session *s) {
     double time = s->options->time_seconds;
@@ -100,8 +101,11 @@ static cleave_window_options window_options(const session *s) {
         how.most_proposals = s->options->proposals;
     else if (time <= 0)
         how.most_wholes = wholes_of_folded * 64 / s->machine->n_devices;
+    double share = !s->reach.only_folds ? share_of_folded
+                   : session_stages(s)  ? share_beside_stages
+                                        : 1;
     if (time > 0 && (s->reach.only_folds || s->options->resume_file == NULL))
-        how.until_seconds = s->started_seconds + (s->reach.only_folds ? 1 : share_of_folded) * time;
+        how.until_seconds = s->started_seconds + share * time;
     return how;
 }
 

@@ -7,7 +7,7 @@ cleave_status report_step_make(const cleave_model *model, const cleave_machine *
                                const cleave_layout *layout, int optimizer_states,
                                cleave_arena *arena, report_step *step, cleave_error *error) {
     report_step *s = step;
-    *s = (report_step){.machine = machine, .layout = layout};
+    *s = (report_step){.imported = model, .machine = machine, .layout = layout};
     CLEAVE_TRY(cleave_model_fuse_attention(model, layout, arena, &s->model, error));
     const bool many = layout->n_devices > CLEAVE_MOST_LOWERED;
     const cleave_pricing how = {.all_devices = !many, .optimizer_states = optimizer_states};

@@ -8,6 +8,7 @@
 #include "simulator/step/layout_step.h"
 
 typedef struct report_step {
+    const cleave_model *imported;
     cleave_model model; /* with attention as the layout has it */
     const cleave_machine *machine;
     const cleave_layout *layout;
@@ -19,8 +20,9 @@ typedef struct report_step {
     cleave_timeline measured; /* start: null without a run */
 } report_step;
 
-/* Simulates the layout, which has to live as long.  More devices than a search lowers one by one
-   are folded, where the layout folds: one window stands for all.  Destroy it, also after a failure.
+/* Simulates the layout, which has to live as long, as has the model.  More devices than a search
+   lowers one by one are folded, where the layout folds: one window stands for all.  Destroy it,
+   also after a failure.
  */
 cleave_status report_step_make(const cleave_model *model, const cleave_machine *machine,
                                const cleave_layout *layout, int optimizer_states,

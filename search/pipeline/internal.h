@@ -93,6 +93,10 @@ int32_t pipeline_list_micro_batches(const pipeline_finder *f, int32_t most, int3
 /* The best of what is known; null: nothing is. */
 const cleave_price *pipeline_best(const pipeline_finder *f);
 
+/* What is expected to take longer than this is not the best; infinite: nothing is known that fits.
+ */
+double pipeline_seconds_to_beat(const pipeline_finder *f);
+
 /* Interrupted, or is the time up? */
 bool pipeline_is_over(const pipeline_finder *f);
 

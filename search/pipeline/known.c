@@ -296,9 +296,7 @@ double pipeline_least_seconds(const pipeline_finder *f, const pipeline_candidate
 
 /* Can it not be the best? */
 static bool is_hopeless(const pipeline_finder *f, const pipeline_candidate *of) {
-    const cleave_price *best = pipeline_best(f);
-    return best != NULL && best->excess_bytes == 0 &&
-           pipeline_least_seconds(f, of) > (double)best->step * 1e-12;
+    return pipeline_least_seconds(f, of) > pipeline_seconds_to_beat(f);
 }
 
 /* A layout of that shape, of which nothing is recomputed and no more state is sharded than must be;

@@ -82,6 +82,12 @@ typedef struct cleave_pipeline_options {
     const volatile sig_atomic_t *interrupted; /* may be null */
 } cleave_pipeline_options;
 
+/* One drawn by chance from the seed that is as the wish has it, of several that are drawn until one
+   is legal; BAD_INPUT where none is. */
+cleave_status cleave_pipeline_draw(const cleave_model *model, int32_t n_devices,
+                                   const cleave_schedule_wish *wish, uint64_t seed,
+                                   cleave_arena *arena, cleave_layout *layout, cleave_error *error);
+
 /* The layouts live in the arena.  Where the wish leaves something open that no layout has, `n` is
    0; BAD_INPUT where it can't be met at all, saying why. */
 cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *costs,

@@ -303,12 +303,14 @@ static const double far_behind = 1.25;
    never fits. */
 static const double far_too_large = 1.5;
 
+double cleave_price_far_behind(const cleave_price *best) { return far_behind * (double)best->step; }
+
 bool cleave_price_is_far_behind(const cleave_price *price, const cleave_price *best) {
     if (best->excess_bytes > 0)
         return false;
     int64_t limit = price->peak_bytes - price->excess_bytes; /* about: of some device */
     return price->excess_bytes > 0 ? (double)price->peak_bytes > far_too_large * (double)limit
-                                   : (double)price->step > far_behind * (double)best->step;
+                                   : (double)price->step > cleave_price_far_behind(best);
 }
 
 bool cleave_price_better(const cleave_price *a, const cleave_price *b) {

@@ -107,6 +107,8 @@ void cleave_pricer_weigh(cleave_pricer *pricer, const cleave_program *program, c
 /* Is a layout of that price, in closed form, so far behind the other that it can't come out better
    in full? */
 bool cleave_price_is_far_behind(const cleave_price *price, const cleave_price *best);
+/* Picoseconds of steps beyond which layouts that fit are; the best fits. */
+double cleave_price_far_behind(const cleave_price *best);
 
 /* Fits, or comes nearer to fitting, or is quicker. */
 bool cleave_price_better(const cleave_price *a, const cleave_price *b);

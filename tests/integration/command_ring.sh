@@ -53,6 +53,17 @@ same "$one" "$(losses)" 1e-5 || fail "one device has the losses $one, four in mi
 expect_ok run "${llama[@]}" --layout "$work/cut.layout.json" --steps 3 --json --precision bf16
 same "$rounded" "$(losses)" 0.01 || fail "one device has the losses $rounded in bf16, four have $(losses)"
 
+# Whatever takes a layout takes it; a launch has no keys that go round, and says so.
+p100=(--machine "$tree/configs/machines/p100-4x4.json")
+expect_ok explain "${llama[@]}" "${p100[@]}" --layout "$ring"
+expect_ok report "${llama[@]}" "${p100[@]}" --layout "$ring" -o "$work/page.html"
+expect_ok diff "${llama[@]}" "${p100[@]}" "$ring" "$ring"
+grep -q 'The layouts are the same' "$work/out" || fail "diff says $(cat "$work/out")"
+for to in torch jax megatron torchtitan; do
+    expect_ok export "${llama[@]}" --layout "$ring" --to $to -o "$work/for_$to"
+    grep -q 'self_attn' "$work/out" || fail "for $to keys that go round are lost, and that is not said: $(cat "$work/out")"
+done
+
 # What can't go round.
 sed 's/"split": {"q": 4}/"split": {"k": 4}/' "$ring" >"$work/keys.layout.json"
 expect_error 2 '"ring"' run "${llama[@]}" --layout "$work/keys.layout.json" --steps 1

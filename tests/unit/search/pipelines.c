@@ -8,6 +8,7 @@
 #include "../../support/test_machine.h"
 #include "base/random.h"
 #include "graph/import/import.h"
+#include "graph/model/attention.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -241,6 +242,32 @@ Test(pipelines, baselines_that_do_not_fit_have_micro_batches) {
     cr_expect_gt(single->peak_bytes, options.memory_limit_bytes, "what it needs is said");
 }
 
+/* Another for every seed, and none quicker than what is found. */
+Test(pipelines, random_keeps_to_what_is_asked_for) {
+    wish = (cleave_schedule_wish){
+        .micro_batches = 4, .stages = 2, .kind = CLEAVE_SCHEDULE_ZB_H1, .recompute = 0, .zero = 1};
+    double found = run().best.step_seconds, before = 0;
+    options.method = "random";
+    for (options.seed = 0; options.seed < 6; options.seed++) {
+        cleave_search_result result = run();
+        const cleave_layout *layout = &result.best.layout;
+        cr_expect_eq(layout->schedule.micro_batches, 4);
+        cr_expect_eq(layout->schedule.n_stages, 2);
+        cr_expect_eq(layout->schedule.kind, CLEAVE_SCHEDULE_ZB_H1);
+        cr_expect_eq(n_recomputed(layout), 0);
+        cr_expect_eq(most_sharded(layout), CLEAVE_SHARDED_NOTHING);
+        cr_expect_gt(result.best.step_seconds, found);
+        cr_expect_neq(result.best.step_seconds, before);
+        before = result.best.step_seconds;
+    }
+    cleave_error error = {""};
+    cleave_search_result result;
+    wish.tensor = 2;
+    cr_expect_eq(cleave_search(&model, &machine, &options, &arena, &result, &error),
+                 CLEAVE_BAD_INPUT);
+    cr_expect_neq(strstr(error.message, "random"), NULL, "%s", error.message);
+}
+
 /* ---- recomputation ---- */
 
 static void import_gpt(void) {
@@ -271,6 +298,55 @@ Test(pipelines, megatron_1f1b_has_a_stage_for_each_node) {
                          cleave_schedule_stage_of(&layout->schedule, op));
     }
     cr_expect_eq(named.best.layout.schedule.micro_batches, 4);
+}
+
+static void read_machine(const char *name, int32_t n_devices) {
+    cleave_error error = {""};
+    const char *file =
+        cleave_arena_printf(&arena, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR, name);
+    cr_assert_eq(cleave_machine_read(file, n_devices, &arena, &machine, &error), CLEAVE_OK, "%s",
+                 error.message);
+}
+
+/* Of two layers, on a node in which all share each product where megatron-1f1b is asked for: with 8
+   micro-batches, of which attention alone is recomputed, it fits. */
+Test(pipelines, auto_is_none_worse_than_baselines_asked_for_by_name) {
+    static const char config[] =
+        "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_size\": "
+        "512, "
+        "\"intermediate_size\": 1408, \"num_attention_heads\": 8, \"num_key_value_heads\": 4, "
+        "\"num_hidden_layers\": 2, \"vocab_size\": 512, \"rms_norm_eps\": 1e-05, "
+        "\"rope_theta\": 10000.0, \"max_position_embeddings\": 512, \"hidden_act\": \"silu\", "
+        "\"attention_bias\": false, \"tie_word_embeddings\": false}";
+    const cleave_import_request request = {.file = "config.json",
+                                           .data = config,
+                                           .bytes = strlen(config),
+                                           .batch = 32,
+                                           .sequence = 256,
+                                           .with_loss = true};
+    cleave_error error = {""};
+    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_assert_eq(cleave_model_fuse_attention(&model, NULL, &arena, &model, &error), CLEAVE_OK);
+    read_machine("rtx-4x8", 8);
+    options.optimizer_states = 2;
+    options.memory_limit_bytes = INT64_C(36) << 20;
+    cleave_search_result found = run();
+    options.method = "megatron-1f1b";
+    cleave_search_result named = run();
+    cr_expect_gt(named.best.layout.schedule.micro_batches, 1);
+    cr_expect_leq(found.best.step_seconds, named.best.step_seconds);
+}
+
+/* Two stages are quicker than all layouts in one. */
+Test(pipelines, methods_leave_stages_some_of_the_time) {
+    import_gpt();
+    read_machine("p100-4x4", 2);
+    options.time_seconds = 2;
+    cleave_search_result limited = run();
+    wish = (cleave_schedule_wish){.micro_batches = 1, .stages = 1, .kind = -1, .recompute = 0};
+    cleave_search_result plain = run();
+    cr_expect_lt(limited.best.step_seconds, plain.best.step_seconds);
 }
 
 /* Of a transformer: attention alone; or all but what each half of a block begins with. */

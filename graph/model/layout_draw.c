@@ -1,7 +1,8 @@
-#include "drawn_schedule.h"
+#include "graph/model/layout_draw.h"
 
 #include <string.h>
 
+/* Where they are open. */
 enum { MOST_STAGES = 4 };
 
 /* Stages begin at distinct operators. */
@@ -42,34 +43,57 @@ static cleave_status draw_splits(const cleave_model *model, int32_t stage, int32
     return CLEAVE_OK;
 }
 
-static bool draw(const cleave_model *model, int32_t most, cleave_random *random,
-                 cleave_arena *arena, cleave_layout *layout) {
+static bool is_open(const cleave_schedule_draw *of) {
+    return of->micro_batches == 0 && of->stages == 0 && of->virtual_stages == 0 && of->kind < 0;
+}
+
+/* How many stages, on how many groups of devices; false: there are none of that kind. */
+static bool draw_stages(const cleave_schedule_draw *of, int32_t n_devices, cleave_random *random,
+                        cleave_schedule *schedule, int32_t *n_groups) {
     static const cleave_schedule_kind kinds[] = {CLEAVE_SCHEDULE_1F1B, CLEAVE_SCHEDULE_GPIPE,
                                                  CLEAVE_SCHEDULE_ZB_H1,
                                                  CLEAVE_SCHEDULE_INTERLEAVED};
-    cleave_schedule *schedule = &layout->schedule;
-    int32_t stages[MOST_STAGES] = {0};
-    *schedule =
-        (cleave_schedule){.kind = kinds[cleave_random_below(random, 4)], .first_operator = stages};
-    int32_t n_groups = 1 + (int32_t)cleave_random_below(random, 3);
-    n_groups = n_groups < layout->n_devices ? n_groups : layout->n_devices;
+    cleave_schedule_kind drawn = kinds[cleave_random_below(random, 4)];
+    int32_t groups = 1 + (int32_t)cleave_random_below(random, 3);
+    schedule->kind = of->kind < 0 ? drawn : (cleave_schedule_kind)of->kind;
     bool virtual = schedule->kind == CLEAVE_SCHEDULE_INTERLEAVED;
-    schedule->n_stages = virtual ? 2 * n_groups : n_groups;
-    if (schedule->n_stages > MOST_STAGES || !cut_operators(model->n_operators, random, schedule))
+    int32_t each = !virtual ? 1 : of->virtual_stages > 0 ? of->virtual_stages : 2;
+    if (of->stages > 0 && of->stages % each != 0)
+        return false;
+    groups = of->stages > 0 ? of->stages / each : groups < n_devices ? groups : n_devices;
+    schedule->n_stages = groups * each;
+    *n_groups = groups;
+    return groups <= n_devices && (of->virtual_stages == 0 || of->virtual_stages == each) &&
+           (!is_open(of) || schedule->n_stages <= MOST_STAGES);
+}
+
+/* As many as drawn, or, where nothing else is asked for, fewer. */
+static bool draw_micro_batches(const cleave_model *model, const cleave_schedule_draw *of,
+                               cleave_random *random, cleave_layout *layout) {
+    int32_t *m = &layout->schedule.micro_batches;
+    *m = 1 + (int32_t)cleave_random_below(random, of->most_micro_batches);
+    *m = of->micro_batches > 0 ? of->micro_batches : *m;
+    while (of->micro_batches == 0 && *m > 1 &&
+           cleave_layout_check(model, layout, NULL) != CLEAVE_OK)
+        --*m;
+    return cleave_layout_check(model, layout, NULL) == CLEAVE_OK;
+}
+
+static bool draw(const cleave_model *model, const cleave_schedule_draw *of, cleave_random *random,
+                 cleave_arena *arena, cleave_layout *layout) {
+    cleave_schedule *schedule = &layout->schedule;
+    int32_t n_groups;
+    *schedule = (cleave_schedule){0};
+    if (!draw_stages(of, layout->n_devices, random, schedule, &n_groups))
+        return false;
+    schedule->first_operator = CLEAVE_ARENA_ARRAY(arena, int32_t, schedule->n_stages);
+    if (schedule->first_operator == NULL || !cut_operators(model->n_operators, random, schedule))
         return false;
     for (int32_t s = 0; s < schedule->n_stages; s++)
         if (draw_splits(model, s, n_groups, random, arena, layout) != CLEAVE_OK)
             return false;
-    schedule->micro_batches = 1 + (int32_t)cleave_random_below(random, most);
-    while (schedule->micro_batches > 1 && cleave_layout_check(model, layout, NULL) != CLEAVE_OK)
-        schedule->micro_batches--;
-    cleave_schedule kept;
-    if ((schedule->micro_batches == 1 && schedule->n_stages == 1) ||
-        cleave_layout_check(model, layout, NULL) != CLEAVE_OK ||
-        cleave_schedule_copy(schedule, arena, &kept, NULL) != CLEAVE_OK)
-        return false;
-    *schedule = kept;
-    return true;
+    return draw_micro_batches(model, of, random, layout) &&
+           (!is_open(of) || schedule->micro_batches > 1 || schedule->n_stages > 1);
 }
 
 /* Some operators, or all that may be. */
@@ -92,19 +116,23 @@ static void draw_sharding(const cleave_model *model, cleave_random *random, clea
                                      : (uint8_t)cleave_random_below(random, CLEAVE_N_SHARDED);
 }
 
-bool draw_schedule(const cleave_model *model, uint64_t seed, int32_t most, cleave_arena *arena,
-                   cleave_layout *layout) {
+bool cleave_layout_draw_schedule(const cleave_model *model, const cleave_schedule_draw *of,
+                                 uint64_t seed, cleave_arena *arena, cleave_layout *layout) {
     cleave_layout drawn;
     cleave_random random = {.key = cleave_hash_join(seed, cleave_hash_string("schedule"))};
     if (cleave_layout_copy(layout, model, arena, &drawn, NULL) != CLEAVE_OK)
         return false;
     bool recomputes = cleave_random_below(&random, 2) == 0;
     bool shards = cleave_random_below(&random, 2) == 0;
-    if (cleave_random_below(&random, 4) > 0 && draw(model, most, &random, arena, &drawn))
+    bool has_schedule = (cleave_random_below(&random, 4) > 0 || !is_open(of)) &&
+                        draw(model, of, &random, arena, &drawn);
+    if (!has_schedule && !is_open(of))
+        return false;
+    if (has_schedule)
         *layout = drawn;
     if (recomputes)
         draw_recomputation(model, &random, layout);
     if (shards)
         draw_sharding(model, &random, layout);
-    return !cleave_layout_is_plain(layout);
+    return !cleave_layout_is_plain(layout) || !is_open(of);
 }
