@@ -2,7 +2,8 @@
 """Published runs against predictions: the table of `cleave validate` for measurements that others made.
 
 FOLDER has their files (simumax_b200.csv, torchtitan.csv, llm_foundry_mpt.csv, mist_l4.csv, sailor_validation.csv,
-megatron_seqsel_fig1_memory.csv); those that are missing are left out, and without the folder nothing is done.  Each
+megatron_seqsel_fig1_memory.csv, and mist_node_database, the kernels in mist/node_database of Mist's repository); those
+that are missing are left out, and without the folder nothing is done.  Each
 source becomes one RUNS.csv, in a temporary folder or in --keep: a row for a row, what the source says in the words of
 docs/formats.md, and what Cleave has no word for as `besides`, so that no row is lost.  Nothing is fitted: prices are
 those of configs/machines.
@@ -13,10 +14,12 @@ What the sources leave open is filled in as follows:
              Attention in Triton, the default of the script that submitted these runs, but for the large ones of January
              2024 that its sweep asks "flash" for: see TRITON.
   torchtitan "selective" keeps every other product and attention: `alternate`.
-  Mist       fp16 as bf16, gradients too, since its files say float16 of parameters and float32 of the optimizer alone.
+  Mist       fp16 as bf16, gradients too, since its files say float16 of parameters and float32 of the optimizer alone;
+             L4s at 1,050 MHz, as its README has them set; the row without a plan has that of its test-small-base.yaml.
   Sailor     OPT and GPT-Neo as GPT-2, in f32 (DeepSpeed without "fp16", in NVIDIA's container, which multiplies it in
-             TF32) and with stored scores, as its code has them.  Its memory is what the device has in use (the
-             first figure of its log's last line), so it is held against what the allocator reserves.
+             TF32) and with stored scores, as its code has them.  Its memory is what nvidia-smi says of the device (the
+             first figure of its log's last line); what its own simulator adds for what is not the allocator's is taken off
+             it, see BESIDES_TORCH, and the rest held against what the allocator reserves.
 
 --kernels holds the tables of the machine files against the kernels and collectives that they were made of.
 --ablate leaves one effect after the other out, by editing the machine's file or the rows, and only reports.
@@ -189,7 +192,7 @@ def mist(folder):
         text = row["config_yaml"]
         numbers = {key: [float(x) for x in re.findall(r"- (-?[\d.]+)", part)]
                    for key, part in re.findall(r"(\w+): ((?:- )+-?[\d.]+(?: (?:- )+-?[\d.]+)*)", text)}
-        run = {"kind": "l4", "group": f"Mist {row['family']} {row['size']}",
+        run = {"kind": "l4-1050mhz", "group": f"Mist {row['family']} {row['size']}",
                "name": f"{row['family']} {row['size']} x{row['gpus']}{' flash' if row['flash'] == 'True' else ''}",
                "devices": row["gpus"], "sequence": row["seq"] or 2048, "batch": row["gbs"], "sharding": 0, "recompute": "none",
                "precision": "bf16", "reduce_precision": "bf16", "attention": "fused" if row["flash"] == "True" else "stored",
@@ -201,7 +204,7 @@ def mist(folder):
         run["model"] = gpt2(layers, width, heads, 50304, 2048) if row["family"] == "gpt" else \
             llama(layers, width, {"1.3b": 5632, "2.7b": 6912, "7b": 11008}[row["size"]], heads, heads, 50304)
         if "stage_strategies" not in numbers:
-            run.update(data=row["gpus"], micro_batch=1, besides="its plan is not given")
+            run.update(data=2, micro_batch=8, batch=32, sharding=1, recompute="full")
             yield run
             continue
         plan, stages = numbers["stage_strategies"], len(numbers["layer_partitions"])
@@ -217,17 +220,24 @@ def mist(folder):
         yield run
 
 
+# What Sailor's own simulator counts beside torch's memory: "for fused kernel loading, depends on GPU + platform" of its
+# GH200s (get_memory_footprint_on_gpu), and "shown in nvidia-smi, but not as part of torch mem" with tensor parallelism
+# elsewhere (check_config_fits, in runtime_simulator.py).
+BESIDES_TORCH = {"gh200": 5.06e9, "rtx": 3.0e9}
+
+
 def sailor(folder):
     sizes = {"OPT-350M": (24, 1024, 16, 50272), "GPT-NEO-2.7B": (32, 2560, 20, 50257)}
     for row in read(folder, "sailor_validation.csv"):
         tensor = re.findall(r"tp(\d+)", row["stage_replicas_gpuxcount_tp"])
         layers, width, heads, vocabulary = sizes[row["model"]]
         run = {"kind": "gh200" if "GH" in row["cluster"] else "rtx", "group": f"Sailor {row['model']}",
-               "name": f"{row['model']} {row['cluster'].split()[0]} N{row['nodes']} pp{row['pp']}",
+               "name": f"{row['model']} {row['cluster'].split()[0]} N{row['nodes']} pp{row['pp']} mbs{row['mbs']}",
                "model": gpt2(layers, width, heads, vocabulary, 2048), "sequence": 2048, "batch": row["gbs"],
                "micro_batch": row["mbs"], "data": row["dp_per_stage"].split("|")[0], "tensor": tensor[0],
                "pipeline": row["pp"], "sequence_parallel": "no", "precision": "f32", "attention": "stored",
-               "step": row["measured_iter_s"], "reserved": row["max_mem_bytes"]}
+               "step": row["measured_iter_s"]}
+        run["reserved"] = f"{float(row['max_mem_bytes']) - BESIDES_TORCH[run['kind']]:.0f}"
         if int(row["pp"]) > 1:  # 0 is the embedding, the last is the head
             ends = [[int(n) for n in part.split("-")] for part in row["layers_per_stage"].split("|")]
             run["layers"] = "|".join(str(min(b, layers) - max(a, 1) + 1) for a, b in ends)
@@ -425,6 +435,29 @@ def kernel_of(row, efficiency):
     return None
 
 
+def mist_kernels(folder, kind, cache):
+    """(table, share that the machine file has, share that was measured) of kernels that Mist's authors timed on an L4."""
+    with open(machine(kind)) as file:
+        of = next(iter(json.load(file)["kinds"].values()))
+    peak, efficiency = float(of["rates"]["fp16"].split()[0]) * 1e12, of["efficiency"]
+    for path in glob.glob(os.path.join(folder, "mist_node_database", cache, "*.json")):
+        with open(path) as file:
+            timed = json.load(file)
+        for key, times in timed.items():
+            forward, backward = (times[way][1] for way in ("fwd", "bwd"))  # medians, seconds
+            extents = [[int(n) for n in shape.split(", ")] for shape in re.findall(r"shape=\(([\d, ]+\d)\)", key)]
+            if "fused_dense_func" in key and extents[0][0] > 0:
+                (samples, tokens, inner), (columns, _) = extents[:2]
+                smallest, flops = min(samples * tokens, inner, columns), 2 * samples * tokens * inner * columns
+                for name, seconds in (("bf16 product", forward), ("bf16 weight gradient", backward - forward)):
+                    yield name, look_up(efficiency[name], smallest), flops / seconds / peak
+            elif "flash_attn_qkvpacked_func" in key and extents[0][0] > 0:
+                samples, tokens, _, heads, width = extents[0]
+                flops = samples * tokens ** 2 * heads * 2 * width  # half of the scores are hidden
+                for name, more, seconds in (("attention", 1, forward), ("attention backward", 2.5, backward)):
+                    yield name, look_up(efficiency[name], more * flops), more * flops / seconds / peak
+
+
 def describe_errors(name, errors):
     errors = sorted(errors)
     return [name, len(errors), f"{100 * statistics.median(errors):.1f} %", f"{100 * errors[int(0.9 * len(errors))]:.1f} %"]
@@ -440,6 +473,9 @@ def kernels_table(folder):
         said = kernel_of(row, kind["efficiency"])
         if said is not None:
             found.setdefault(f"{files[row['system']]}: {said[0]}", []).append(abs(said[1] / said[2] - 1))
+    for kind, cache in (("l4", "_backup_cache_NVIDIA_L4"), ("l4-1050mhz", "cache_NVIDIA_L4")):
+        for name, said, measured in mist_kernels(folder, kind, cache):
+            found.setdefault(f"{kind}: {name}", []).append(abs(said / measured - 1))
     with open(machine("a100")) as file:
         spans = {s["devices"]: s for s in json.load(file)["collectives"]["within"]}
     for row in read(folder, "vtrain_nccl_allreduce.csv"):
