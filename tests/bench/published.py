@@ -22,7 +22,7 @@ What the sources leave open is filled in as follows:
              it, see BESIDES_TORCH, and the rest held against what the allocator reserves.
 
 --kernels holds the tables of the machine files against the kernels and collectives that they were made of.
---ablate leaves one effect after the other out, by editing the machine's file or the rows, and only reports.
+--ablate leaves one effect after the other out, by editing the machine's file or the rows (bubbles by their formula), and only reports.
 """
 import argparse
 import concurrent.futures
@@ -383,12 +383,12 @@ def percent(of, key):
 def describe(source, result, runs):
     """One line of a source, and why rows were refused."""
     if result is None:
-        return [source, len(runs), 0, *"-------"]
+        return [source, len(runs), 0, *"--------"]
     of = overall(result)
     step, memory, reserved = of["step"], of["memory"], of["reserved"]
     tau = "-" if step is None or step["tau"] is None else f"{step['tau']:.2f}"
     return [source, of["runs"], of["priced"], percent(step, "median_error"), percent(step, "ninth_decile_error"),
-            tau, percent(memory, "median_error"), percent(memory, "ninth_decile_error"),
+            tau, step["pairs"] if step else "-", percent(memory, "median_error"), percent(memory, "ninth_decile_error"),
             percent(reserved, "median_error"), percent(reserved, "ninth_decile_error")]
 
 
@@ -568,8 +568,20 @@ def main():
         bench(options, folder)
 
 
+def priced(options, path):
+    """What is predicted of a table, and kept beside it; with --reuse what lies there already."""
+    kept = re.sub("csv$", "json", path)
+    if options.reuse and os.path.isfile(kept):
+        with open(kept) as file:
+            return json.load(file)
+    result = validate_parts(options.cleave, path, options.jobs)
+    with open(kept, "w") as out:
+        json.dump(result, out, indent=1)
+    return result
+
+
 def bench(options, folder):
-    table = [["source", "rows", "priced", "step: median", "90 %", "tau", "memory: median", "90 %",
+    table = [["source", "rows", "priced", "step: median", "90 %", "tau", "pairs", "memory: median", "90 %",
               "reserved: median", "90 %"]]
     why, runs_of, results = [], {}, {}
     for source in options.only.split(","):
@@ -584,45 +596,50 @@ def bench(options, folder):
                 run["besides"] = f"more than {options.most_devices} devices: left out of this table"
         path = os.path.join(folder, source + ".csv")
         write(path, runs)
-        kept = os.path.join(folder, source + ".json")
-        if options.reuse and os.path.isfile(kept):
-            with open(kept) as file:
-                result = results[source] = json.load(file)
-        else:
-            result = results[source] = validate_parts(options.cleave, path, options.jobs)
-            with open(kept, "w") as out:
-                json.dump(result, out, indent=1)
+        result = results[source] = priced(options, path)
         table.append(describe(source, result, runs))
         why += [f"{source}: {n} not priced: {reason}" for reason, n in reasons(result).items()]
     print_table(table)
     print("\n".join(why))
-    effects = ablate(options, folder, runs_of) if options.ablate else None
+    effects = ablate(options, folder, runs_of, results) if options.ablate else None
     if options.page:
         published_page.write(options.page, {"tree": TREE, "table": table, "results": results, "why": why,
                                             "kernels": kernels_table(options.folder),
                                             "effects": effects})
 
 
-def ablate(options, folder, runs_of):
+def without_bubbles(result, runs):
+    """Steps as if the stages of a pipeline never waited for each other: of 1F1B's m + (p - 1) / v rounds, m."""
+    busy = []
+    for run in result["runs"]:
+        row = runs[run["line"] - 2]
+        stages, data = int(row.get("pipeline") or 1), int(row.get("data") or row.get("devices") or 1)
+        rounds = int(row["batch"]) / data / int(row.get("micro_batch") or 1)
+        if "refused" not in run:
+            busy.append(dict(run, step_seconds=run["step_seconds"] * rounds / (rounds + (stages - 1) / int(row.get("virtual") or 1))))
+    return accuracy(busy, "step_seconds")
+
+
+def ablate(options, folder, runs_of, results):
     """The median error of the step of each source where an effect is left out."""
     sources = [source for source in options.ablate.split(",") if source in runs_of]
-    left_out = {"nothing": None, "efficiency by shape": change_machine(folder, flat_efficiency),
+    left_out = {"efficiency by shape": change_machine(folder, flat_efficiency),
                 "memory-bound kernels": change_machine(folder, without_memory_bound),
                 "launches": change_machine(folder, without_launch), "links": change_machine(folder, without_links),
                 "layers of stages": change_rows("layers", ""), "recomputation": change_rows("recompute", "none")}
-    effects = [["left out", *sources]]
-    for effect, change in left_out.items():
-        row = [effect]
-        for source in sources:
-            path = os.path.join(folder, f"{source}-without.csv")
+    effects = [["left out", *sources], ["nothing"], ["bubbles"], *([effect] for effect in left_out)]
+    for source in sources:
+        steps = [overall(results[source])["step"], without_bubbles(results[source], runs_of[source])]
+        for i, change in enumerate(left_out.values()):
+            path = os.path.join(folder, f"{source}-without-{i}.csv")
             write(path, runs_of[source], change)
-            result = validate(options.cleave, path)
-            row.append(percent(overall(result)["step"], "median_error") if result else "-")
-        effects.append(row)
+            result = priced(options, path)
+            steps.append(overall(result)["step"] if result else None)
+        for row, step in zip(effects[1:], steps):
+            row.append(percent(step, "median_error"))
     print("\nMedian error of the step where an effect is left out:")
     print_table(effects)
     return effects
-
 
 
 if __name__ == "__main__":

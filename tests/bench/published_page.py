@@ -87,6 +87,28 @@ def misses(results, most_step, most_memory):
     return rows
 
 
+def misranked(results):
+    """Of each group, the pairs that were measured 5 % apart and are foreseen the other way round, and who is in most of them."""
+    rows = [["group", "pairs", "wrong", "most of them with", "supposed cause"]]
+    for result in results.values():
+        for of in result["groups"] if result else []:
+            runs = [run for run in result["runs"] if run["group"] == of["group"] and run.get("measured_step_seconds")
+                    and "refused" not in run]
+            wrong = {}
+            for i, run in enumerate(runs):
+                for other in runs[:i]:
+                    quick, slow = sorted((run, other), key=lambda x: x["measured_step_seconds"])
+                    if slow["measured_step_seconds"] > 1.05 * quick["measured_step_seconds"] and \
+                            slow["step_seconds"] <= quick["step_seconds"]:
+                        for one in (run, other):
+                            wrong.setdefault(one["line"], []).append(one)
+            if wrong:
+                worst = max(wrong.values(), key=len)
+                rows.append([of["group"], of["step"]["pairs"], sum(len(x) for x in wrong.values()) // 2,
+                             f"{spoken(worst[0]['name'])} ({len(worst)})", reason(worst[0])])
+    return rows
+
+
 def groups(results):
     rows = [["group", "runs", "priced", "step: median", "90 %", "tau", "pairs", "memory: median", "reserved: median"]]
     for result in results.values():
@@ -162,6 +184,10 @@ Of each group:
 
 {groups}
 
+Ranked wrongly, among runs that were measured 5 % apart:
+
+{misranked}
+
 Not priced:
 
 {refused}
@@ -193,6 +219,7 @@ def write(path, found):
     text = INTRODUCTION.format(
         ablated=" --ablate" if found["effects"] else "", date=datetime.date.today().isoformat(), commit=commit,
         kernels=markdown(found["kernels"]), table=markdown(found["table"]), groups=markdown(groups(found["results"])),
+        misranked=markdown(misranked(found["results"])),
         refused="\n".join(f"- {line}" for line in found["why"]), most_step=100 * most_step,
         most_memory=100 * most_memory, misses=markdown(misses(found["results"], most_step, most_memory)),
         planned=markdown(planned(found["results"])),
