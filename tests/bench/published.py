@@ -220,9 +220,9 @@ def mist(folder):
         yield run
 
 
-# What Sailor's own simulator counts beside torch's memory: "for fused kernel loading, depends on GPU + platform" of its
-# GH200s (get_memory_footprint_on_gpu), and "shown in nvidia-smi, but not as part of torch mem" with tensor parallelism
-# elsewhere (check_config_fits, in runtime_simulator.py).
+# What Sailor's own simulator counts beside torch's memory: "for fused kernel loading, depends on GPU + platform" where it
+# foretells the memory of its GH200s, "shown in nvidia-smi, but not as part of torch mem" of tensor parallelism where it
+# looks whether other plans fit.
 BESIDES_TORCH = {"gh200": 5.06e9, "rtx": 3.0e9}
 
 
@@ -523,7 +523,8 @@ def without_launch(content):
 
 def without_links(content):
     network = content.get("network", [])
-    for link in content["node"]["links"] + (network if isinstance(network, list) else [network]):
+    links = [link for node in content.get("nodes") or [content["node"]] for link in node["links"]]
+    for link in links + (network if isinstance(network, list) else [network]):
         if "bandwidth" in link:
             link["bandwidth"] = "1000000 GB/s"
         link["latency"] = "0 us"
@@ -550,6 +551,7 @@ def main():
                         help="leave one effect after the other out, of all sources or of those between commas")
     parser.add_argument("--kernels", action="store_true", help="only hold tables against kernels")
     parser.add_argument("--page", help="write all that is found to this page")
+    parser.add_argument("--plan", type=int, default=0, metavar="SECONDS", help="also search, so long each, for plans of torchtitan's models")
     parser.add_argument("--most-devices", type=int, default=1 << 20, metavar="N",
                         help="price no run of more: some take minutes")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that price the rows of a source")
@@ -580,6 +582,27 @@ def priced(options, path):
     return result
 
 
+# Batches that torchtitan's table has, of texts of 8,192 tokens, on as many H100s or half of them.
+PLANS = [("Llama3.1-8B", 64, 128), ("Llama3.1-70B", 256, 512), ("Llama3.1-405B", 512, 256)]
+
+
+def plan(options, folder):
+    """What a search finds: (model, devices, batch, its JSON or None where it found nothing)."""
+    for name, devices, batch in PLANS:
+        kept, model = (os.path.join(folder, f"plan-{name}{end}.json") for end in ("", "-model"))
+        if not (options.reuse and os.path.isfile(kept)):
+            with open(model, "w") as file:
+                json.dump(llama(*TITAN_MODELS[name]), file)
+            with open(kept, "w") as out:
+                subprocess.run([options.cleave, "search", "--model", model, "--sequence", "8192", "--batch", str(batch), "--machine",
+                                machine("h100-500w"), "--devices", str(devices), "--precision", "bf16", "--reduce-precision", "mixed",
+                                "--optimizer", "adamw", "--time", str(options.plan), "--json", "-o",
+                                os.path.join(folder, "plan.layout.json")], stdout=out)
+        with open(kept) as file:
+            text = file.read()
+        yield name, devices, batch, json.loads(text) if text else None
+
+
 def bench(options, folder):
     table = [["source", "rows", "priced", "step: median", "90 %", "tau", "pairs", "memory: median", "90 %",
               "reserved: median", "90 %"]]
@@ -602,10 +625,11 @@ def bench(options, folder):
     print_table(table)
     print("\n".join(why))
     effects = ablate(options, folder, runs_of, results) if options.ablate else None
+    plans = list(plan(options, folder)) if options.plan else []
     if options.page:
         published_page.write(options.page, {"tree": TREE, "table": table, "results": results, "why": why,
                                             "kernels": kernels_table(options.folder),
-                                            "effects": effects})
+                                            "effects": effects, "plans": plans})
 
 
 def without_bubbles(result, runs):
