@@ -156,7 +156,7 @@ def plans_found(plans):
 
 INTRODUCTION = """# Published runs
 
-Written by `tests/bench/published.py FOLDER --page docs/published.md`{ablated} on {date}, at commit {commit}. The
+Written by `tests/bench/published.py FOLDER --page docs/published.md{options}` on {date}, at commit {commit}. The
 measurements are others' and stand in their own places ([formats.md](formats.md#runs-that-were-measured) has the columns) and no part of this project. Nothing is fitted to whole runs:
 every figure of `configs/machines` comes from measured kernels, measured collectives, data sheets or documents, and its file says which.
 
@@ -167,7 +167,7 @@ kernels of B200 and A100 PCIe, and from those that Mist's authors measured of L4
 which no kernels were measured** (H100, H200, GH200, RTX): the mean of the shares that A100 and B200 reach, at every extent, and of the
 memory's rate, too. Attention reaches what it does on an A100; on Hopper 0.593 of that, since FlashAttention-2 gets 35 % of it (Shah et al., 2024).
 An L4 is there twice: as it comes, its clock falling under load, and at the 1,050 MHz that Mist's README asks for (`nvidia-smi -ac 6251,1050`), at
-which its runs and half of its kernels were measured. Within a node collectives have the bandwidth and latency of nccl-tests (vTrain: A100; SimuMax: B200), elsewhere the same share of
+which its runs and a part of its kernels were measured. Within a node collectives have the bandwidth and latency of nccl-tests (vTrain: A100; SimuMax: B200), elsewhere the same share of
 the links; between nodes 0.8 of the cards.
 
 Said for fairness, since these choices were made after whole runs had been seen, although the figures come from kernels and documents: a first rule
@@ -239,7 +239,7 @@ def write(path, found):
                             cwd=found["tree"]).stdout.strip()
     most_step, most_memory = 0.12, 0.1
     text = INTRODUCTION.format(
-        ablated=" --ablate" if found["effects"] else "", date=datetime.date.today().isoformat(), commit=commit,
+        options=(" --ablate" if found["effects"] else "") + (" --plan SECONDS" if found["plans"] else ""), date=datetime.date.today().isoformat(), commit=commit,
         kernels=markdown(found["kernels"]), table=markdown(found["table"]), groups=markdown(groups(found["results"])),
         misranked=markdown(misranked(found["results"])),
         refused="\n".join(f"- {line}" for line in found["why"]), most_step=100 * most_step,
