@@ -2,7 +2,8 @@
 """Published runs against predictions: the table of `cleave validate` for measurements that others made.
 
 FOLDER has their files (simumax_b200.csv, torchtitan.csv, llm_foundry_mpt.csv, mist_l4.csv, sailor_validation.csv,
-megatron_seqsel_fig1_memory.csv); those that are missing are left out, and without the folder nothing is done.  Each
+megatron_seqsel_fig1_memory.csv, and mist_node_database, the kernels in mist/node_database of Mist's repository); those
+that are missing are left out, and without the folder nothing is done.  Each
 source becomes one RUNS.csv, in a temporary folder or in --keep: a row for a row, what the source says in the words of
 docs/formats.md, and what Cleave has no word for as `besides`, so that no row is lost.  Nothing is fitted: prices are
 those of configs/machines.
@@ -13,13 +14,15 @@ What the sources leave open is filled in as follows:
              Attention in Triton, the default of the script that submitted these runs, but for the large ones of January
              2024 that its sweep asks "flash" for: see TRITON.
   torchtitan "selective" keeps every other product and attention: `alternate`.
-  Mist       fp16 as bf16, gradients too, since its files say float16 of parameters and float32 of the optimizer alone.
+  Mist       fp16 as bf16, gradients too, since its files say float16 of parameters and float32 of the optimizer alone;
+             L4s at 1,050 MHz, as its README has them set; the row without a plan has that of its test-small-base.yaml.
   Sailor     OPT and GPT-Neo as GPT-2, in f32 (DeepSpeed without "fp16", in NVIDIA's container, which multiplies it in
-             TF32) and with stored scores, as its code has them.  Its memory is what the device has in use (the
-             first figure of its log's last line), so it is held against what the allocator reserves.
+             TF32) and with stored scores, as its code has them.  Its memory is what nvidia-smi says of the device (the
+             first figure of its log's last line); what its own simulator adds for what is not the allocator's is taken off
+             it, see BESIDES_TORCH, and the rest held against what the allocator reserves.
 
 --kernels holds the tables of the machine files against the kernels and collectives that they were made of.
---ablate leaves one effect after the other out, by editing the machine's file or the rows, and only reports.
+--ablate leaves one effect after the other out, by editing the machine's file or the rows (bubbles by their formula), and only reports.
 """
 import argparse
 import concurrent.futures
@@ -189,7 +192,7 @@ def mist(folder):
         text = row["config_yaml"]
         numbers = {key: [float(x) for x in re.findall(r"- (-?[\d.]+)", part)]
                    for key, part in re.findall(r"(\w+): ((?:- )+-?[\d.]+(?: (?:- )+-?[\d.]+)*)", text)}
-        run = {"kind": "l4", "group": f"Mist {row['family']} {row['size']}",
+        run = {"kind": "l4-1050mhz", "group": f"Mist {row['family']} {row['size']}",
                "name": f"{row['family']} {row['size']} x{row['gpus']}{' flash' if row['flash'] == 'True' else ''}",
                "devices": row["gpus"], "sequence": row["seq"] or 2048, "batch": row["gbs"], "sharding": 0, "recompute": "none",
                "precision": "bf16", "reduce_precision": "bf16", "attention": "fused" if row["flash"] == "True" else "stored",
@@ -201,7 +204,7 @@ def mist(folder):
         run["model"] = gpt2(layers, width, heads, 50304, 2048) if row["family"] == "gpt" else \
             llama(layers, width, {"1.3b": 5632, "2.7b": 6912, "7b": 11008}[row["size"]], heads, heads, 50304)
         if "stage_strategies" not in numbers:
-            run.update(data=row["gpus"], micro_batch=1, besides="its plan is not given")
+            run.update(data=2, micro_batch=8, batch=32, sharding=1, recompute="full")
             yield run
             continue
         plan, stages = numbers["stage_strategies"], len(numbers["layer_partitions"])
@@ -217,17 +220,24 @@ def mist(folder):
         yield run
 
 
+# What Sailor's own simulator counts beside torch's memory: "for fused kernel loading, depends on GPU + platform" where it
+# foretells the memory of its GH200s, "shown in nvidia-smi, but not as part of torch mem" of tensor parallelism where it
+# looks whether other plans fit.
+BESIDES_TORCH = {"gh200": 5.06e9, "rtx": 3.0e9}
+
+
 def sailor(folder):
     sizes = {"OPT-350M": (24, 1024, 16, 50272), "GPT-NEO-2.7B": (32, 2560, 20, 50257)}
     for row in read(folder, "sailor_validation.csv"):
         tensor = re.findall(r"tp(\d+)", row["stage_replicas_gpuxcount_tp"])
         layers, width, heads, vocabulary = sizes[row["model"]]
         run = {"kind": "gh200" if "GH" in row["cluster"] else "rtx", "group": f"Sailor {row['model']}",
-               "name": f"{row['model']} {row['cluster'].split()[0]} N{row['nodes']} pp{row['pp']}",
+               "name": f"{row['model']} {row['cluster'].split()[0]} N{row['nodes']} pp{row['pp']} mbs{row['mbs']}",
                "model": gpt2(layers, width, heads, vocabulary, 2048), "sequence": 2048, "batch": row["gbs"],
                "micro_batch": row["mbs"], "data": row["dp_per_stage"].split("|")[0], "tensor": tensor[0],
                "pipeline": row["pp"], "sequence_parallel": "no", "precision": "f32", "attention": "stored",
-               "step": row["measured_iter_s"], "reserved": row["max_mem_bytes"]}
+               "step": row["measured_iter_s"]}
+        run["reserved"] = f"{float(row['max_mem_bytes']) - BESIDES_TORCH[run['kind']]:.0f}"
         if int(row["pp"]) > 1:  # 0 is the embedding, the last is the head
             ends = [[int(n) for n in part.split("-")] for part in row["layers_per_stage"].split("|")]
             run["layers"] = "|".join(str(min(b, layers) - max(a, 1) + 1) for a, b in ends)
@@ -373,12 +383,12 @@ def percent(of, key):
 def describe(source, result, runs):
     """One line of a source, and why rows were refused."""
     if result is None:
-        return [source, len(runs), 0, *"-------"]
+        return [source, len(runs), 0, *"--------"]
     of = overall(result)
     step, memory, reserved = of["step"], of["memory"], of["reserved"]
     tau = "-" if step is None or step["tau"] is None else f"{step['tau']:.2f}"
     return [source, of["runs"], of["priced"], percent(step, "median_error"), percent(step, "ninth_decile_error"),
-            tau, percent(memory, "median_error"), percent(memory, "ninth_decile_error"),
+            tau, step["pairs"] if step else "-", percent(memory, "median_error"), percent(memory, "ninth_decile_error"),
             percent(reserved, "median_error"), percent(reserved, "ninth_decile_error")]
 
 
@@ -425,6 +435,29 @@ def kernel_of(row, efficiency):
     return None
 
 
+def mist_kernels(folder, kind, cache):
+    """(table, share that the machine file has, share that was measured) of kernels that Mist's authors timed on an L4."""
+    with open(machine(kind)) as file:
+        of = next(iter(json.load(file)["kinds"].values()))
+    peak, efficiency = float(of["rates"]["fp16"].split()[0]) * 1e12, of["efficiency"]
+    for path in glob.glob(os.path.join(folder, "mist_node_database", cache, "*.json")):
+        with open(path) as file:
+            timed = json.load(file)
+        for key, times in timed.items():
+            forward, backward = (times[way][1] for way in ("fwd", "bwd"))  # medians, seconds
+            extents = [[int(n) for n in shape.split(", ")] for shape in re.findall(r"shape=\(([\d, ]+\d)\)", key)]
+            if "fused_dense_func" in key and extents[0][0] > 0:
+                (samples, tokens, inner), (columns, _) = extents[:2]
+                smallest, flops = min(samples * tokens, inner, columns), 2 * samples * tokens * inner * columns
+                for name, seconds in (("bf16 product", forward), ("bf16 weight gradient", backward - forward)):
+                    yield name, look_up(efficiency[name], smallest), flops / seconds / peak
+            elif "flash_attn_qkvpacked_func" in key and extents[0][0] > 0:
+                samples, tokens, _, heads, width = extents[0]
+                flops = samples * tokens ** 2 * heads * 2 * width  # half of the scores are hidden
+                for name, more, seconds in (("attention", 1, forward), ("attention backward", 2.5, backward)):
+                    yield name, look_up(efficiency[name], more * flops), more * flops / seconds / peak
+
+
 def describe_errors(name, errors):
     errors = sorted(errors)
     return [name, len(errors), f"{100 * statistics.median(errors):.1f} %", f"{100 * errors[int(0.9 * len(errors))]:.1f} %"]
@@ -440,6 +473,9 @@ def kernels_table(folder):
         said = kernel_of(row, kind["efficiency"])
         if said is not None:
             found.setdefault(f"{files[row['system']]}: {said[0]}", []).append(abs(said[1] / said[2] - 1))
+    for kind, cache in (("l4", "_backup_cache_NVIDIA_L4"), ("l4-1050mhz", "cache_NVIDIA_L4")):
+        for name, said, measured in mist_kernels(folder, kind, cache):
+            found.setdefault(f"{kind}: {name}", []).append(abs(said / measured - 1))
     with open(machine("a100")) as file:
         spans = {s["devices"]: s for s in json.load(file)["collectives"]["within"]}
     for row in read(folder, "vtrain_nccl_allreduce.csv"):
@@ -487,7 +523,8 @@ def without_launch(content):
 
 def without_links(content):
     network = content.get("network", [])
-    for link in content["node"]["links"] + (network if isinstance(network, list) else [network]):
+    links = [link for node in content.get("nodes") or [content["node"]] for link in node["links"]]
+    for link in links + (network if isinstance(network, list) else [network]):
         if "bandwidth" in link:
             link["bandwidth"] = "1000000 GB/s"
         link["latency"] = "0 us"
@@ -514,6 +551,7 @@ def main():
                         help="leave one effect after the other out, of all sources or of those between commas")
     parser.add_argument("--kernels", action="store_true", help="only hold tables against kernels")
     parser.add_argument("--page", help="write all that is found to this page")
+    parser.add_argument("--plan", type=int, default=0, metavar="SECONDS", help="also search, so long each, for plans of torchtitan's models")
     parser.add_argument("--most-devices", type=int, default=1 << 20, metavar="N",
                         help="price no run of more: some take minutes")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that price the rows of a source")
@@ -532,8 +570,41 @@ def main():
         bench(options, folder)
 
 
+def priced(options, path):
+    """What is predicted of a table, and kept beside it; with --reuse what lies there already."""
+    kept = re.sub("csv$", "json", path)
+    if options.reuse and os.path.isfile(kept):
+        with open(kept) as file:
+            return json.load(file)
+    result = validate_parts(options.cleave, path, options.jobs)
+    with open(kept, "w") as out:
+        json.dump(result, out, indent=1)
+    return result
+
+
+# Batches that torchtitan's table has, of texts of 8,192 tokens, on as many H100s or half of them.
+PLANS = [("Llama3.1-8B", 64, 128), ("Llama3.1-70B", 256, 512), ("Llama3.1-405B", 512, 256)]
+
+
+def plan(options, folder):
+    """What a search finds: (model, devices, batch, its JSON or None where it found nothing)."""
+    for name, devices, batch in PLANS:
+        kept, model = (os.path.join(folder, f"plan-{name}{end}.json") for end in ("", "-model"))
+        if not (options.reuse and os.path.isfile(kept)):
+            with open(model, "w") as file:
+                json.dump(llama(*TITAN_MODELS[name]), file)
+            with open(kept, "w") as out:
+                subprocess.run([options.cleave, "search", "--model", model, "--sequence", "8192", "--batch", str(batch), "--machine",
+                                machine("h100-500w"), "--devices", str(devices), "--precision", "bf16", "--reduce-precision", "mixed",
+                                "--optimizer", "adamw", "--time", str(options.plan), "--json", "-o",
+                                os.path.join(folder, "plan.layout.json")], stdout=out)
+        with open(kept) as file:
+            text = file.read()
+        yield name, devices, batch, json.loads(text) if text else None
+
+
 def bench(options, folder):
-    table = [["source", "rows", "priced", "step: median", "90 %", "tau", "memory: median", "90 %",
+    table = [["source", "rows", "priced", "step: median", "90 %", "tau", "pairs", "memory: median", "90 %",
               "reserved: median", "90 %"]]
     why, runs_of, results = [], {}, {}
     for source in options.only.split(","):
@@ -548,45 +619,51 @@ def bench(options, folder):
                 run["besides"] = f"more than {options.most_devices} devices: left out of this table"
         path = os.path.join(folder, source + ".csv")
         write(path, runs)
-        kept = os.path.join(folder, source + ".json")
-        if options.reuse and os.path.isfile(kept):
-            with open(kept) as file:
-                result = results[source] = json.load(file)
-        else:
-            result = results[source] = validate_parts(options.cleave, path, options.jobs)
-            with open(kept, "w") as out:
-                json.dump(result, out, indent=1)
+        result = results[source] = priced(options, path)
         table.append(describe(source, result, runs))
         why += [f"{source}: {n} not priced: {reason}" for reason, n in reasons(result).items()]
     print_table(table)
     print("\n".join(why))
-    effects = ablate(options, folder, runs_of) if options.ablate else None
+    effects = ablate(options, folder, runs_of, results) if options.ablate else None
+    plans = list(plan(options, folder)) if options.plan else []
     if options.page:
         published_page.write(options.page, {"tree": TREE, "table": table, "results": results, "why": why,
                                             "kernels": kernels_table(options.folder),
-                                            "effects": effects})
+                                            "effects": effects, "plans": plans})
 
 
-def ablate(options, folder, runs_of):
+def without_bubbles(result, runs):
+    """Steps as if the stages of a pipeline never waited for each other: of 1F1B's m + (p - 1) / v rounds, m."""
+    busy = []
+    for run in result["runs"]:
+        row = runs[run["line"] - 2]
+        stages, data = int(row.get("pipeline") or 1), int(row.get("data") or row.get("devices") or 1)
+        rounds = int(row["batch"]) / data / int(row.get("micro_batch") or 1)
+        if "refused" not in run:
+            busy.append(dict(run, step_seconds=run["step_seconds"] * rounds / (rounds + (stages - 1) / int(row.get("virtual") or 1))))
+    return accuracy(busy, "step_seconds")
+
+
+def ablate(options, folder, runs_of, results):
     """The median error of the step of each source where an effect is left out."""
     sources = [source for source in options.ablate.split(",") if source in runs_of]
-    left_out = {"nothing": None, "efficiency by shape": change_machine(folder, flat_efficiency),
+    left_out = {"efficiency by shape": change_machine(folder, flat_efficiency),
                 "memory-bound kernels": change_machine(folder, without_memory_bound),
                 "launches": change_machine(folder, without_launch), "links": change_machine(folder, without_links),
                 "layers of stages": change_rows("layers", ""), "recomputation": change_rows("recompute", "none")}
-    effects = [["left out", *sources]]
-    for effect, change in left_out.items():
-        row = [effect]
-        for source in sources:
-            path = os.path.join(folder, f"{source}-without.csv")
+    effects = [["left out", *sources], ["nothing"], ["bubbles"], *([effect] for effect in left_out)]
+    for source in sources:
+        steps = [overall(results[source])["step"], without_bubbles(results[source], runs_of[source])]
+        for i, change in enumerate(left_out.values()):
+            path = os.path.join(folder, f"{source}-without-{i}.csv")
             write(path, runs_of[source], change)
-            result = validate(options.cleave, path)
-            row.append(percent(overall(result)["step"], "median_error") if result else "-")
-        effects.append(row)
+            result = priced(options, path)
+            steps.append(overall(result)["step"] if result else None)
+        for row, step in zip(effects[1:], steps):
+            row.append(percent(step, "median_error"))
     print("\nMedian error of the step where an effect is left out:")
     print_table(effects)
     return effects
-
 
 
 if __name__ == "__main__":
