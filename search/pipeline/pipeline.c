@@ -491,7 +491,8 @@ cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *c
                          .found = found,
                          .error = error};
     cleave_status status = find(&f);
-    bool none = f.known.n == 0 && f.planned.n == 0;
+    bool none = (f.known.n == 0 && f.planned.n == 0) ||
+                (cleave_constraints_take_all(options->constraints) && found->n_tried == 0);
     CLEAVE_LIST_FREE(&f.known);
     CLEAVE_LIST_FREE(&f.planned);
     CLEAVE_LIST_FREE(&f.starts);

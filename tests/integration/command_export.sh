@@ -70,6 +70,8 @@ expect_ok search "${lenet[@]}" --machine "$tree/configs/machines/tpu4-4x4x4.json
 expect_error 2 '--for jax goes without stages' search "${lenet[@]}" --machine "$k80" --devices 4 --for jax --stages 2 -o "$work/output"
 expect_error 2 '--for torch goes without --tensor' search "${lenet[@]}" --machine "$k80" --devices 4 --for torch --tensor 2 \
     -o "$work/output"
+expect_error 2 "torch can't say them: two stages read it (transformer.wte.weight)" search --model "$models/gpt2.json" --batch 8 \
+    --sequence 64 --machine "$k80" --devices 4 --for torch --stages 2 -o "$work/output"
 
 # --- in stages, of one device and of two, what is found for torch is exported as it is, too
 for stages in 4 2; do
