@@ -291,18 +291,37 @@ static cleave_status read_constraints(const search_request *asked, const cleave_
     return cleave_constraints_for(constraints, target, model, machine->n_devices, arena, error);
 }
 
-static cleave_status read_wish(const search_request *asked, cleave_schedule_wish *wish,
-                               cleave_error *error) {
-    bool plain = asked->target != NULL;
-    const char *recompute = asked->recompute == NULL && plain ? "none" : asked->recompute;
-    CLEAVE_TRY(cleave_schedule_wish_begin(asked->schedule, recompute, asked->zero, wish, error));
-    if (plain && (asked->micro_batches > 1 || asked->stages > 1 || asked->schedule != NULL ||
-                  asked->virtual_stages > 1 || asked->tensor > 0 || asked->context > 0 ||
-                  asked->expert > 0 || strcmp(recompute, "none") != 0))
+static bool asks_for_stages(const search_request *asked) {
+    return asked->micro_batches > 0 || asked->stages > 0 || asked->schedule != NULL ||
+           asked->virtual_stages > 1 || asked->recompute != NULL;
+}
+
+static cleave_status check_target(const search_request *asked, cleave_error *error) {
+    bool stages = asked->micro_batches > 1 || asked->stages > 1 || asked->schedule != NULL ||
+                  asked->virtual_stages > 1 ||
+                  (asked->recompute != NULL && strcmp(asked->recompute, "none") != 0);
+    if (asked->target == NULL)
+        return CLEAVE_OK;
+    if (stages && strcmp(asked->target, cleave_target_names[CLEAVE_TARGET_TORCH]) != 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--for %s goes without stages, micro-batches and --recompute: it can't "
                            "say them",
                            asked->target);
+    if (asked->tensor > 0 || asked->context > 0 || asked->expert > 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--for %s goes without --tensor, --context and --expert: they are "
+                           "degrees of megatron's rule",
+                           asked->target);
+    return CLEAVE_OK;
+}
+
+static cleave_status read_wish(const search_request *asked, cleave_schedule_wish *wish,
+                               cleave_error *error) {
+    /* A framework's loop is another one with micro-batches, so these are for who asks. */
+    bool plain = asked->target != NULL && !asks_for_stages(asked);
+    const char *recompute = asked->recompute == NULL && plain ? "none" : asked->recompute;
+    CLEAVE_TRY(check_target(asked, error));
+    CLEAVE_TRY(cleave_schedule_wish_begin(asked->schedule, recompute, asked->zero, wish, error));
     wish->micro_batches = plain ? 1 : (int32_t)asked->micro_batches;
     wish->stages = plain ? 1 : (int32_t)asked->stages;
     wish->virtual_stages = (int32_t)asked->virtual_stages;

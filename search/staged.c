@@ -98,6 +98,15 @@ static cleave_pipeline_options pipeline_options(session *s, const cleave_schedul
         .interrupted = s->options->interrupted};
 }
 
+/* Layouts in stages are as the framework that is asked for has them, all of them. */
+static bool is_allowed(const session *s, const cleave_layout *layout) {
+    if (s->constraints == NULL)
+        return true;
+    cleave_constraints others = *s->constraints;
+    others.sayable = NULL;
+    return cleave_constraints_allow_layout(&others, s->model, layout);
+}
+
 /* ---- baselines that don't fit as they are ---------------------------------------------------- */
 
 static session_given *find_given(session *s, const char *name) {
@@ -129,7 +138,7 @@ static bool wish_for(const session *s, const char *name, cleave_schedule_wish *w
 static cleave_status give(session *s, const char *name, session_given *given,
                           const cleave_pipelines *found, bool *fits, cleave_error *error) {
     *fits = found->n > 0 && found->items[0].price.excess_bytes == 0 &&
-            cleave_constraints_allow_layout(s->constraints, s->model, &found->items[0].layout);
+            is_allowed(s, &found->items[0].layout);
     if (!*fits)
         return CLEAVE_OK;
     cleave_layout *layout = CLEAVE_ARENA_ARRAY(&s->work, cleave_layout, 1);
@@ -232,7 +241,7 @@ static cleave_status add_rivals(session *s, const char *name, cleave_error *erro
         cleave_price known;
         if (rival.price.excess_bytes == 0 && !session_knows_price(s, &rival.layout, &known) &&
             (best == NULL || !cleave_price_is_far_behind(&rival.price, best)) &&
-            cleave_constraints_allow_layout(s->constraints, s->model, &rival.layout))
+            is_allowed(s, &rival.layout))
             s->rivals[s->n_rivals++] = rival;
     }
     return CLEAVE_OK;
@@ -287,7 +296,7 @@ cleave_status session_stage(session *s, cleave_error *error) {
     CLEAVE_TRY(cleave_pipeline_search(s->pricer, s->costs, &options, &s->work, &found, error));
     s->stages_tried = found.n_tried > 0;
     for (int32_t i = 0; i < found.n; i++) {
-        if (!cleave_constraints_allow_layout(s->constraints, s->model, &found.items[i].layout))
+        if (!is_allowed(s, &found.items[i].layout))
             continue;
         CLEAVE_TRY(session_add_found(s, s->options->method, &found.items[i].layout,
                                      &found.items[i].price, error));

@@ -54,7 +54,9 @@ typedef struct search_request {
 #define ROW_FOR                                                                                    \
     {                                                                                              \
         "--for", "torch|jax", OPTION_TEXT, offsetof(search_request, target),                       \
-            .help = "only what this framework can say, as `export` has it: all devices, one mesh"  \
+            .help =                                                                                \
+                "only what this framework can say, as `export` has it: all devices, one mesh; "    \
+                "stages and micro-batches (torch) where an option of them is given"                \
     }
 #define ROW_MICRO_BATCHES                                                                          \
     {                                                                                              \

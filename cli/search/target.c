@@ -76,7 +76,9 @@ cleave_status search_for_take_back(const cleave_model *model, const cleave_machi
         if (k == 0 || machine->kinds[k].memory_bytes < e.limit_bytes)
             e.limit_bytes = machine->kinds[k].memory_bytes;
     CLEAVE_TRY(take(&e, &best->layout, best, error));
-    for (int b = 0; cleave_baseline_names[b] != NULL && searches(options->method); b++)
+    bool may_be_other =
+        searches(options->method) && cleave_schedule_wish_allows_plain(options->schedule);
+    for (int b = 0; cleave_baseline_names[b] != NULL && may_be_other; b++)
         CLEAVE_TRY(hold_against(&e, cleave_baseline_names[b], best, error));
     return CLEAVE_OK;
 }

@@ -3,7 +3,10 @@
    Between modules a framework moves nothing that need not move: the sum of two tensors that are cut
    alike is cut so.  So a module's output is moved, before functions read it, to how the layout has
    them; a function that reads another function's output takes it as it is, and what else it reads
-   comes to that. */
+   comes to that.
+
+   What a stage is given goes from rank to rank of two groups, alike meshes, as it lies; where it is
+   whole and the module that is given it wants a block, it is cut before it is sent. */
 #include "graph/export/make.h"
 
 #include <string.h>
@@ -109,22 +112,61 @@ static bool is_function(const follower *f, int32_t op) {
     return f->plan->operators[op].name.named == CLEAVE_NAMED_NOTHING;
 }
 
+/* The operand by which an operator reads a base tensor, and its nest; false: it does not. */
+static bool find_operand(const follower *f, int32_t op, int32_t base, const cleave_nest **nest,
+                         const cleave_operand **operand) {
+    for (int32_t k = 0; k < f->model->operators[op].n_nests; k++) {
+        *nest = &f->model->nests[f->model->operators[op].nests[k]];
+        for (int i = 0; i < (*nest)->n_inputs; i++) {
+            *operand = &(*nest)->inputs[i];
+            if (cleave_frame_base(f->model, (*operand)->tensor) == base)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* How a base tensor lies where an operator reads it, in axes of its writer: as that leaves it, and
+   in a later stage as that is given it. */
+static cleave_mesh_cut arrival(const follower *f, int32_t reader, int32_t base) {
+    const cleave_schedule *schedule = &f->plan->schedule;
+    cleave_mesh_cut written = f->plan->operators[f->writer[base]].then, cut = written;
+    const cleave_nest *nest;
+    const cleave_operand *operand;
+    int32_t stage = cleave_schedule_stage_of(schedule, reader);
+    if (stage <= cleave_schedule_stage_of(schedule, f->writer[base]))
+        return written;
+    int32_t first = schedule->first_operator[stage];
+    if (!find_operand(f, first, base, &nest, &operand))
+        return written;
+    for (int i = 0; i < f->plan->mesh.n; i++) {
+        int wish = wish_of(f, first, nest, operand, base, i);
+        bool free = wish >= 0 && written.axis[i] < 0;
+        for (int k = 0; k < f->plan->mesh.n && free; k++)
+            free = written.axis[k] != wish || wish_of(f, first, nest, operand, base, k) == wish;
+        if (free)
+            cut.axis[i] = (int8_t)wish;
+    }
+    return cut;
+}
+
 /* How an operand comes, in axes of the operator that reads it; returns how many dimensions of the
    mesh cut it. */
-static int comes_as(const follower *f, const cleave_operator *op, const cleave_nest *nest,
+static int comes_as(const follower *f, int32_t reader, const cleave_nest *nest,
                     const cleave_operand *operand, cleave_mesh_cut *cut) {
+    const cleave_operator *op = &f->model->operators[reader];
     int n = 0;
     int32_t base = cleave_frame_base(f->model, operand->tensor);
     memset(cut->axis, CLEAVE_MESH_REPEATS, sizeof cut->axis);
     if (f->writer[base] < 0)
         return 0;
-    const cleave_mesh_cut *written = &f->plan->operators[f->writer[base]].then;
+    const cleave_mesh_cut written = arrival(f, reader, base);
     for (int i = 0; i < f->plan->mesh.n; i++)
-        for (int8_t a = 0; a < op->n_axes && written->axis[i] >= 0; a++) {
-            int32_t parts = cleave_mesh_degree(&f->plan->mesh, written, written->axis[i]);
+        for (int8_t a = 0; a < op->n_axes && written.axis[i] >= 0; a++) {
+            int32_t parts = cleave_mesh_degree(&f->plan->mesh, &written, written.axis[i]);
             int d = cleave_frame_dimension(f->model, nest, operand, a);
             d = d >= 0 ? cleave_frame_locate(f->model, operand->tensor, d, parts, base) : d;
-            bool same = d >= 0 && writer_axis(f, base, d) == written->axis[i];
+            bool same = d >= 0 && writer_axis(f, base, d) == written.axis[i];
             if (same && cut->axis[i] < 0) {
                 cut->axis[i] = a;
                 n++;
@@ -147,7 +189,7 @@ static bool follow_operands(follower *f, int32_t id, bool functions) {
             int32_t writer = f->writer[cleave_frame_base(f->model, nest->inputs[i].tensor)];
             if (writer == id || (functions && (writer < 0 || !is_function(f, writer))))
                 continue;
-            int n = comes_as(f, op, nest, &nest->inputs[i], &cut);
+            int n = comes_as(f, id, nest, &nest->inputs[i], &cut);
             if (n > most) {
                 most = n;
                 best = cut;
@@ -197,16 +239,38 @@ static bool follow_once(follower *f, wishes *by_function, wishes *by_module) {
     return changed;
 }
 
+/* What the module of a stage is given: the first of its operands that an earlier stage writes. */
+static void give_stage(const follower *f, int32_t stage) {
+    const cleave_schedule *schedule = &f->plan->schedule;
+    int32_t first = schedule->first_operator[stage];
+    for (int32_t k = 0; k < f->model->operators[first].n_nests; k++) {
+        const cleave_nest *nest = &f->model->nests[f->model->operators[first].nests[k]];
+        for (int i = 0; i < nest->n_inputs; i++) {
+            int32_t writer = f->writer[cleave_frame_base(f->model, nest->inputs[i].tensor)];
+            if (writer < 0 || cleave_schedule_stage_of(schedule, writer) >= stage)
+                continue;
+            comes_as(f, first, nest, &nest->inputs[i], &f->plan->given[stage]);
+            return;
+        }
+    }
+}
+
 cleave_status cleave_export_follow(const cleave_model *model, cleave_export_plan *plan,
                                    cleave_arena *arena, cleave_error *error) {
     int32_t n = model->n_operators;
     follower f = {model, plan, find_writers(model, arena)};
     wishes *by_function = CLEAVE_ARENA_ARRAY(arena, wishes, n);
     wishes *by_module = CLEAVE_ARENA_ARRAY(arena, wishes, n);
-    if (f.writer == NULL || by_function == NULL || by_module == NULL)
+    plan->given = CLEAVE_ARENA_ARRAY(arena, cleave_mesh_cut, plan->schedule.n_stages);
+    if (f.writer == NULL || by_function == NULL || by_module == NULL || plan->given == NULL)
         return cleave_fail_memory(error, "exporting a layout");
     /* What functions can't have changes what others want: until all have what they want. */
     for (int round = 0; round < MOST_ROUNDS && follow_once(&f, by_function, by_module); round++)
         ;
+    for (int32_t s = 0; s < plan->schedule.n_stages; s++) {
+        memset(plan->given[s].axis, CLEAVE_MESH_REPEATS, sizeof plan->given[s].axis);
+        if (s > 0)
+            give_stage(&f, s);
+    }
     return CLEAVE_OK;
 }

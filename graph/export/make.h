@@ -24,6 +24,10 @@ static inline void cleave_export_lose(cleave_export_maker *make, int32_t op, int
 cleave_status cleave_export_stages(cleave_export_maker *make, cleave_arena *arena,
                                    cleave_error *error);
 
+/* Sets `begins` of all operators, [n_operators]: PyTorch can; stages.c. */
+cleave_status cleave_export_find_begins(const cleave_export_maker *make, cleave_sayable *sayable,
+                                        cleave_error *error);
+
 /* Sets plan->recompute and the modules that are run again; recompute.c. */
 cleave_status cleave_export_recompute(cleave_export_maker *make, cleave_arena *arena,
                                       cleave_error *error);

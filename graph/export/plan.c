@@ -249,6 +249,10 @@ cleave_status cleave_sayable_find(const cleave_model *model, cleave_target targe
             found[op].cut[a] = find_objection(&operators[op], a) == NULL;
             found[op].even[a] = operators[op].frame.even[a] || target == CLEAVE_TARGET_JAX;
         }
+    cleave_export_plan plan = {.target = target, .operators = operators};
+    const cleave_export_maker make = {.model = model, .plan = &plan};
+    if (target == CLEAVE_TARGET_TORCH)
+        CLEAVE_TRY(cleave_export_find_begins(&make, found, error));
     *sayable = found;
     return CLEAVE_OK;
 }

@@ -41,11 +41,13 @@ typedef struct cleave_planned_parameter {
 typedef struct cleave_export_plan {
     cleave_target target;
     cleave_mesh mesh;         /* of a group of devices */
-    int32_t n_groups;         /* 1, or one for every device; stage s is on group s mod n_groups */
+    int32_t n_groups;         /* equal runs of devices; stage s is on group s mod n_groups */
     cleave_schedule schedule; /* as the target has it */
     const char *const
-        *begins;     /* [schedule.n_stages] module with which each begins; of the first "" */
-    bool *recompute; /* [n_operators] */
+        *begins;            /* [schedule.n_stages] module with which each begins; of the first "" */
+    cleave_mesh_cut *given; /* [schedule.n_stages] how what that module is given comes from the
+                               stage before, in axes of its operator */
+    bool *recompute;        /* [n_operators] */
     int32_t n_again;
     const char *const *again; /* [n_again] modules that are run again before their backward */
     cleave_planned_operator *operators;   /* [n_operators] */
@@ -73,10 +75,11 @@ cleave_status cleave_export_write(const char *path, const cleave_model *model,
                                   const cleave_export_plan *plan, const double *costs,
                                   cleave_error *error);
 
-/* What of an operator a target can cut, over all devices. */
+/* What of an operator a target can cut, over all devices of a stage. */
 typedef struct cleave_sayable {
     bool cut[CLEAVE_MAX_AXES];
     bool even[CLEAVE_MAX_AXES]; /* into equal blocks alone */
+    bool begins;                /* a stage can begin here: with the first module from here on */
 } cleave_sayable;
 
 /* Of all operators, [n_operators] in the arena.  Functions without a name may have anything, though

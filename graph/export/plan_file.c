@@ -158,6 +158,9 @@ static void put_schedule(cleave_json_writer *out, const cleave_model *model,
         cleave_json_begin_object(out, true);
         cleave_json_key(out, "begins");
         cleave_json_put_string(out, plan->begins[s]);
+        int32_t first = schedule->first_operator[s];
+        put_words(out, "given", &plan->mesh, &plan->given[s], plan->operators[first].frame.input,
+                  model, NULL);
         cleave_json_key(out, "parameters");
         cleave_json_begin_array(out, true);
         put_stage_parameters(out, model, plan, s);

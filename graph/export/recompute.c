@@ -60,6 +60,18 @@ static void list_what_is_kept(cleave_export_maker *make) {
                                       : "what backward reads is kept");
 }
 
+/* Of a zero bubble PyTorch asks for gradients of weights once more, and for every few of them all
+   that runs again does so anew. */
+static void avoid_zero_bubble(cleave_export_maker *make) {
+    cleave_schedule *schedule = &make->plan->schedule;
+    if (make->plan->n_again == 0 || schedule->kind != CLEAVE_SCHEDULE_ZB_H1)
+        return;
+    schedule->kind = CLEAVE_SCHEDULE_1F1B;
+    cleave_export_lose(make, -1, -1, "order",
+                       "in PyTorch's ScheduleInterleavedZeroBubble modules run again for gradients "
+                       "of weights, too: it is Schedule1F1B");
+}
+
 cleave_status cleave_export_recompute(cleave_export_maker *make, cleave_arena *arena,
                                       cleave_error *error) {
     cleave_export_plan *plan = make->plan;
@@ -83,6 +95,7 @@ cleave_status cleave_export_recompute(cleave_export_maker *make, cleave_arena *a
             plan->recompute[i] = true;
     }
     plan->again = again;
+    avoid_zero_bubble(make);
     list_what_is_kept(make);
     return CLEAVE_OK;
 }

@@ -1,5 +1,5 @@
-/* Stages and micro-batches as torch.distributed.pipelining has them: stage s on rank s mod G,
-   whole; or one stage on all ranks, which are a mesh.
+/* Stages and micro-batches as torch.distributed.pipelining has them: ranks are G groups, alike
+   meshes of neighbours, and stage s is on group s mod G; or one stage on all ranks.
 
    A stage begins where a module is called: functions before it, which the layout may have in that
    stage, are done where the stage before ends.  Parameters are in one stage alone. */
@@ -14,15 +14,17 @@ static int32_t find_module(const cleave_export_plan *plan, int32_t op, int32_t e
     return op;
 }
 
-/* Is every stage on the device of its group alone, groups numbered as devices are? */
-static bool are_single(const cleave_layout *layout, const int32_t *group) {
+/* Is every operator on devices of its stage's group alone, groups equal runs of devices? */
+static bool are_in_groups(const cleave_layout *layout, const int32_t *group, int32_t n_groups) {
+    int32_t width = layout->n_devices / n_groups;
     for (int32_t op = 0; op < layout->n_operators; op++) {
         const cleave_split *split = &layout->splits[op];
         int32_t stage = cleave_schedule_stage_of(&layout->schedule, op);
-        if (split->n_parts != 1 || split->devices[0] != group[stage])
-            return false;
+        for (int32_t part = 0; part < split->n_parts; part++)
+            if (split->devices[part] / width != group[stage])
+                return false;
     }
-    return true;
+    return layout->n_devices % n_groups == 0;
 }
 
 /* Why PyTorch has no such groups, or null. */
@@ -37,8 +39,8 @@ static const char *find_objection(const cleave_export_maker *make, const int32_t
         return "groups of devices have different numbers of stages";
     if (schedule->n_stages > n_groups && schedule->micro_batches % n_groups != 0)
         return "micro-batches are no multiple of the groups of devices";
-    if (schedule->n_stages > 1 && (layout->n_devices != n_groups || !are_single(layout, group)))
-        return "a stage is on one rank, the first on the first, and no operator is split";
+    if (schedule->n_stages > 1 && !are_in_groups(layout, group, n_groups))
+        return "groups are no equal runs of devices, the first of the first";
     return NULL;
 }
 
@@ -115,6 +117,74 @@ static int32_t find_crossing(const cleave_export_maker *make, int32_t first,
             known = base;
         }
     return -1;
+}
+
+/* How many tensors cross the border before an operator, as differences. */
+static void note_crossing(int32_t *change, int32_t writer, int32_t last) {
+    if (last > writer) {
+        change[writer + 1]++;
+        change[last + 1]--;
+    }
+}
+
+/* Crossings of all activations and parameters, [n_operators + 1]; `first`, `last`: the operators
+   that write a base tensor, or are the first to read a parameter, and the last to read it. */
+static void count_crossings(const cleave_export_maker *make, int32_t *first, int32_t *last,
+                            int32_t *crossing) {
+    const cleave_model *model = make->model;
+    find_writers(make, first);
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        last[t] = -1;
+    for (int32_t i = 0; i < model->n_nests; i++)
+        for (int k = 0; k < model->nests[i].n_inputs; k++) {
+            int32_t base = cleave_frame_base(model, model->nests[i].inputs[k].tensor);
+            int32_t op = model->nests[i].op;
+            if (model->tensors[base].kind == CLEAVE_TENSOR_PARAMETER)
+                first[base] = first[base] < 0 ? op : first[base];
+            last[base] = op > last[base] ? op : last[base];
+        }
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        if (first[t] >= 0)
+            note_crossing(crossing, first[t], last[t]);
+    for (int32_t op = 1; op < model->n_operators; op++)
+        crossing[op] += crossing[op - 1];
+}
+
+/* Of what crosses the border before an operator, what it reads itself but for parameters. */
+static int32_t count_given(const cleave_export_maker *make, int32_t op, const int32_t *first) {
+    const cleave_operator *of = &make->model->operators[op];
+    int32_t seen[CLEAVE_MAX_INPUTS], n = 0;
+    for (int32_t i = 0; i < of->n_nests; i++) {
+        const cleave_nest *nest = &make->model->nests[of->nests[i]];
+        for (int k = 0; k < nest->n_inputs && n < CLEAVE_MAX_INPUTS; k++) {
+            int32_t base = cleave_frame_base(make->model, nest->inputs[k].tensor), at = 0;
+            while (at < n && seen[at] != base)
+                at++;
+            if (at == n && make->model->tensors[base].kind != CLEAVE_TENSOR_PARAMETER &&
+                first[base] >= 0 && first[base] < op)
+                seen[n++] = base;
+        }
+    }
+    return n;
+}
+
+cleave_status cleave_export_find_begins(const cleave_export_maker *make, cleave_sayable *sayable,
+                                        cleave_error *error) {
+    cleave_arena scratch = {0};
+    int32_t n = make->model->n_operators;
+    int32_t *first = CLEAVE_ARENA_ARRAY(&scratch, int32_t, make->model->n_tensors);
+    int32_t *last = CLEAVE_ARENA_ARRAY(&scratch, int32_t, make->model->n_tensors);
+    int32_t *crossing = CLEAVE_ARENA_ARRAY(&scratch, int32_t, n + 1);
+    bool ready = first != NULL && last != NULL && crossing != NULL;
+    if (ready)
+        count_crossings(make, first, last, crossing);
+    for (int32_t op = n - 1; op >= 0 && ready; op--) {
+        bool is_module = make->plan->operators[op].name.named == CLEAVE_NAMED_MODULE;
+        sayable[op].begins = is_module ? crossing[op] == count_given(make, op, first)
+                                       : op + 1 < n && sayable[op + 1].begins;
+    }
+    cleave_arena_free(&scratch);
+    return ready ? CLEAVE_OK : cleave_fail_memory(error, "finding what can be exported");
 }
 
 static void list_moved(cleave_export_maker *make, const cleave_schedule *schedule) {

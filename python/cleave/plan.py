@@ -34,6 +34,7 @@ class Stored:
 @dataclass
 class Stage:
     begins: str  # the module with which it begins; "" of the first
+    given: list  # words: how what that module is given comes from the stage before
     parameters: list  # names of those that it reads
 
 
@@ -41,7 +42,7 @@ class Stage:
 class Schedule:
     kind: str
     micro_batches: int
-    groups: int  # of devices: stage s is on group s mod groups
+    groups: int  # of devices, each a mesh: stage s is on group s mod groups
     stages: list  # of Stage; none: all devices do all
 
 
@@ -118,7 +119,7 @@ def _stored(record, mesh, where):
     return stored
 
 
-def _schedule(record, where):
+def _schedule(record, mesh, where):
     schedule = _take(record, where, Schedule)
     _expect(schedule.kind in KINDS, where + ".kind", f"{json.dumps(schedule.kind)} is none of {', '.join(KINDS)}")
     for name in ("micro_batches", "groups"):
@@ -129,6 +130,7 @@ def _schedule(record, where):
     for i, stage in enumerate(stages):
         _expect(isinstance(stage.begins, str) and bool(stage.begins) == (i > 0), f"{where}.stages[{i}].begins",
                 "is no module" if i else "is not \"\"")
+        _check_words(stage.given, mesh, f"{where}.stages[{i}].given", "RS")
         _expect(_is_list(stage.parameters, str), f"{where}.stages[{i}].parameters", "is no list of names")
     _expect((len(stages) or 1) % schedule.groups == 0 and len(stages) != 1, where + ".stages",
             f"are {len(stages)}, on {schedule.groups} groups")
@@ -163,8 +165,7 @@ def load(file):
     for key, make in (("modules", _part), ("functions", _part), ("parameters", _stored)):
         _expect(isinstance(getattr(plan, key), dict), f"{file}: {key}", "is no object")
         setattr(plan, key, {n: make(v, mesh, f"{file}: {key}.{n}") for n, v in getattr(plan, key).items()})
-    plan.schedule = PLAIN if plan.schedule is None else _schedule(plan.schedule, f"{file}: schedule")
-    _expect(not (plan.schedule.stages and mesh), f"{file}: mesh", "has devices for each stage, which is on one rank")
+    plan.schedule = PLAIN if plan.schedule is None else _schedule(plan.schedule, mesh, f"{file}: schedule")
     _expect(_is_list(plan.recompute, str), f"{file}: recompute", "is no list of modules")
     plan.loss = None if plan.loss is None else _part(plan.loss, mesh, f"{file}: loss")
     return plan

@@ -149,11 +149,15 @@ static void keep_folding(making *m) {
 
 static cleave_status make_additive(making *m) {
     const cleave_layout *given[MOST_GIVEN];
+    const cleave_constraints *constraints;
     CLEAVE_TRY(list_given(m));
     for (int32_t g = 0; g < m->n_given; g++)
         given[g] = &m->given[g];
-    CLEAVE_TRY(cleave_problem_create(&m->small, &m->machine, m->of->constraints, m->scratch,
-                                     &m->problem, m->error));
+    CLEAVE_TRY(cleave_constraints_in_stage(m->of->constraints, m->n_devices, m->of->model,
+                                           m->of->few->stands_for, m->scratch, &constraints,
+                                           m->error));
+    CLEAVE_TRY(cleave_problem_create(&m->small, &m->machine, constraints, m->scratch, &m->problem,
+                                     m->error));
     CLEAVE_TRY(cleave_node_costs_create(&m->small, &m->machine, &m->costs, m->error));
     CLEAVE_TRY(m->is_free ? cleave_candidates_list(&m->problem, m->costs, m->n_given, m->scratch,
                                                    &m->candidates, m->error)

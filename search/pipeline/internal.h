@@ -125,6 +125,12 @@ double pipeline_least_state(const pipeline_finder *f, const pipeline_candidate *
 cleave_status pipeline_try_layout(pipeline_finder *f, const cleave_layout *layout, bool *tried,
                                   cleave_price *price);
 
+/* say.c: a layout as the framework of the constraints runs it, in the arena; `says` false: not in
+   these stages, or with nothing left that the whole batch in one stage has not, which is searched
+   for elsewhere. */
+cleave_status pipeline_say(pipeline_finder *f, const cleave_layout *layout, cleave_arena *arena,
+                           cleave_layout *said, bool *says);
+
 /* polish.c */
 cleave_status pipeline_note_start(pipeline_finder *f, int32_t n_groups, const cleave_layout *layout,
                                   const cleave_price *price);

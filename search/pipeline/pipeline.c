@@ -224,12 +224,25 @@ static cleave_status price_layout(pipeline_finder *f, const cleave_layout *layou
     return status;
 }
 
-cleave_status pipeline_try_layout(pipeline_finder *f, const cleave_layout *layout, bool *tried,
-                                  cleave_price *price) {
+static cleave_status try_said(pipeline_finder *f, const cleave_layout *layout, bool *tried,
+                              cleave_price *price) {
     cleave_price_grounds grounds;
     CLEAVE_TRY(price_layout(f, layout, tried, price, &grounds));
     f->found->n_tried += *tried;
     return *tried ? keep(f, layout, price, &grounds) : CLEAVE_OK;
+}
+
+cleave_status pipeline_try_layout(pipeline_finder *f, const cleave_layout *layout, bool *tried,
+                                  cleave_price *price) {
+    cleave_arena scratch = {0};
+    cleave_layout said;
+    if (!cleave_constraints_take_all(f->options->constraints))
+        return try_said(f, layout, tried, price);
+    cleave_status status = pipeline_say(f, layout, &scratch, &said, tried);
+    if (status == CLEAVE_OK && *tried)
+        status = try_said(f, &said, tried, price);
+    cleave_arena_free(&scratch);
+    return status;
 }
 
 /* `tried` false: it is not legal, or too large. */
@@ -446,6 +459,9 @@ static cleave_status weigh_kept(pipeline_finder *f) {
     return CLEAVE_OK;
 }
 
+/* What it takes to send on where no stage may begin: so long that none does. */
+static const int64_t never = INT64_C(1) << 60;
+
 /* Work of operators, and what it takes to send on what is written before each cut, there and back.
  */
 static cleave_status weigh(pipeline_finder *f) {
@@ -470,6 +486,9 @@ static cleave_status weigh(pipeline_finder *f) {
         f->all_work += (double)cost.total * 1e-12;
         if (f->slowest > 0)
             bytes[op] = (int64_t)((double)bytes[op] * 2 / f->slowest * 1e12);
+        if (op + 1 < model->n_operators &&
+            !cleave_constraints_allow_stage(f->options->constraints, op + 1))
+            bytes[op] = never;
     }
     for (int32_t n = model->n_nests - 1; n >= 0; n--) /* the first reader comes last */
         for (int i = 0; i < model->nests[n].n_inputs; i++)
@@ -507,7 +526,8 @@ cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *c
                          .found = found,
                          .error = error};
     cleave_status status = find(&f);
-    bool none = f.known.n == 0 && f.planned.n == 0;
+    bool none = (f.known.n == 0 && f.planned.n == 0) ||
+                (cleave_constraints_take_all(options->constraints) && found->n_tried == 0);
     CLEAVE_LIST_FREE(&f.known);
     CLEAVE_LIST_FREE(&f.planned);
     CLEAVE_LIST_FREE(&f.starts);

@@ -181,8 +181,12 @@ static cleave_status list_candidates(polisher *p, int32_t n_groups) {
     p->n_groups = n_groups;
     machine.arena = &p->arena;
     CLEAVE_TRY(cleave_machine_build(&machine, machine.n_devices / n_groups, p->f->error));
-    CLEAVE_TRY(cleave_problem_create(pricer->model, &machine, p->f->options->constraints, &p->arena,
-                                     &problem, p->f->error));
+    const cleave_constraints *constraints;
+    CLEAVE_TRY(cleave_constraints_in_stage(p->f->options->constraints, machine.n_devices,
+                                           pricer->model, NULL, &p->arena, &constraints,
+                                           p->f->error));
+    CLEAVE_TRY(cleave_problem_create(pricer->model, &machine, constraints, &p->arena, &problem,
+                                     p->f->error));
     return cleave_candidates_list(&problem, NULL, 0, &p->arena, &p->candidates, p->f->error);
 }
 

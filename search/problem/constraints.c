@@ -84,6 +84,26 @@ cleave_status cleave_constraints_for(cleave_constraints *constraints, cleave_tar
     return CLEAVE_OK;
 }
 
+cleave_status cleave_constraints_in_stage(const cleave_constraints *constraints, int32_t n_devices,
+                                          const cleave_model *model, const int32_t *stands_for,
+                                          cleave_arena *arena, const cleave_constraints **result,
+                                          cleave_error *error) {
+    *result = constraints;
+    if (!cleave_constraints_take_all(constraints))
+        return CLEAVE_OK;
+    cleave_constraints *made = CLEAVE_ARENA_ARRAY(arena, cleave_constraints, 1);
+    cleave_sayable *sayable = CLEAVE_ARENA_ARRAY(arena, cleave_sayable, model->n_operators);
+    if (made == NULL || sayable == NULL)
+        return cleave_fail_memory(error, "keeping to constraints");
+    for (int32_t op = 0; op < model->n_operators; op++)
+        sayable[stands_for != NULL ? stands_for[op] : op] = constraints->sayable[op];
+    *made = *constraints;
+    made->n_devices = n_devices;
+    made->sayable = sayable;
+    *result = made;
+    return CLEAVE_OK;
+}
+
 void cleave_constraints_describe(const cleave_constraints *constraints, char *text, size_t bytes) {
     char parts[3][256];
     int n = 0;
@@ -120,6 +140,10 @@ bool cleave_constraints_allow_axis(const cleave_constraints *constraints, int32_
 
 bool cleave_constraints_take_all(const cleave_constraints *constraints) {
     return constraints != NULL && constraints->sayable != NULL;
+}
+
+bool cleave_constraints_allow_stage(const cleave_constraints *constraints, int32_t op) {
+    return !cleave_constraints_take_all(constraints) || constraints->sayable[op].begins;
 }
 
 bool cleave_constraints_want_even(const cleave_constraints *constraints, int32_t op, int axis) {

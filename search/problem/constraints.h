@@ -20,7 +20,7 @@ typedef struct cleave_constraints {
     const char *only;              /* the same as the user said it */
     cleave_axis_sorts axis_sorts;  /* where `sorts` is not 0 */
     const cleave_sayable *sayable; /* [n_operators] what the framework can say; null: none is asked
-                                      for.  Every operator is then on all devices: */
+                                      for.  Every operator is then on all devices, of its stage: */
     int32_t n_devices;
     cleave_target target;
 } cleave_constraints;
@@ -42,6 +42,16 @@ cleave_status cleave_constraints_restrict(cleave_constraints *constraints, const
 cleave_status cleave_constraints_for(cleave_constraints *constraints, cleave_target target,
                                      const cleave_model *model, int32_t n_devices,
                                      cleave_arena *arena, cleave_error *error);
+
+/* The same within a stage on so many devices, of a model that may be shortened: `stands_for` as of
+   cleave_few_blocks, or null.  No operator is fixed. */
+cleave_status cleave_constraints_in_stage(const cleave_constraints *constraints, int32_t n_devices,
+                                          const cleave_model *model, const int32_t *stands_for,
+                                          cleave_arena *arena, const cleave_constraints **result,
+                                          cleave_error *error);
+
+/* May a stage begin with this operator? */
+bool cleave_constraints_allow_stage(const cleave_constraints *constraints, int32_t op);
 
 /* May this axis of an operator be split?  Whole axes are not looked at, fixed operators neither. */
 bool cleave_constraints_allow_axis(const cleave_constraints *constraints, int32_t op, int axis);

@@ -67,7 +67,18 @@ done
 
 # --- on some devices of a torus, the links of which lead to others
 expect_ok search "${lenet[@]}" --machine "$tree/configs/machines/tpu4-4x4x4.json" --devices 4 --for jax --time 1 --quiet -o "$work/for.json"
-expect_error 2 '--for torch goes without stages' search "${lenet[@]}" --machine "$k80" --devices 4 --for torch --stages 2 \
+expect_error 2 '--for jax goes without stages' search "${lenet[@]}" --machine "$k80" --devices 4 --for jax --stages 2 -o "$work/output"
+expect_error 2 '--for torch goes without --tensor' search "${lenet[@]}" --machine "$k80" --devices 4 --for torch --tensor 2 \
     -o "$work/output"
+expect_error 2 "torch can't say them: two stages read it (transformer.wte.weight)" search --model "$models/gpt2.json" --batch 8 \
+    --sequence 64 --machine "$k80" --devices 4 --for torch --stages 2 -o "$work/output"
+
+# --- in stages, of one device and of two, what is found for torch is exported as it is, too
+for stages in 4 2; do
+    expect_ok search "${lenet[@]}" --machine "$k80" --devices 4 --for torch --stages $stages --quiet -o "$work/for.json"
+    expect_ok export --to torch "${lenet[@]}" --layout "$work/for.json" --machine "$k80" --strict -o "$work/plan.json"
+    grep -qF ': 1.00 x the plan' "$work/out" || fail "--stages $stages finds what is not run so: $(cat "$work/out")"
+    [ "$(grep -c '"begins"' "$work/plan.json")" = $stages ] || fail "not in $stages stages: $(cat "$work/plan.json")"
+done
 expect_error 2 '--for mpi: torch and jax are known' search "${lenet[@]}" --machine "$k80" --devices 4 --for mpi -o "$work/output"
 finish

@@ -1,5 +1,6 @@
 /* What is read back of a plan is a layout that the target says as it is: nothing more is lost, and
-   it is read back the same.  On layouts drawn at random, of models of all sorts. */
+   it is read back the same.  On layouts drawn at random, of models of all sorts, and in two stages
+   wherever the target says that one can begin. */
 #include "graph/export/plan.h"
 #include "graph/import/import.h"
 
@@ -73,8 +74,8 @@ static int check(const cleave_model *model, const cleave_layout *drawn, cleave_t
                  model->operators[second.lost[0].op].name, second.lost[0].why);
     for (int32_t op = 0; op < model->n_operators; op++) {
         cr_expect(cleave_split_same(&back.splits[op], &again.splits[op]), "%s", model->file);
-        cr_expect_eq(back.splits[op].n_parts, drawn->n_devices);
-        n_cut += back.splits[op].replicas < drawn->n_devices;
+        cr_expect_eq(back.splits[op].n_parts, drawn->n_devices / first.n_groups);
+        n_cut += back.splits[op].replicas < back.splits[op].n_parts;
     }
     cr_expect_arr_eq(back.sharded, again.sharded, (size_t)model->n_tensors);
     return n_cut;
@@ -98,4 +99,55 @@ Test(exports, what_is_read_back_is_exported_as_it_is) {
         cleave_arena_free(&arena);
     }
     cr_expect_gt(n_cut, 5000);
+}
+
+/* The second stage begins with this operator; each is on half of the devices. */
+static void draw_stages(const cleave_model *model, int32_t n_devices, int32_t begins,
+                        cleave_arena *arena, cleave_layout *layout) {
+    cleave_random random = {.key = (uint64_t)begins};
+    cleave_mesh mesh;
+    cleave_mesh_of_primes(n_devices / 2, &mesh);
+    cr_assert_eq(cleave_layout_create(model, n_devices, arena, layout, NULL), CLEAVE_OK);
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        cleave_mesh_cut cut = draw_cut(&model->operators[op], &mesh, &random);
+        cleave_split *split = &layout->splits[op];
+        cr_assert_eq(cleave_mesh_split(&mesh, &cut, arena, split, NULL), CLEAVE_OK);
+        for (int32_t p = 0; p < split->n_parts && op >= begins; p++)
+            split->devices[p] += n_devices / 2;
+    }
+    layout->schedule.n_stages = 2;
+    layout->schedule.first_operator = CLEAVE_ARENA_ARRAY(arena, int32_t, 2);
+    layout->schedule.first_operator[1] = begins;
+}
+
+Test(exports, a_stage_is_said_just_where_it_is_sayable_and_read_back_as_it_is) {
+    int32_t n_said = 0, n_not = 0, n_cut = 0;
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
+        cleave_arena arena = {0}, scratch = {0};
+        cleave_model model;
+        cleave_sayable *sayable;
+        char path[256];
+        snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s", models[m].file);
+        cr_assert_eq(cleave_model_import(path, 24, true, &arena, &model, NULL), CLEAVE_OK);
+        cr_assert_eq(cleave_sayable_find(&model, CLEAVE_TARGET_TORCH, &arena, &sayable, NULL),
+                     CLEAVE_OK);
+        for (int32_t op = 1; op < model.n_operators; op += 1 + model.n_operators / 60) {
+            cleave_export_plan plan;
+            cleave_layout drawn;
+            draw_stages(&model, models[m].n_devices, op, &scratch, &drawn);
+            cr_assert_eq(
+                cleave_export_make(&model, &drawn, CLEAVE_TARGET_TORCH, &scratch, &plan, NULL),
+                CLEAVE_OK);
+            cr_expect_eq(plan.n_groups == 2, sayable[op].begins, "%s: %s", model.file,
+                         model.operators[op].name);
+            if (plan.n_groups == 2)
+                n_cut += check(&model, &drawn, CLEAVE_TARGET_TORCH, &scratch);
+            n_said += plan.n_groups == 2;
+            n_not += plan.n_groups == 1;
+            cleave_arena_reset(&scratch);
+        }
+        cleave_arena_free(&scratch);
+        cleave_arena_free(&arena);
+    }
+    cr_expect(n_said > 20 && n_not > 20 && n_cut > 200, "%d, %d, %d", n_said, n_not, n_cut);
 }

@@ -4,6 +4,8 @@ DTensor's own rules for what modules do are not used, since some are slow (they 
 convolution cut by its input channels, batch normalization.  A module that the plan names has its input brought to where
 the plan wants it, computes on parts, and its output is a DTensor again.  Functions between modules are DTensor's.
 """
+import contextlib
+
 import torch
 import torch.distributed
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -67,7 +69,7 @@ class _Storage:
     def __init__(self, plan, model, mesh):
         self.mesh, self.made = mesh, {}
         named = dict(model.named_parameters(remove_duplicate=False))
-        self.words = {id(named[name]): entry.stored for name, entry in plan.parameters.items()}
+        self.words = {id(named[name]): entry.stored for name, entry in plan.parameters.items() if name in named}
 
     def distribute(self, parameter):
         if isinstance(parameter, DTensor):
@@ -136,6 +138,8 @@ class _Run:
         return self.shapes[key]
 
     def __call__(self, x, *rest, **keywords):
+        if self.state.surveys:
+            return type(self.module).forward(self.module, x, *rest, **keywords)
         x = lie.move(x, self.mesh, self.part.input)
         here = lie.local(x, self.input_gradient)
         rest = [_whole(other) for other in rest]
@@ -146,13 +150,14 @@ class _Run:
 
 
 class _Within:
-    """The forward of a module that calls functions: those that the plan names, and those that DTensor lacks."""
+    """The forward of a module that calls functions: those that the plan names, and those that DTensor lacks.  What a
+    stage makes of their arguments comes first, so its mode lies on top."""
 
-    def __init__(self, forward, mesh, attention, result):
-        self.forward, self.mesh, self.attention, self.result = forward, mesh, attention, result
+    def __init__(self, forward, mesh, attention, state, result=None):
+        self.forward, self.mesh, self.attention, self.state, self.result = forward, mesh, attention, state, result
 
     def __call__(self, *arguments, **keywords):
-        with Functions(self.mesh, self.attention):
+        with Functions(self.mesh, self.attention), self.state.running or contextlib.nullcontext():
             y = self.forward(*arguments, **keywords)
         return self.result(y) if self.result else y
 
@@ -182,7 +187,7 @@ def _run_in_parts(model, plan, mesh, state):
             modules[name].forward = _Run(modules[name], part, mesh, state)
     _run_others_whole(modules, plan, mesh, state)
     for name, part in plan.functions.items():
-        modules[name].forward = _Within(modules[name].forward, mesh, part, None)
+        modules[name].forward = _Within(modules[name].forward, mesh, part, state)
 
 
 def _run_again(model, plan, mesh, state):
@@ -223,10 +228,9 @@ def apply(model, plan, mesh=None):
         _run_in_parts(model, plan, state.inner, state)
     _run_again(model, plan, state.inner, state)
     if plan.mesh:
-        model.forward = _Within(model.forward, mesh, None, None if plan.loss else _whole)
+        model.forward = _Within(model.forward, state.inner, None, state, None if plan.loss else _whole)
         if plan.loss:
-            register_loss(mesh, plan.loss)
+            register_loss(state.inner, plan.loss)
     if plan.schedule.stages:
-        model.forward = state.watched(model.forward)
         state.take_over(model)
     return model

@@ -86,10 +86,12 @@ _losses, _draws = {}, {}
 
 
 def _draw(mesh):
-    """A number that no other dropout has and that all ranks agree on: rank 0's seed says the first."""
+    """A number that no other dropout has and that all ranks of the mesh agree on: its first rank's seed says the first."""
     if mesh not in _draws:
-        seed = torch.tensor([torch.initial_seed() % 2**40], device=mesh.device_type)
-        torch.distributed.broadcast(seed, 0)
+        seed = torch.tensor([(torch.initial_seed() + int(mesh.mesh.min())) % 2**40], device=mesh.device_type)
+        for i in range(mesh.ndim):
+            torch.distributed.broadcast(seed, torch.distributed.get_global_rank(mesh.get_group(i), 0),
+                                        group=mesh.get_group(i))
         _draws[mesh] = itertools.count(int(seed))
     return next(_draws[mesh]) % 2**46
 

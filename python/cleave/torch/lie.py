@@ -86,6 +86,11 @@ def block(extent, words, dimension, mesh):
     return first, length
 
 
+def part_shape(shape, words, mesh):
+    """Of this rank's part of a tensor of this shape."""
+    return [block(extent, words, d, mesh)[1] for d, extent in enumerate(shape)]
+
+
 class SumOverMesh(torch.autograd.Function):
     """A sum over ranks on which every rank's loss hangs: the gradient is one, too."""
 

@@ -7,6 +7,7 @@ they are bound to what has come, wherever the forward uses them from then on; wh
 """
 import contextlib
 import inspect
+import itertools
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,8 @@ from torch.utils import checkpoint
 from torch.utils._pytree import tree_flatten, tree_map_only
 
 from ..command import CleaveError
+from . import lie
+
 DIMENSION = "stage"  # of the mesh
 SCHEDULES = {"gpipe": pipelining.ScheduleGPipe, "1f1b": pipelining.Schedule1F1B,
              "interleaved": pipelining.ScheduleInterleaved1F1B, "zb-h1": pipelining.ScheduleInterleavedZeroBubble}
@@ -40,6 +43,9 @@ class Held:
             moved = make()
             self.parts[key] = moved, moved.detach().requires_grad_(moved.requires_grad)
         return self.parts[key][1]
+
+    def leaves(self):
+        return [leaf for _, leaf in self.parts.values()]
 
     def give_back(self):
         for moved, leaf in self.parts.values():
@@ -79,6 +85,12 @@ def _tensors(value):
     return [x for x in tree_flatten(value)[0] if isinstance(x, torch.Tensor)]
 
 
+def _is_meta(x):
+    """As it is, and not as a run would have it that is under way."""
+    with torch._C.DisableTorchFunction():
+        return x.is_meta
+
+
 def _like(x):
     return torch.empty(x.shape, dtype=x.dtype, device="meta").requires_grad_(x.requires_grad)
 
@@ -109,22 +121,22 @@ class Run(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         all_here = _tensors((args, kwargs))
-        if self.inside and not any(x.is_meta for x in all_here):
+        if self.inside and not any(map(_is_meta, all_here)):
             return func(*args, **kwargs)
         args, kwargs = tree_map_only(torch.Tensor, self.bring, (args, kwargs))
-        meta = [x.is_meta for x in _tensors((args, kwargs))]
+        meta = [_is_meta(x) for x in _tensors((args, kwargs))]
         if any(meta) and func is torch.Tensor.device.__get__:
             return self.state.device
         if any(meta) and not all(meta):
             if self.inside:
                 raise CleaveError(f"{self.state.where()}: stage {self.stage} needs more of earlier stages than what "
                                   f"{self.state.schedule.stages[self.stage].begins} is given: it can't begin there")
-            args, kwargs = tree_map_only(torch.Tensor, lambda x: x if x.is_meta else _like(x), (args, kwargs))
+            args, kwargs = tree_map_only(torch.Tensor, lambda x: x if _is_meta(x) else _like(x), (args, kwargs))
         return func(*args, **kwargs)
 
     def bring(self, x):
         """A tensor as it is in this run: what it is bound to; a parameter, before the stage begins, on meta."""
-        if x.is_meta and id(x) in self.bound:
+        if id(x) in self.bound:
             return self.bound[id(x)][1]
         if self.survey is not None:
             self.state.check_stage(x, self.stage)
@@ -139,15 +151,15 @@ class Run(TorchFunctionMode):
             if begins == self.stage + 1:
                 self.stage = begins
                 self.survey.called.add(begins)
-                self.survey.marks[begins] = [x.is_meta for x in _tensors(arguments)]
-                self.survey.given[begins] = [x for x in _tensors(arguments) if x.is_meta]
+                self.survey.marks[begins] = [_is_meta(x) for x in _tensors(arguments)]
+                self.survey.given[begins] = [x for x in _tensors(arguments) if _is_meta(x)]
             self.calls.append((name, self.stage))
             return arguments
         arguments = tree_map_only(torch.Tensor, self.bring, arguments) if self.bound else arguments
         if begins == self.stage + 1:
             raise Done(self.hand_on(arguments))
         if begins == self.stage and not self.inside:
-            self.begin([x for x in _tensors(arguments) if x.is_meta])
+            self.begin([x for x in _tensors(arguments) if _is_meta(x)])
             arguments = tree_map_only(torch.Tensor, self.bring, arguments)
         return arguments
 
@@ -161,35 +173,48 @@ class Run(TorchFunctionMode):
             self.survey.placed[name] = stage, output
 
     def begin(self, given):
-        for x, here in zip(given, self.received):
-            self.bound[id(x)] = x, here
         self.inside, self.state.surveys = True, False
+        for x, here, words in zip(given, self.received, self.state.words(self.stage)):
+            self.bound[id(x)] = x, lie.join(here, self.state.inner, words, x.shape) if self.state.inner else here
 
     def hand_on(self, arguments):
+        """This rank's parts of what the next stage is given: the same rank of its mesh has them there."""
         given = [x for x, is_given in zip(_tensors(arguments), self.found.marks[self.stage + 1]) if is_given]
-        if any(x.is_meta for x in given):
+        if any(map(_is_meta, given)):
             raise CleaveError(f"{self.state.where()}: stage {self.stage} has no part in what "
                               f"{self.state.schedule.stages[self.stage + 1].begins} is given")
-        return tuple(given)
+        if not self.state.inner:
+            return tuple(given)
+        return tuple(lie.local(lie.move(x, self.state.inner, words), words)
+                     for x, words in zip(given, self.state.words(self.stage + 1)))
+
 
 class State:
     """What a planned model knows of its plan on this rank."""
 
     def __init__(self, plan, mesh):
         self.plan, self.schedule, self.surveys, self.held, self.running = plan, plan.schedule, False, None, None
-        self.device, self.inner = torch.device(mesh.device_type), mesh if plan.mesh else None
+        self.device = torch.device(mesh.device_type)
+        self.inner = mesh if plan.mesh else None  # the mesh of modules: with stages that of this rank's group
         self.begins, self.mine, self.stage_of, self.elsewhere, self.known = {}, [0], {}, set(), {}
         stages = plan.schedule.stages
         if not stages:
             return
         if self.device.type == "cuda":
             self.device = torch.device("cuda", torch.cuda.current_device())
-        self.group, place = mesh.get_group(), mesh.get_local_rank()
+        self.group, place = mesh.get_group(0), mesh.get_local_rank(0)
+        if plan.mesh:
+            self.inner = mesh[mesh.mesh_dim_names[1:]]
         self.mine = [s for s in range(len(stages)) if s % plan.schedule.groups == place]
         self.begins = {stage.begins: i for i, stage in enumerate(stages) if i > 0}
 
     def where(self):
         return f"{self.plan.file}: schedule"
+
+    def words(self, stage):
+        """How each tensor lies that a stage is given."""
+        yield self.schedule.stages[stage].given
+        yield from itertools.repeat(["R"] * len(self.plan.mesh))
 
     # ---- parameters ----------------------------------------------------------------------------------------------
 
@@ -245,18 +270,13 @@ class State:
         if self.running is not None:
             self.running.leave(output)
 
-    def watched(self, forward):
-        def watch(*arguments, **keywords):
-            with self.running:
-                return forward(*arguments, **keywords)
-        return watch
-
     def run(self, stage, received, inputs, found=None):
         """The forward of a stage: what the next one is given, or what the model gives."""
         self.running, self.surveys = Run(self, stage, received, found), found is None or stage > 0
         run = self.running
         try:
-            output = self.forward(*inputs)
+            with run:
+                output = self.forward(*inputs)
         except Done as done:
             return run, done.given
         finally:
@@ -289,8 +309,9 @@ class State:
 
     def parts(self, found, stage):
         """What a stage is given, as this rank has it, on meta."""
-        return tuple(torch.empty(x.shape, dtype=x.dtype, device="meta", requires_grad=x.is_floating_point())
-                     for x in found.given[stage])
+        return tuple(torch.empty(lie.part_shape(x.shape, words, self.inner), dtype=x.dtype, device="meta",
+                                 requires_grad=x.is_floating_point())
+                     for x, words in zip(found.given[stage], self.words(stage)))
 
     def pipeline(self, found):
         n, stages = len(self.schedule.stages), []
@@ -352,7 +373,9 @@ class _Stage(torch.nn.Module):
         self.__dict__.update(state=state, found=found, index=index, next=0)
 
     def parameters(self, recurse=True):
-        return self.state.model.parameters(recurse)
+        """Those that backward reaches."""
+        held = self.state.held
+        return iter(held.leaves()) if held else self.state.model.parameters(recurse)
 
     def forward(self, *received):
         *inputs, target, share = self.state.batch[self.next]  # a stage takes micro-batches one after the other

@@ -30,7 +30,7 @@ class Steps:
         shares = self.shares(target, m)
         if not self.state:
             return self.alone(inputs, target, shares)
-        self.state.held = Held() if m > 1 and self.state.inner else None
+        self.state.held = Held() if self.state.inner and (m > 1 or self.schedule.stages) else None
         try:
             loss = self.in_stages(inputs, target, shares) if self.schedule.stages else self.alone(inputs, target, shares)
             if self.state.held:

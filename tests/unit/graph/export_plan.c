@@ -158,3 +158,91 @@ Test(export_plan, a_sharded_update_is_cut_where_it_divides) {
     cr_expect_eq(stored("features.0.weight"), 0);
     cr_expect_eq(stored("features.3.weight"), CLEAVE_FRAME_APART);
 }
+
+/* Two stages on two groups of two devices, of two micro-batches; in each all operators are cut by
+   samples, or repeated. */
+static int32_t put_in_stages(const char *begins, bool first_cut, bool second_cut) {
+    int32_t second = cleave_model_find_operator(&model, begins);
+    cr_assert_geq(second, 0);
+    for (int32_t op = 0; op < model.n_operators; op++) {
+        int32_t first = op < second ? 0 : 2, devices[2] = {first, first + 1};
+        bool cut = op < second ? first_cut : second_cut;
+        int32_t degree[CLEAVE_MAX_AXES] = {0};
+        degree[0] = cut ? 2 : 1; /* the outermost axis is n */
+        cr_assert_eq(cleave_layout_set(&layout, op, cut ? 1 : 2, degree, devices, &arena, NULL),
+                     CLEAVE_OK);
+    }
+    layout.schedule.micro_batches = layout.schedule.n_stages = 2;
+    layout.schedule.first_operator = CLEAVE_ARENA_ARRAY(&arena, int32_t, 2);
+    layout.schedule.first_operator[1] = second;
+    return second;
+}
+
+Test(export_plan, stages_of_several_devices_have_a_mesh_each) {
+    load("alexnet.onnx", 8, 4);
+    int32_t second = put_in_stages("/classifier/classifier.1/Gemm", true, true);
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.n_lost, 0, "%s", plan.n_lost > 0 ? plan.lost[0].why : "");
+    cr_expect(plan.n_groups == 2 && plan.mesh.n == 1 && plan.mesh.size[0] == 2);
+    cr_expect_str_eq(plan.begins[1], "classifier.1");
+    cr_expect_eq(plan.given[1].axis[0], axis(second, "n"), "every rank's block goes to its peer");
+    cleave_layout back;
+    cr_assert_eq(cleave_export_read_back(&model, &layout, &plan, &arena, &back, NULL), CLEAVE_OK);
+    for (int32_t op = 0; op < model.n_operators; op++)
+        cr_expect(cleave_split_same(&back.splits[op], &layout.splits[op]));
+}
+
+Test(export_plan, what_is_whole_is_cut_before_it_goes_to_a_stage_that_wants_blocks) {
+    load("alexnet.onnx", 8, 4);
+    int32_t second = put_in_stages("/classifier/classifier.1/Gemm", false, true);
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.given[1].axis[0], axis(second, "n"));
+    put_in_stages("/classifier/classifier.1/Gemm", true, false);
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.given[1].axis[0], axis(second, "n"), "what lies in blocks goes in blocks");
+    put_in_stages("/classifier/classifier.1/Gemm", false, false);
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.given[1].axis[0], CLEAVE_MESH_REPEATS);
+}
+
+Test(export_plan, groups_that_are_no_runs_of_devices_are_lost) {
+    load("alexnet.onnx", 8, 4);
+    put_in_stages("/classifier/classifier.1/Gemm", true, true);
+    for (int32_t op = 0; op < model.n_operators; op++)
+        for (int p = 0; p < 2; p++) /* 0 and 2, 1 and 3 */
+            layout.splits[op].devices[p] = (int32_t[]){0, 2, 1, 3}[layout.splits[op].devices[p]];
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_not_null(find_lost(-1, "schedule"));
+    cr_expect_eq(plan.schedule.n_stages, 1);
+}
+
+static bool can_begin(const cleave_sayable *sayable, const char *op) {
+    return sayable[cleave_model_find_operator(&model, op)].begins;
+}
+
+Test(export_plan, a_stage_begins_where_its_module_is_given_all_that_goes_on) {
+    cleave_sayable *sayable;
+    load("byte_gpt.onnx", 8, 4);
+    cr_assert_eq(cleave_sayable_find(&model, CLEAVE_TARGET_TORCH, &arena, &sayable, NULL),
+                 CLEAVE_OK);
+    cr_expect(can_begin(sayable, "/block.1.norm_1/LayerNormalization"));
+    cr_expect(can_begin(sayable, "/block.0/residual_1/Add"), "with the norm behind it");
+    cr_expect_not(can_begin(sayable, "/block.1.attention.query/MatMul"), "the residual goes on");
+    cr_expect_not(can_begin(sayable, "/block.1.up/MatMul"), "the residual goes on");
+    cr_expect_not(sayable[model.n_operators - 1].begins, "the loss is no module");
+}
+
+Test(export_plan, with_modules_that_run_again_there_is_no_zero_bubble) {
+    load("byte_gpt.onnx", 8, 4);
+    put_in_stages("/block.1.norm_1/LayerNormalization", true, true);
+    layout.schedule.kind = CLEAVE_SCHEDULE_ZB_H1;
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect(plan.schedule.kind == CLEAVE_SCHEDULE_ZB_H1 && plan.n_again == 0);
+    int32_t last = cleave_model_find_operator(&model, "/block.0/residual_2/Add");
+    for (int32_t op = 0; op < last; op++)
+        layout.recompute[op] = strncmp(model.operators[op].name, "/block.0", 8) == 0;
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.n_again, 1);
+    cr_expect_eq(plan.schedule.kind, CLEAVE_SCHEDULE_1F1B);
+    cr_expect_not_null(find_lost(-1, "order"));
+}
