@@ -173,14 +173,26 @@ static double move_output(const mover *m, int32_t tensor) {
     return sent;
 }
 
-static double move_parameter(const mover *m, const cleave_planned_operator *reader,
-                             const cleave_frame_parameter *read) {
+/* What is added to sums that are split is added once they are whole, where they go. */
+static const cleave_mesh_cut *find_cut(const mover *m, int32_t op,
+                                       const cleave_frame_parameter *read) {
+    const cleave_planned_operator *reader = &m->plan->operators[op];
+    bool partial = false;
+    for (int i = 0; i < m->plan->mesh.n; i++)
+        partial = partial ||
+                  (reader->cut.axis[i] >= 0 &&
+                   cleave_frame_adds_up(m->model, &m->model->operators[op], reader->cut.axis[i]));
+    return partial && !read->of_main ? &reader->then : &reader->cut;
+}
+
+static double move_parameter(const mover *m, int32_t op, const cleave_frame_parameter *read) {
+    const cleave_mesh_cut *cut = find_cut(m, op, read);
     const cleave_planned_parameter *parameter = &m->plan->parameters[read->tensor];
     cleave_lie stored, used, gradient;
     memset(used.of, CLEAVE_LIE_WHOLE, sizeof used.of);
     stored = gradient = used;
     for (int i = 0; i < m->plan->mesh.n; i++) {
-        int axis = reader->cut.axis[i], d = axis < 0 ? CLEAVE_FRAME_APART : read->dimension[axis];
+        int axis = cut->axis[i], d = axis < 0 ? CLEAVE_FRAME_APART : read->dimension[axis];
         stored.of[i] = parameter->stored[i];
         used.of[i] = (int8_t)(d >= 0 ? d : CLEAVE_LIE_WHOLE);
         gradient.of[i] = (int8_t)(axis >= 0 && d < 0 ? CLEAVE_LIE_PARTIAL : used.of[i]);
@@ -198,7 +210,7 @@ static double move_operator(mover *m, int32_t op) {
     double sent = 0;
     for (int32_t i = 0; i < planned->frame.n_parameters; i++)
         if (cleave_export_owns(m->model, planned, &planned->frame.parameters[i]))
-            sent += move_parameter(m, planned, &planned->frame.parameters[i]);
+            sent += move_parameter(m, op, &planned->frame.parameters[i]);
     for (int32_t k = 0; k < m->model->operators[op].n_nests; k++) {
         const cleave_nest *nest = &m->model->nests[m->model->operators[op].nests[k]];
         for (int i = 0; i < nest->n_inputs; i++)
