@@ -7,6 +7,7 @@
 #include "cli/predict.h"
 #include "cli/repeats.h"
 #include "cli/table.h"
+#include "graph/export/moves.h"
 #include "graph/export/plan.h"
 #include "graph/model/attention.h"
 
@@ -63,6 +64,8 @@ typedef struct exported {
     int optimizer_states;
     bool priced; /* on a machine: */
     prediction planned, exported;
+    bool moves; /* torch runs it, in one stage and one micro-batch, and sends this: */
+    double moved_bytes;
     repeats alike;     /* of what is lost: told, and priced, together */
     double *costs;     /* [alike.n] seconds that they add, with what else their operators lose;
                           negative: not priced */
@@ -110,6 +113,13 @@ static cleave_status price_alike(const exported *e, int32_t alike, double *cost,
     }
     cleave_arena_free(&scratch);
     return status;
+}
+
+static cleave_status count_moves(exported *e, cleave_error *error) {
+    e->moves = !e->is_launch && e->plan.target == CLEAVE_TARGET_TORCH && e->plan.n_groups == 1 &&
+               e->plan.schedule.micro_batches == 1;
+    return e->moves ? cleave_export_move_bytes(&e->model, &e->plan, &e->moved_bytes, error)
+                    : CLEAVE_OK;
 }
 
 static cleave_status price_losses(exported *e, bool quiet, cleave_arena *arena,
@@ -240,6 +250,12 @@ static void print_text(const exported *e, cleave_arena *arena) {
     cleave_unit_format((double)e->exported.peak_bytes, CLEAVE_UNIT_BYTES, real, sizeof real);
     printf("\nmemory of the fullest device: plan %s, exported %s%s\n", planned, real,
            is_too_large(e) ? ", for which it has no room: take a plan that needs less" : "");
+    if (e->moves && e->plan.mesh.n > 1 && e->exported.bytes_sent > 0) {
+        cleave_unit_format(e->moved_bytes, CLEAVE_UNIT_BYTES, real, sizeof real);
+        printf("DTensor moves one dimension of the mesh after the other: %s are sent, %.2f x what "
+               "the program sends\n",
+               real, e->moved_bytes / (double)e->exported.bytes_sent);
+    }
 }
 
 static void put_prediction(cleave_json_writer *w, const char *key, const prediction *p) {
@@ -276,6 +292,10 @@ static cleave_status print_json(const exported *e, cleave_error *error) {
         put_plan(e, &w);
     cleave_json_key(&w, "lost");
     cleave_json_put_integer(&w, e->n_lost);
+    if (e->moves) {
+        cleave_json_key(&w, "moved_bytes");
+        cleave_json_put_number(&w, e->moved_bytes);
+    }
     if (e->priced) {
         put_prediction(&w, "planned", &e->planned);
         put_prediction(&w, "exported", &e->exported);
@@ -340,6 +360,7 @@ static cleave_status export_layout(const export_values *values, cleave_arena *ar
     CLEAVE_TRY(make(&e, arena, error));
     CLEAVE_TRY(check_strict(&e, values, error));
     CLEAVE_TRY(find_alike(&e, arena, error));
+    CLEAVE_TRY(count_moves(&e, error));
     if (values->machine != NULL) {
         CLEAVE_TRY(
             cleave_machine_read(values->machine, e.layout.n_devices, arena, &e.machine, error));

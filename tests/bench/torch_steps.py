@@ -128,6 +128,7 @@ class Tools:
     def __init__(self, a, folder):
         import cleave
         import cleave.torch
+        os.makedirs(folder, exist_ok=True)
         self.cleave, self.torch, self.tree, self.folder, self.time = cleave, cleave.torch, a.tree, folder, a.time
 
     def path(self, name):

@@ -257,5 +257,8 @@ MODELS = {
 # Those of which every operator is a module, so that all that is sent is in the plan.
 ALL_MODULES = ("perceptron", "convolutional", "vgg11")
 
+# Those of which all but a little that is sent is what modules, functions between them and parameters move.
+ALL_MOVES = (*ALL_MODULES, "residual", "language")
+
 # Those that the suite runs; of the others, which are larger, `--models all` does.
 QUICK = ("perceptron", "convolutional", "residual", "language", "llama", "recommender")

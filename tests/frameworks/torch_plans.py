@@ -6,7 +6,8 @@ usage: torch_plans.py CLEAVE TREE [--ranks 2,4] [--layouts N] [--models NAME,...
 For every model and number of ranks: the plan that `cleave search` finds, and N layouts drawn at random, some with
 sharded updates.  Three steps of SGD in double: losses, gradients of the first step and parameters are those of one
 device to 1e-10; on a mesh of one dimension the bytes that all ranks send in a step are those of the simulated program
-of the layout that was read back, to 1 %, where every operator is a module.  Then what has to be refused is.
+of the layout that was read back, to 1 %, where every operator is a module, and on any mesh those that `export` says
+DTensor moves, to 10 %, but for models of which much else is sent.  Then what has to be refused is.
 Exits 77 where there is no PyTorch.
 """
 import argparse
@@ -29,7 +30,7 @@ except ImportError as error:
     print(f"skipped: {error}; ./bootstrap frameworks sets PyTorch up")
     sys.exit(77)
 
-BATCH, TOLERANCE, BYTES = 8, 1e-10, 0.01
+BATCH, TOLERANCE, BYTES, MOVED = 8, 1e-10, 0.01, 0.1
 SLACK = 64 * BATCH  # bytes: what a loss cut by classes sends is a few numbers a row, and not just the program's
 
 # So slow that small models are worth splitting.
@@ -72,10 +73,11 @@ class Case:
         given = ["--to", "torch", "--model", onnx, "--batch", BATCH, *tools.inputs[name], "--layout", layout,
                  "--machine", tools.machine]
         said = tools.cleave.run("export", *given, "-o", file)
-        self.bytes = said["exported"]["bytes_sent"]
+        self.bytes, self.moved = said["exported"]["bytes_sent"], said["moved_bytes"]
         plan = tools.cleave.load(file)
         # A loss that is repeated has the gradient of its logits sent once in the program, and in torch not at all.
         uneven = any("rounded up" in lost["why"] for lost in plan.lost)
+        self.moves = name in tools.all_moves and not uneven
         self.counted = name in tools.all_modules and len(plan.mesh) == 1 and plan.loss.axes[0] is not None and \
             not uneven
         # Partial sums: torch adds them up where they are read, and does on every rank what follows (a bias, a relu); in
@@ -84,8 +86,9 @@ class Case:
 
 
 class Tools:
-    def __init__(self, folder, cleave, all_modules):
-        self.folder, self.cleave, self.all_modules, self.inputs = folder, cleave, all_modules, {}
+    def __init__(self, folder, cleave, models):
+        self.folder, self.cleave, self.inputs = folder, cleave, {}
+        self.all_modules, self.all_moves = models.ALL_MODULES, models.ALL_MOVES
         self.machine = os.path.join(folder, "machine.json")
         with open(self.machine, "w", encoding="utf-8") as stream:
             json.dump(MACHINE, stream)
@@ -175,11 +178,15 @@ def check(case, reference, model, inputs, targets, verbose):
     most = BYTES * case.bytes + SLACK
     if case.counted and not (-most <= less and (case.at_most or less <= most)):
         wrong.append(f"{sent:.0f} bytes are sent, the program says {case.bytes}")
+    if case.moves and abs(sent - case.moved) > MOVED * case.moved + SLACK:
+        wrong.append(f"{sent:.0f} bytes are sent, and DTensor is said to move {case.moved:.0f}")
     if counted.unknown:
         wrong.append(f"not counted: {counted.unknown}")
     if dist.get_rank() == 0 and (verbose or wrong):
         print(f"{case.name} {case.label} on {dist.get_world_size()}: {'; '.join(wrong) or 'as one device'}; bytes "
-              f"{share:.3f}{' (not compared)' if not case.counted else ' (at most)' if case.at_most else ''}", flush=True)
+              f"{share:.3f}{' (not compared)' if not case.counted else ' (at most)' if case.at_most else ''}, of what "
+              f"DTensor moves {sent / case.moved if case.moved else 1.0:.3f}{'' if case.moves else ' (not compared)'}",
+              flush=True)
     return not wrong
 
 
@@ -250,7 +257,7 @@ def main():
     failed, n = 0, 0
     for ranks in map(int, a.ranks.split(",")):
         with tempfile.TemporaryDirectory() as folder:
-            tools, cases = Tools(a.folder or folder, cleave, models.ALL_MODULES), []
+            tools, cases = Tools(a.folder or folder, cleave, models), []
             for name in {"": models.QUICK, "all": models.MODELS}.get(a.models) or a.models.split(","):
                 torch.manual_seed(0)
                 cases += tools.cases(name, *models.MODELS[name], ranks, a.layouts, a.seed)

@@ -132,7 +132,7 @@ def main():
     import cleave.torch
     import models
     with tempfile.TemporaryDirectory() as folder:
-        tools, cases = plans.Tools(folder, cleave, models.ALL_MODULES), []
+        tools, cases = plans.Tools(folder, cleave, models), []
         for name in a.models.split(","):
             found, drawn = tools.cases(name, *models.MODELS[name], a.ranks, 1, 1)
             cases.append((name, found.plan, drawn.plan))

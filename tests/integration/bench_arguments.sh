@@ -38,6 +38,7 @@ for program in "$@"; do
     */results) expect_refused "none of grid, scale" "$program" --parts nothing ;;
     */grid | */memory_curve) expect_refused "none of alexnet, resnet101" "$program" "$build/cleave" --models gpt2 ;;
     */staged) expect_refused "none of byte_gpt, deep" "$program" --models gpt2 ;;
+    */sayable) expect_refused "none of mlp, lenet5" "$program" --models gpt3 ;;
     */accuracy | */found) expect_refused "gpt2_small" "$program" --models gpt2:3 ;;
     esac
 done

@@ -99,7 +99,8 @@ class _Run:
     def bring(self, name, words, gradient):
         """This rank's part of a parameter as it is used, moved once for all micro-batches of a step."""
         def move():
-            return lie.local(lie.redistribute(self.module._parameters[name], self.mesh, words), gradient)
+            later = self.state.held is None  # of micro-batches all is moved at the end
+            return lie.local(lie.redistribute(self.module._parameters[name], self.mesh, words, later), gradient)
         return self.state.held.take((self.module, name), move) if self.state.held is not None else move()
 
     def tensors(self):

@@ -13,7 +13,7 @@ import time
 import torch
 
 from ..command import CleaveError
-from . import busy, calls, collectives
+from . import busy, calls, collectives, overhead
 
 FEWEST, MOST = 5, 61  # repeats of one piece of work
 SAVE_SECONDS = 5
@@ -90,8 +90,19 @@ class Timer:
         # Starting backward takes a while, which a step spends once, not once for each operator.
         self.start = self.clock.median(lambda: None, lambda _: torch.autograd.backward([y], [g], retain_graph=True,
                                                                                        inputs=[x]))[0]
+        self.added = None
+        if listed["devices"] > 1 and device.type == "cpu":  # a GPU works on while its processor dispatches
+            self.added = overhead.measure(self.clock, device)
 
     def operator(self, entry):
+        """With what a plan adds to it, where there is one to be."""
+        took, spread = self.plain(entry)
+        if self.added is not None:
+            is_module = any(operand["parameter"] for nest in entry["nests"] for operand in nest["inputs"])
+            took += self.added["module" if is_module else "function"][entry["backward"]]
+        return took, spread
+
+    def plain(self, entry):
         call, clock = calls.Call(entry, self.device), self.clock
         forward = torch.compile(call.forward) if self.compiled else call.forward
         if not entry["backward"]:
@@ -129,7 +140,7 @@ class Timer:
             p.grad = torch.ones_like(p)
         optimizer = torch.optim.SGD(parameters, lr=1e-6)
         seconds, spread = self.clock.median(lambda: self.clock.forget([]), lambda _: optimizer.step())
-        return seconds / count, spread
+        return seconds / count + (self.added["update"] if self.added is not None else 0.0), spread
 
 
 # ---- the file ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""Times collectives by torch.distributed: of ranks that this script starts, or of those of a launcher that started it."""
+"""Times collectives as DTensor does them, with its dispatch and its copies: of ranks that this script starts, or of those
+of a launcher that started it."""
 import datetime
 import os
 import socket
@@ -8,20 +9,24 @@ import time
 import torch
 import torch.distributed as dist
 import torch.multiprocessing
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 FEWEST, MOST, EACH_SECONDS = 5, 40, 0.1
 
 
+MOVES = {"all-reduce": (Partial(), Replicate()), "all-gather": (Shard(0), Replicate()),
+         "reduce-scatter": (Partial(), Shard(0))}
+
+
 def run(kind, n_bytes, device, group):
     """A call of a collective, whose whole vector has so many bytes."""
-    n = dist.get_world_size(group)
-    elements = max(1, n_bytes // 4 // n) * n
-    whole, part = torch.ones(elements, device=device), torch.ones(elements // n, device=device)
-    if kind == "all-reduce":
-        return lambda: dist.all_reduce(whole, group=group)
-    if kind == "all-gather":
-        return lambda: dist.all_gather_into_tensor(whole, part, group=group)
-    return lambda: dist.reduce_scatter_tensor(part, whole, group=group)
+    mesh = DeviceMesh.from_group(group, device.type)
+    before, after = MOVES[kind]
+    elements = max(1, n_bytes // 4 // mesh.size()) * mesh.size()
+    here = torch.ones(elements // mesh.size() if before.is_shard() else elements, device=device)
+    x = DTensor.from_local(here, mesh, [before], run_check=False)
+    return lambda: x.redistribute(mesh, [after])
 
 
 def median(call, device, group):

@@ -40,17 +40,19 @@ class _Move(torch.autograd.Function):
     add up.  (DTensor's own fails on the way back to parts that several dimensions of a mesh add up.)"""
 
     @staticmethod
-    def forward(ctx, x, mesh, words):
+    def forward(ctx, x, mesh, words, later):
         ctx.mesh, ctx.back = mesh, [Replicate() if p.is_partial() else p for p in x.placements]
+        ctx.later = later
         return x.contiguous().redistribute(mesh, placements(words))
 
     @staticmethod
     def backward(ctx, gradient):
-        return gradient.contiguous().redistribute(ctx.mesh, ctx.back), None, None
+        return gradient.contiguous().redistribute(ctx.mesh, ctx.back, async_op=ctx.later), None, None, None
 
 
-def redistribute(x, mesh, words):
-    return _Move.apply(x, mesh, words)
+def redistribute(x, mesh, words, later=False):
+    """`later`: its gradient may be under way while backward goes on; whoever reads it waits.  So of parameters."""
+    return _Move.apply(x, mesh, words, later)
 
 
 def move(x, mesh, words):

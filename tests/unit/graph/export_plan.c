@@ -1,4 +1,5 @@
 /* Plans: names of modules, and how tensors lie, of models that ship. */
+#include "graph/export/moves.h"
 #include "graph/export/plan.h"
 #include "graph/import/import.h"
 
@@ -245,4 +246,33 @@ Test(export_plan, with_modules_that_run_again_there_is_no_zero_bubble) {
     cr_expect_eq(plan.n_again, 1);
     cr_expect_eq(plan.schedule.kind, CLEAVE_SCHEDULE_1F1B);
     cr_expect_not_null(find_lost(-1, "order"));
+}
+
+static double count_moves(void) {
+    double bytes = -1;
+    make(CLEAVE_TARGET_TORCH);
+    cr_assert_eq(cleave_export_move_bytes(&model, &plan, &bytes, NULL), CLEAVE_OK);
+    return bytes;
+}
+
+/* Of 2 devices each sends 2 x 1/2 of the gradients of all parameters. */
+Test(export_plan, with_split_samples_gradients_of_parameters_are_moved_and_nothing_else) {
+    int64_t parameters = 0;
+    load("mlp.onnx", 8, 2);
+    for (int32_t op = 0; op < model.n_operators; op++)
+        split(model.operators[op].name, "n");
+    for (int32_t t = 0; t < model.n_tensors; t++)
+        if (model.tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
+            parameters += cleave_tensor_size(&model.tensors[t]);
+    cr_expect_eq(count_moves(), 2 * 4 * (double)parameters);
+}
+
+/* The first product by its columns, the second by what it sums: of its output, 8 rows, the sum is
+   moved, and nothing on the way back, nor of the bias, which is added to whole sums. */
+Test(export_plan, of_two_products_that_share_a_split_one_sum_is_moved) {
+    load("mlp.onnx", 8, 2);
+    split("/0/Gemm", "k");
+    int32_t second = split("/2/Gemm", "c");
+    int64_t width = model.operators[second].axes[axis(second, "k")].extent;
+    cr_expect_eq(count_moves(), 2 * 4 * 8 * (double)width);
 }
