@@ -38,6 +38,10 @@ for program in "$@"; do
     */results) expect_refused "none of grid, scale" "$program" --parts nothing ;;
     */grid | */memory_curve) expect_refused "none of alexnet, resnet101" "$program" "$build/cleave" --models gpt2 ;;
     */staged) expect_refused "none of byte_gpt, deep" "$program" --models gpt2 ;;
+    */ddp.py)
+        expect_refused "none of alexnet, vgg16" "$program" "$build/cleave" rnntc:8
+        expect_refused "more than 2" "$program" "$build/cleave" --steps 2
+        ;;
     */accuracy | */found) expect_refused "gpt2_small" "$program" --models gpt2:3 ;;
     esac
 done
