@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Training steps of Cleave beside PyTorch's DistributedDataParallel over gloo, in turns, on two hosts that tests/netlab plays.
 
-Sides: `dp`, data parallel of ours; `found`, the plan of a search on a machine that is calibrated on these hosts (--found);
-`ddp`, and for images `ddp-cl` with channels last.  Models are those of peers/torch_steps.py, the same module exported and
-trained; batches are global.  Plain SGD in f32, one thread a rank, one rank a host.  A step's time is the median of a
-process's steps but the first two, in which DDP puts its buckets together.  Every round runs all sides; a ratio is that of a
-side of PyTorch over one of ours in the same round, above 1 where ours is quicker: its median and its range are printed, and
-what other processes took of the processors.  Batch normalisation in DDP is that of each rank's samples; ours is that of
-the whole batch and exchanges statistics.  Needs root, PyTorch, torchvision, onnx.
+Sides: `dp`, data parallel of ours; `found`, the plan of a search on a machine that is calibrated on these hosts; `ddp`,
+and for images `ddp-cl` with channels last. Models are those of tests/bench/peers/torch_steps.py, the same module
+exported and trained; batches are global. Plain SGD in f32, one thread a rank, one rank a host. A step's time is the
+median of a process's steps but the first two, in which DDP puts its buckets together. Every round runs all sides; a
+ratio is that of a side of PyTorch over one of ours in the same round, above 1 where ours is quicker: its median and its
+range are printed, and what other processes took of the processors. Batch normalisation in DDP is that of each rank's
+samples; ours is that of the whole batch and exchanges statistics. Needs root, PyTorch, torchvision, onnx.
 """
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -25,6 +26,7 @@ import others
 ROOT = torch_steps.ROOT
 NETLAB = os.path.join(ROOT, "tests", "netlab", "netlab")
 RANKS, SETTLED = 2, 2
+OURS, SIDES = {"dp", "found"}, ["dp", "found", "ddp", "ddp-cl"]
 MODELS = "resnet50:8,vgg16:4,byte_gpt:32,alexnet:64"
 
 
@@ -95,12 +97,12 @@ class Case:
         cleave.torch.export(model, [x], self.file)
         plain = os.path.join(ROOT, "configs", "machines", "two-cores.json")
         self.search("dp", plain, "--method", "data-parallel")
-        if self.given.found:
+        if "found" in self.given.sides:
             self.find()
 
     def seconds(self, side):
         steps = ["--steps", str(self.given.steps)]
-        if side in ("dp", "found"):
+        if side in OURS:
             command = [self.given.cleave, "run", *self.words, "--layout", self.path(side), "--json", *steps]
         else:
             command = [sys.executable, os.path.abspath(__file__), self.given.cleave, f"{self.name}:{self.batch}", "--peer",
@@ -109,19 +111,16 @@ class Case:
 
     def compare(self):
         self.prepare()
-        ours = ["dp", "found"] if self.given.found else ["dp"]
-        theirs = ["ddp", "ddp-cl"] if torch_steps.TABLE[self.name][0] == "torchvision" else ["ddp"]
-        watch, taken = others.Watch(), {side: [] for side in ours + theirs}
+        images = torch_steps.TABLE[self.name][0] == "torchvision"
+        watch, taken = others.Watch(), {side: [] for side in self.given.sides if images or side != "ddp-cl"}
         for _ in range(self.given.rounds):
             for side, row in taken.items():
                 row.append(self.seconds(side))
         line = "  ".join(f"{side} {1e3 * statistics.median(row):.1f} ms" for side, row in taken.items())
         print(f"{self.name}, {self.batch}, {self.given.rate}: {line}; others took {watch.others():.1f} processors")
-        for side in ours:
-            for peer_side in theirs:
-                ratios = [a / b for a, b in zip(taken[peer_side], taken[side])]
-                print(f"    {peer_side} / {side}  {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
-                      flush=True)
+        for side, theirs in itertools.product(sorted(taken.keys() & OURS), sorted(taken.keys() - OURS)):
+            ratios = [a / b for a, b in zip(taken[theirs], taken[side])]
+            print(f"    {theirs} / {side}  {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
 
 
 def model_and_batch(text):
@@ -136,7 +135,8 @@ def main():
     parser.add_argument("models", nargs="?", type=known.listed(model_and_batch), default=MODELS,
                         metavar="MODEL:BATCH,...", help=f"default {MODELS}")
     parser.add_argument("--rate", default="1gbit", help="of the hosts' links (default 1gbit)")
-    parser.add_argument("--found", action="store_true", help="search a plan, too")
+    parser.add_argument("--sides", type=known.listed(known.one_of(SIDES)), default="dp,ddp,ddp-cl", metavar="SIDE,...",
+                        help=f"of {', '.join(SIDES)} (default all but found)")
     parser.add_argument("--rounds", type=known.positive, default=3, help="turns of each side (default 3)")
     parser.add_argument("--steps", type=known.positive, default=6, help=f"of a turn, more than {SETTLED} (default 6)")
     parser.add_argument("--calibrate", type=float, default=20, metavar="SECONDS", help="of each calibration (default 20)")
