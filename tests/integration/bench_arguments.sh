@@ -39,6 +39,10 @@ for program in "$@"; do
     */grid | */memory_curve) expect_refused "none of alexnet, resnet101" "$program" "$build/cleave" --models gpt2 ;;
     */staged) expect_refused "none of byte_gpt, deep" "$program" --models gpt2 ;;
     */sayable) expect_refused "none of mlp, lenet5" "$program" --models gpt3 ;;
+    */ddp.py)
+        expect_refused "none of alexnet, vgg16" "$program" "$build/cleave" rnntc:8
+        expect_refused "more than 2" "$program" "$build/cleave" --steps 2
+        ;;
     */accuracy | */found) expect_refused "gpt2_small" "$program" --models gpt2:3 ;;
     esac
 done

@@ -2,7 +2,7 @@
 """A training step of Cleave beside PyTorch's on one core, in turns: eager, and for images with channels last too.
 
 Images are torchvision's classes, exported as they train; BERT and GPT-2 are transformers', by the same config.json; the
-LSTM is two layers of torch.nn's.  Plain SGD, one thread each.  In f32, or by --bf16 with autocast against --precision
+LSTM is two layers of torch.nn's, byte_gpt that of configs/models.  Plain SGD, one thread each.  In f32, or by --bf16 with autocast against --precision
 bf16.  Every step time is the median of a process's steps but the first; every round runs all sides, and its ratio is ours
 over PyTorch's.  Of --rounds ratios the median is printed with their range, against each side of PyTorch, and the load.
 --before COMMAND is another build of ours, which then has a column, too.  Needs PyTorch, torchvision, transformers, onnx.
@@ -18,13 +18,15 @@ import time
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", ".."))
 MODELS = os.path.join(ROOT, "configs", "models")
-sys.path[:0] = [os.path.join(ROOT, "tests", "bench"), os.path.join(ROOT, "python")]
+sys.path[:0] = [os.path.join(ROOT, "tests", "bench"), os.path.join(ROOT, "tests", "frameworks"),
+                os.path.join(ROOT, "python")]
 import others
 
 TABLE = {  # name: of what, batch, length of texts; ours alone: no PyTorch
     "alexnet": ("torchvision", 16, 0), "vgg16": ("torchvision", 2, 0), "resnet50": ("torchvision", 4, 0),
     "densenet121": ("torchvision", 4, 0), "mobilenet_v2": ("torchvision", 8, 0), "bert": ("bert_base.json", 2, 128),
-    "gpt2": ("gpt2.json", 1, 512), "lstm": ("lstm", 16, 32), "rnntc": ("rnntc.onnx", 64, 0), "nmt": ("nmt.onnx", 64, 0),
+    "gpt2": ("gpt2.json", 1, 512), "lstm": ("lstm", 16, 32), "byte_gpt": ("byte_gpt", 32, 64),
+    "rnntc": ("rnntc.onnx", 64, 0), "nmt": ("nmt.onnx", 64, 0),
 }
 VOCABULARY, WIDTH = 10000, 512
 
@@ -33,8 +35,8 @@ def is_ours_alone(name):
     return TABLE[name][0].endswith(".onnx")
 
 
-def make(name):
-    """A model of PyTorch, its input, and what gives a loss of its output."""
+def make(name, batch=0):
+    """A model of PyTorch, its input, and what gives a loss of its output.  The batch is the table's where none is given."""
     import torch
     from torch import nn
     from torch.nn import functional as F
@@ -48,7 +50,8 @@ def make(name):
         def forward(self, ids):
             return self.head(self.layers(self.table(ids))[0]).flatten(0, 1)
 
-    of, batch, length = TABLE[name]
+    of, own, length = TABLE[name]
+    batch = batch or own
     if of == "torchvision":
         import torchvision
         targets = torch.randint(1000, (batch,))
@@ -57,6 +60,11 @@ def make(name):
     if of == "lstm":
         targets = torch.randint(VOCABULARY, (batch * length,))
         return (Lstm(), torch.randint(VOCABULARY, (batch, length)), lambda out: F.cross_entropy(out.float(), targets))
+    if of == "byte_gpt":
+        import models
+        targets = torch.randint(256, (batch * length,))
+        return (models.Language(2, 128, 4, 256, length), torch.randint(256, (batch, length)),
+                lambda out: F.cross_entropy(out.float(), targets))
     import transformers
     with open(os.path.join(MODELS, of), encoding="utf-8") as file:
         fields = json.load(file)
@@ -98,7 +106,7 @@ def seconds_of(command):
 def ours(name, folder):
     """The words for our model."""
     of, batch, length = TABLE[name]
-    if of in ("torchvision", "lstm"):
+    if of in ("torchvision", "lstm", "byte_gpt"):
         import cleave.torch
         file, (model, x, _) = os.path.join(folder, name + ".onnx"), make(name)
         cleave.torch.export(model, [x], file)
@@ -159,4 +167,5 @@ def main():
             compare(given, name, folder)
 
 
-main()
+if __name__ == "__main__":
+    main()
