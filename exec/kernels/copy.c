@@ -320,17 +320,22 @@ void cleave_copy_piece_run(const cleave_copy_piece *piece, void *destination, co
     }
 }
 
-/* The longest dimension along which the piece can be cut, -1: none. */
-static int longest_dimension(const cleave_copy_piece *piece) {
-    int longest = -1;
-    for (int d = piece->mode == CLEAVE_COPY_MOMENTS ? 1 : 0; d < piece->rank; d++)
-        if (longest < 0 || piece->extent[d] > piece->extent[longest])
-            longest = d;
-    return longest;
+/* Of the dimensions that can be cut into so many, the one whose steps are longest: what is then
+   left of each is as contiguous as the whole.  Without any, the longest one; -1: there is none. */
+static int cut_dimension(const cleave_copy_piece *piece, int32_t n) {
+    int best = -1;
+    for (int d = piece->mode == CLEAVE_COPY_MOMENTS ? 1 : 0; d < piece->rank; d++) {
+        bool fits = piece->extent[d] >= n, best_fits = best >= 0 && piece->extent[best] >= n;
+        if (best < 0 || (fits && !best_fits) ||
+            (fits && piece->destination_stride[d] > piece->destination_stride[best]) ||
+            (!fits && !best_fits && piece->extent[d] > piece->extent[best]))
+            best = d;
+    }
+    return best;
 }
 
 int32_t cleave_copy_piece_cuts(const cleave_copy_piece *piece, int32_t wanted) {
-    int d = longest_dimension(piece);
+    int d = cut_dimension(piece, wanted);
     int64_t most = d < 0 ? 1 : piece->extent[d];
     return wanted <= 1 || most <= 1 ? 1 : wanted < most ? wanted : (int32_t)most;
 }
@@ -338,7 +343,7 @@ int32_t cleave_copy_piece_cuts(const cleave_copy_piece *piece, int32_t wanted) {
 void cleave_copy_piece_cut(const cleave_copy_piece *piece, int32_t n, int32_t i,
                            cleave_copy_piece *cut) {
     *cut = *piece;
-    int d = longest_dimension(piece);
+    int d = cut_dimension(piece, n);
     if (n <= 1 || d < 0)
         return;
     int64_t from = cleave_block_start(piece->extent[d], n, i);

@@ -101,6 +101,30 @@ Test(copy, cuts_do_what_the_whole_does) {
     cr_expect(n_cut > 100, "only %d were cut", n_cut);
 }
 
+/* 8 samples of 96 channels and 56 x 112 pixels, channels last.  The upper half of images of 112
+   rows, cut into 37: by its rows of pixels, of which each is 112 x 96 floats; not by its columns,
+   of which there are more.  Cut into 100, there are columns alone to cut by. */
+Test(copy, cuts_leave_rows_as_long_as_they_are) {
+    const int64_t rows = 56, columns = 112, channels = 96, row = columns * channels;
+    const cleave_copy_piece half = {
+        .mode = CLEAVE_COPY_ASSIGN,
+        .rank = 4,
+        .extent = {8, channels, rows, columns},
+        .destination_stride = {rows * row, 1, row, channels},
+        .source_stride = {2 * rows * row, 1, row, channels},
+    };
+    cr_assert_eq(cleave_copy_piece_cuts(&half, 37), 37);
+    cleave_copy_piece cut;
+    cleave_copy_piece_cut(&half, 37, 36, &cut); /* of 56 rows, 19 pieces have two and 18 one */
+    cr_expect_eq(cut.extent[2], 1);
+    cr_expect_eq(cut.source_offset, 55 * row);
+    cr_expect_eq(cut.extent[0] * cut.extent[1] * cut.extent[3], 8 * row);
+    cr_assert_eq(cleave_copy_piece_cuts(&half, 100), 100);
+    cleave_copy_piece_cut(&half, 100, 0, &cut);
+    cr_expect_eq(cut.extent[2], rows);
+    cr_expect_eq(cut.extent[3], 2);
+}
+
 /* Of whole numbers below 10, whose squares have an exact sum: in any order, and cut anywhere. */
 Test(copy, squares_are_added_up_in_one_element) {
     static float source[ELEMENTS];
