@@ -10,8 +10,7 @@ void cleave_copy_piece_run(const cleave_copy_piece *piece, void *destination, co
 
 /* Into how many pieces of its own, at most `wanted`, the piece can be cut: the extent of its
    longest dimension (of moments, that is none of the record) is the limit.  1 or more.  Cut is
-   where steps are long, so rows stay as long as they are: cut across, the half of an image took
-   four times as long. */
+   where steps are long, so rows stay as long as they are. */
 int32_t cleave_copy_piece_cuts(const cleave_copy_piece *piece, int32_t wanted);
 
 /* Piece `i` of `n` cuts; run one after the other, they do what the whole does. */
