@@ -281,8 +281,10 @@ static cleave_status take_baseline(session *s, const reported *item, cleave_erro
     plan->unpriced = item->unpriced != NULL ? item->unpriced : plan->unpriced;
     if (item->price.excess_bytes == 0)
         return make_plan(s, item, plan, error);
-    if (item->unpriced == NULL)
+    if (item->unpriced == NULL) {
         plan->peak_bytes = item->price.peak_bytes;
+        plan->unpriced = NULL; /* what else it may be is not worth a word */
+    }
     return CLEAVE_OK;
 }
 
