@@ -160,8 +160,8 @@ static cleave_status leave_out(session *s, const char *name, double seconds, cle
         return CLEAVE_OK;
     cleave_unit_format(seconds, CLEAVE_UNIT_SECONDS, takes, sizeof takes);
     cleave_unit_format((double)best_price(s)->step * 1e-12, CLEAVE_UNIT_SECONDS, best, sizeof best);
-    why =
-        cleave_arena_printf(s->arena, "its work alone takes %s, the best known %s in all", takes, best);
+    why = cleave_arena_printf(s->arena, "its work alone takes %s, the best known %s in all", takes,
+                              best);
     for (int32_t b = 0; cleave_baseline_names[b] != NULL; b++)
         if (strcmp(cleave_baseline_names[b], name) == 0)
             s->left_out[b] = why;
