@@ -90,15 +90,22 @@ static inline bool pipeline_is_wanted(int32_t wish, int32_t value) {
    batch, ascending; at most `most`. */
 int32_t pipeline_list_micro_batches(const pipeline_finder *f, int32_t most, int32_t *m);
 
-/* The best of what is known; null: nothing is. */
+/* Interrupted, or is the time up? */
+bool pipeline_is_over(const pipeline_finder *f);
+
+/* weigh.c: what the finder knows of operators by themselves. */
+cleave_status pipeline_weigh(pipeline_finder *f);
+
+/* lessons.c: candidates, from the most promising to where none may be the best. */
+cleave_status pipeline_try_planned(pipeline_finder *f);
+cleave_status pipeline_try_known(pipeline_finder *f);
+
+/* try.c.  The best of what is known; null: nothing is. */
 const cleave_price *pipeline_best(const pipeline_finder *f);
 
 /* What is expected to take longer than this is not the best; infinite: nothing is known that fits.
  */
 double pipeline_seconds_to_beat(const pipeline_finder *f);
-
-/* Interrupted, or is the time up? */
-bool pipeline_is_over(const pipeline_finder *f);
 
 /* So many parts of operators in so many micro-batches: no more than are lowered?  Else says so in
    `why_none`. */
@@ -106,6 +113,14 @@ bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micr
 bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout, int sharded);
 /* Of a group of so many devices those that are lowered, where its nodes do alike. */
 int32_t pipeline_window(const pipeline_finder *f, int32_t n_devices);
+
+/* Prices a legal layout and keeps it if it is one of the best; `tried` false: it does not fold, and
+   is too large. */
+cleave_status pipeline_try_layout(pipeline_finder *f, const cleave_layout *layout, bool *tried,
+                                  cleave_price *price);
+/* The same of a candidate; `tried` false: or it is not legal, or too large. */
+cleave_status pipeline_try_candidate(pipeline_finder *f, const pipeline_candidate *of, bool *tried,
+                                     cleave_price *price);
 
 /* known.c: layouts of baselines in stages and micro-batches. */
 cleave_status pipeline_add_known(pipeline_finder *f);
@@ -119,11 +134,6 @@ double pipeline_least_seconds(const pipeline_finder *f, const pipeline_candidate
 /* Bytes of weights and states that its fullest device holds at least: of stages and shared products
    the devices of one share of the samples hold all of them once. */
 double pipeline_least_state(const pipeline_finder *f, const pipeline_candidate *of);
-
-/* Prices a legal layout and keeps it if it is one of the best; `tried` false: it does not fold, and
-   is too large. */
-cleave_status pipeline_try_layout(pipeline_finder *f, const cleave_layout *layout, bool *tried,
-                                  cleave_price *price);
 
 /* say.c: a layout as the framework of the constraints runs it, in the arena; `says` false: not in
    these stages, or with nothing left that the whole batch in one stage has not, which is searched

@@ -1,0 +1,204 @@
+/* Which layouts are tried, in what order, and what each that was tried teaches of the others: how
+   far off what is expected of them is, and what does not fit. */
+#include "search/pipeline/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Of each number of groups no more layouts of baselines than so many are simulated, or, while none
+   fits yet, than so many; of plans so many in all, and each again so often where it does not fit.
+ */
+enum { MOST_TRIED = 6, MOST_TRIED_IN_VAIN = 16, MOST_PLANNED = 8, MOST_AGAIN = 3 };
+/* Of few operators on few devices so many plans. */
+enum { MOST_PLANNED_OF_SMALL = 64 };
+/* Of memory that is left so much is planned for; what is then not quicker by a little is not tried.
+ */
+static const double most_used = 0.9, much_less = 0.99;
+/* What is polished afterwards may be expected to take so much more than the best. */
+static const double polished_by = 1.5;
+/* Of baselines of other numbers of micro-batches, what they are expected to take is so certain. */
+static const double in_doubt = 1.01;
+/* The work of a layout as people run it is known so well. */
+static const double far_behind = 1.2;
+
+static cleave_status learn(pipeline_finder *f, const pipeline_candidate *of,
+                           const cleave_price *price, pipeline_lessons *lessons) {
+    const pipeline_lesson lesson = {*of, (double)price->step * 1e-12 / of->least_seconds,
+                                    price->peak_bytes};
+    return CLEAVE_LIST_PUSH(lessons, lesson) ? CLEAVE_OK
+                                             : cleave_fail_memory(f->error, "searching");
+}
+
+/* ---- plans ---- */
+
+/* How much two shapes have in common: splits and devices, or how groups take turns. */
+static int likeness(const pipeline_candidate *a, const pipeline_candidate *b) {
+    int splits = a->family == b->family && a->n_groups == b->n_groups;
+    int turns = a->kind == b->kind && a->n_virtual == b->n_virtual && a->n_groups == b->n_groups;
+    return 2 * splits + 2 * turns + (a->micro_batches == b->micro_batches);
+}
+
+/* What a plan is expected to take, by how far off it was with the one that is most like it of those
+   that were simulated; the last of several. */
+static double expect(const pipeline_finder *f, const pipeline_candidate *of) {
+    double ratio = 1;
+    int best = 2;
+    for (int32_t i = 0; i < f->lessons.n; i++) {
+        int like = likeness(of, &f->lessons.items[i].of);
+        if (like >= best) {
+            best = like;
+            ratio = f->lessons.items[i].ratio;
+        }
+    }
+    return of->least_seconds * ratio;
+}
+
+static int32_t most_promising(const pipeline_finder *f) {
+    int32_t best = -1;
+    double least = 0;
+    for (int32_t i = 0; i < f->planned.n; i++) {
+        double seconds = expect(f, &f->planned.items[i]);
+        if (!f->planned.items[i].is_done && (best < 0 || seconds < least)) {
+            best = i;
+            least = seconds;
+        }
+    }
+    return best;
+}
+
+/* Once more for the memory that has turned out to be too much, or to be left: as long as there is a
+   plan, which in the latter case has to be quicker.  It waits for its turn. */
+static cleave_status plan_again(pipeline_finder *f, const cleave_price *price,
+                                pipeline_candidate *of) {
+    bool fits = false;
+    pipeline_candidate again = *of;
+    int64_t over = price->excess_bytes;
+    if (over == 0)
+        over = (int64_t)(most_used * (double)(price->peak_bytes - pipeline_memory(f)));
+    if (of->tries < MOST_AGAIN)
+        CLEAVE_TRY(pipeline_plan_again(f, over, &again, &fits));
+    of->is_done = true;
+    if (fits && (price->excess_bytes > 0 || again.least_seconds < of->least_seconds * much_less))
+        *of = again;
+    return CLEAVE_OK;
+}
+
+/* Always the one that is expected to be quickest, as long as it may be the best. */
+cleave_status pipeline_try_planned(pipeline_finder *f) {
+    const int32_t most = f->is_small ? MOST_PLANNED_OF_SMALL : MOST_PLANNED;
+    const double behind = f->is_small ? polished_by : 1;
+    while (f->lessons.n < most && !pipeline_is_over(f)) {
+        const cleave_price *best = pipeline_best(f);
+        int32_t i = most_promising(f);
+        cleave_price price;
+        bool tried;
+        if (i < 0 || (best != NULL && best->excess_bytes == 0 &&
+                      expect(f, &f->planned.items[i]) > (double)best->step * 1e-12 * behind))
+            break;
+        pipeline_candidate *of = &f->planned.items[i];
+        pipeline_progress(f, (double)f->lessons.n / most, "simulating stages");
+        CLEAVE_TRY(pipeline_try_candidate(f, of, &tried, &price));
+        of->is_done = !tried;
+        if (tried && price.excess_bytes == 0)
+            CLEAVE_TRY(learn(f, of, &price, &f->lessons));
+        if (tried)
+            CLEAVE_TRY(plan_again(f, &price, of));
+    }
+    return CLEAVE_OK;
+}
+
+/* ---- baselines ---- */
+
+static int compare_candidates(const void *a, const void *b) {
+    const pipeline_candidate *x = a, *y = b;
+    return (x->least_seconds > y->least_seconds) - (x->least_seconds < y->least_seconds);
+}
+
+/* Of two baselines: the same devices do the same, in the same order of turns. */
+static bool are_akin(const pipeline_candidate *a, const pipeline_candidate *b) {
+    return strcmp(a->baseline, b->baseline) == 0 && a->n_groups == b->n_groups &&
+           a->n_virtual == b->n_virtual && a->tensor == b->tensor && a->kind == b->kind;
+}
+
+/* Did one like it that needs no more not fit?  With twice the micro-batches what is kept for them
+   halves at best, and at least the least state is left. */
+static bool has_failed(const pipeline_finder *f, const pipeline_candidate *of) {
+    for (int32_t i = 0; i < f->failed.n; i++) {
+        const pipeline_candidate *other = &f->failed.items[i].of;
+        double state = pipeline_least_state(f, of), more = of->micro_batches;
+        double rest = fmax(0, (double)f->failed.items[i].peak_bytes - state);
+        if (are_akin(other, of) && other->recompute >= of->recompute &&
+            other->sharded >= of->sharded &&
+            (more <= other->micro_batches ||
+             state + rest * other->micro_batches / more > (double)pipeline_memory(f)))
+            return true;
+    }
+    return false;
+}
+
+/* Is it slower than the best, by how many times the expected those take that differ from it by
+   nothing but micro-batches?  Where there is none, by the least of those of as much sharded state.
+ */
+static bool is_behind(const pipeline_finder *f, const pipeline_candidate *of, double best) {
+    double ratio = 0, least = (double)INFINITY;
+    for (int32_t i = 0; i < f->known_lessons.n; i++) {
+        const pipeline_lesson *lesson = &f->known_lessons.items[i];
+        if (lesson->of.sharded != of->sharded || lesson->of.recompute != of->recompute)
+            continue;
+        least = fmin(least, lesson->ratio);
+        if (are_akin(&lesson->of, of))
+            ratio = lesson->ratio;
+    }
+    if (ratio <= 0)
+        ratio = of->sharded != CLEAVE_SHARDED_NOTHING && isfinite(least) ? least : 1;
+    return ratio * of->least_seconds > best * in_doubt;
+}
+
+/* Then so are all that come after it. */
+static bool is_hopeless(const pipeline_finder *f, const pipeline_candidate *of) {
+    bool is =
+        f->options->rival_seconds > 0 && of->least_seconds > far_behind * f->options->rival_seconds;
+    if (is && f->found->n == 0)
+        f->found->behind_seconds = of->least_seconds;
+    return is;
+}
+
+/* Of each number of groups, those that were simulated and fit, and those that did not. */
+typedef struct known_tries {
+    int32_t fit, failed;
+} known_tries;
+
+/* So many of those that fit; the others only teach what does not. */
+static bool is_enough(const known_tries *tried) {
+    return tried->fit >= MOST_TRIED || tried->failed >= MOST_TRIED_IN_VAIN;
+}
+
+/* In the order of the times that they may take; those that may not be the best are left out. */
+cleave_status pipeline_try_known(pipeline_finder *f) {
+    known_tries *tried = /* by groups */
+        CLEAVE_ARENA_ARRAY(&f->work, known_tries, f->pricer->machine->n_devices + 1);
+    if (tried == NULL)
+        return cleave_fail_memory(f->error, "searching");
+    if (f->known.n > 0)
+        qsort(f->known.items, (size_t)f->known.n, sizeof *f->known.items, compare_candidates);
+    for (int32_t i = 0; i < f->known.n && !pipeline_is_over(f); i++) {
+        const pipeline_candidate *of = &f->known.items[i];
+        double to_beat = pipeline_seconds_to_beat(f);
+        cleave_price price;
+        bool is_tried;
+        if (of->least_seconds > to_beat || is_hopeless(f, of))
+            break;
+        if (is_enough(&tried[of->n_groups]) || has_failed(f, of) ||
+            ((pipeline_best(f) != NULL || f->options->only_fitting) &&
+             pipeline_least_state(f, of) + of->least_kept > (double)pipeline_memory(f)) ||
+            is_behind(f, of, to_beat))
+            continue;
+        CLEAVE_TRY(pipeline_try_candidate(f, of, &is_tried, &price));
+        if (!is_tried)
+            continue;
+        bool fits = price.excess_bytes == 0;
+        *(fits ? &tried[of->n_groups].fit : &tried[of->n_groups].failed) += 1;
+        CLEAVE_TRY(learn(f, of, &price, fits ? &f->known_lessons : &f->failed));
+    }
+    return CLEAVE_OK;
+}

@@ -1,0 +1,169 @@
+/* One layout tried: whether it is small enough to be lowered, what it is priced at, and whether it
+   is one of the best. */
+#include "search/pipeline/internal.h"
+
+#include "search/price/view.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Parts of all operators in all micro-batches, beyond which a layout is not lowered: more than a
+   GiB. Those of sharded weights are gathered and reduced each by itself, which counts as so many.
+ */
+enum { MOST_PARTS = 16 << 16, PARTS_OF_SHARDED = 4 };
+/* Parts beyond which a layout that does not fold is not lowered where nothing else is. */
+enum { MOST_UNFOLDED = 1 << 15 };
+
+bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micro_batches) {
+    if (n_parts * micro_batches <= MOST_PARTS)
+        return true;
+    snprintf(f->found->why_none, sizeof f->found->why_none,
+             "%lld parts of operators in %d micro-batches are more than are lowered (%d)",
+             (long long)n_parts, micro_batches, MOST_PARTS);
+    return false;
+}
+
+/* Of windows that do alike the first stands for all; where a layout does not fold there is one. */
+static int32_t count_windows(const pipeline_finder *f, const cleave_layout *layout) {
+    const cleave_machine *machine = f->pricer->machine;
+    cleave_arena scratch = {0};
+    cleave_fold fold;
+    bool folds = cleave_machine_may_fold(machine, NULL) &&
+                 cleave_fold_find(f->pricer->model, layout, machine->devices_per_node, &scratch,
+                                  &fold, NULL) == CLEAVE_OK;
+    int32_t n = folds ? fold.n_windows : 1;
+    cleave_arena_free(&scratch);
+    return n;
+}
+
+int32_t pipeline_window(const pipeline_finder *f, int32_t n_devices) {
+    int32_t node = f->pricer->machine->devices_per_node;
+    bool folds = f->options->only_folds && node > 0 && n_devices % node == 0;
+    return folds ? node : n_devices;
+}
+
+bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout, int sharded) {
+    int64_t n_parts = 0;
+    for (int32_t op = 0; op < layout->n_operators; op++)
+        n_parts += pipeline_window(f, layout->splits[op].n_parts);
+    if (!f->options->only_folds &&
+        n_parts * PARTS_OF_SHARDED * layout->schedule.micro_batches > MOST_PARTS)
+        n_parts /= count_windows(f, layout);
+    return !pipeline_is_lowered(
+        f, sharded > CLEAVE_SHARDED_UPDATE ? PARTS_OF_SHARDED * n_parts : n_parts,
+        layout->schedule.micro_batches);
+}
+
+static int most_sharded(const cleave_layout *layout) {
+    int most = 0;
+    for (int32_t t = 0; t < layout->n_tensors; t++)
+        most = layout->sharded[t] > most ? layout->sharded[t] : most;
+    return most;
+}
+
+static cleave_status keep(pipeline_finder *f, const cleave_layout *layout,
+                          const cleave_price *price, const cleave_price_grounds *grounds) {
+    cleave_pipelines *found = f->found;
+    int32_t place = 0;
+    while (place < found->n && !cleave_price_better(price, &found->items[place].price))
+        place++;
+    if (place == CLEAVE_MOST_PIPELINES)
+        return CLEAVE_OK;
+    found->n += found->n < CLEAVE_MOST_PIPELINES;
+    for (int32_t i = found->n - 1; i > place; i--)
+        found->items[i] = found->items[i - 1];
+    found->items[place].price = *price;
+    found->items[place].grounds = *grounds;
+    return cleave_layout_copy(layout, f->pricer->model, f->arena, &found->items[place].layout,
+                              f->error);
+}
+
+static cleave_status make_layout(pipeline_finder *f, const pipeline_candidate *of,
+                                 cleave_arena *arena, cleave_layout *layout) {
+    const cleave_machine *machine = f->pricer->machine;
+    bool applies;
+    if (of->plan == NULL)
+        return pipeline_known_layout(f, of, arena, layout, &applies, f->error);
+    CLEAVE_TRY(cleave_joint_plan_layout(f->pricer->model, of->plan, machine->n_devices, arena,
+                                        layout, f->error));
+    layout->collectives = *f->options->collectives;
+    return CLEAVE_OK;
+}
+
+/* `tried` false: it does not fold, and is too large.  Where nothing else than layouts that fold is
+   priced, it is reported as it is, so what the price rests on is asked for with it. */
+static cleave_status price_layout(pipeline_finder *f, const cleave_layout *layout, bool *tried,
+                                  cleave_price *price, cleave_price_grounds *grounds) {
+    cleave_error why_not = {""};
+    int64_t n_parts = 0;
+    for (int32_t op = 0; op < layout->n_operators; op++)
+        n_parts += layout->splits[op].n_parts;
+    bool must_fold = f->options->only_folds && n_parts > MOST_UNFOLDED;
+    *grounds = (cleave_price_grounds){
+        .used_rules = CLEAVE_ARENA_ARRAY(f->arena, bool, layout->collectives.n)};
+    if (grounds->used_rules == NULL)
+        return cleave_fail_memory(f->error, "searching");
+    const cleave_price_subject what = {.layout = layout,
+                                       .view = must_fold ? CLEAVE_VIEW_WINDOW : CLEAVE_VIEW_FOLDED,
+                                       .grounds = must_fold ? grounds : NULL};
+    cleave_status status = cleave_pricer_price(f->pricer, &what, NULL, price, &why_not);
+    *tried = status == CLEAVE_OK;
+    if (must_fold && status == CLEAVE_NO_LAYOUT)
+        return CLEAVE_OK;
+    if (status != CLEAVE_OK && f->error != NULL)
+        *f->error = why_not;
+    return status;
+}
+
+static cleave_status try_said(pipeline_finder *f, const cleave_layout *layout, bool *tried,
+                              cleave_price *price) {
+    cleave_price_grounds grounds;
+    CLEAVE_TRY(price_layout(f, layout, tried, price, &grounds));
+    f->found->n_tried += *tried;
+    return *tried ? keep(f, layout, price, &grounds) : CLEAVE_OK;
+}
+
+cleave_status pipeline_try_layout(pipeline_finder *f, const cleave_layout *layout, bool *tried,
+                                  cleave_price *price) {
+    cleave_arena scratch = {0};
+    cleave_layout said;
+    if (!cleave_constraints_take_all(f->options->constraints))
+        return try_said(f, layout, tried, price);
+    cleave_status status = pipeline_say(f, layout, &scratch, &said, tried);
+    if (status == CLEAVE_OK && *tried)
+        status = try_said(f, &said, tried, price);
+    cleave_arena_free(&scratch);
+    return status;
+}
+
+cleave_status pipeline_try_candidate(pipeline_finder *f, const pipeline_candidate *of, bool *tried,
+                                     cleave_price *price) {
+    cleave_arena scratch = {0};
+    cleave_layout layout;
+    *price = (cleave_price){0};
+    cleave_status status = make_layout(f, of, &scratch, &layout);
+    *tried = status == CLEAVE_OK && !pipeline_is_too_large(f, &layout, most_sharded(&layout)) &&
+             cleave_layout_check(f->pricer->model, &layout, NULL) == CLEAVE_OK;
+    if (*tried)
+        status = pipeline_try_layout(f, &layout, tried, price);
+    if (status == CLEAVE_OK && *tried && f->is_small)
+        status = pipeline_note_start(f, of->n_groups, &layout, price);
+    cleave_arena_free(&scratch);
+    return status;
+}
+
+const cleave_price *pipeline_best(const pipeline_finder *f) {
+    const cleave_price *best = f->options->best;
+    return f->found->n > 0 && (best == NULL || cleave_price_better(&f->found->items[0].price, best))
+               ? &f->found->items[0].price
+               : best;
+}
+
+/* What has a name is held against the best in the end, with collectives in their steps. */
+double pipeline_seconds_to_beat(const pipeline_finder *f) {
+    const cleave_price *best = pipeline_best(f);
+    if (best == NULL || best->excess_bytes > 0)
+        return (double)INFINITY;
+    bool is_held_in_steps = f->options->baseline != NULL && !f->options->only_folds;
+    return 1e-12 * (is_held_in_steps ? cleave_price_far_behind(best) : (double)best->step);
+}

@@ -1,0 +1,91 @@
+/* What operators take by themselves, what they keep for backward, and what is sent on where a stage
+   may end: from this stages are cut, and the least that a layout takes is known. */
+#include "search/pipeline/internal.h"
+
+#include "graph/model/precision.h"
+#include "search/pipeline/stages.h"
+
+/* A parameter under what an operator reads is counted there, and no longer where it was. */
+static void note_parameter(pipeline_finder *f, int32_t tensor, int32_t op) {
+    const cleave_tensor *of = &f->pricer->model->tensors[tensor];
+    for (int32_t s = 0; s < of->view.n_sources; s++)
+        note_parameter(f, of->view.sources[s], op);
+    if (of->kind != CLEAVE_TENSOR_PARAMETER || of->view.kind != CLEAVE_VIEW_NONE)
+        return;
+    int64_t bytes = cleave_tensor_size(of) * cleave_stored_bytes(of);
+    if (f->reader[tensor] > 0)
+        f->parameters[f->reader[tensor] - 1] -= bytes;
+    f->parameters[op] += bytes;
+    f->reader[tensor] = op + 1;
+}
+
+/* What backward reads of a tensor, or of those that it is a view of. */
+static void note_kept(pipeline_finder *f, int32_t tensor, bool *known) {
+    const cleave_model *model = f->pricer->model;
+    const cleave_tensor *of = &model->tensors[tensor];
+    for (int32_t s = 0; s < of->view.n_sources; s++)
+        note_kept(f, of->view.sources[s], known);
+    if (model->writer[tensor] >= 0 && !known[tensor])
+        f->kept[model->nests[model->writer[tensor]].op] +=
+            cleave_tensor_size(of) * cleave_stored_bytes(of);
+    known[tensor] = true;
+}
+
+static cleave_status weigh_kept(pipeline_finder *f) {
+    const cleave_model *model = f->pricer->model;
+    bool *known = CLEAVE_ARENA_ARRAY(&f->work, bool, model->n_tensors);
+    f->kept = CLEAVE_ARENA_ARRAY(&f->work, int64_t, model->n_operators);
+    if (known == NULL || f->kept == NULL)
+        return cleave_fail_memory(f->error, "searching");
+    for (int32_t n = 0; n < model->n_nests && cleave_model_trains(model); n++) {
+        if (model->nests[n].kept_output)
+            note_kept(f, model->nests[n].output.tensor, known);
+        for (int i = 0; i < model->nests[n].n_inputs; i++)
+            if (model->nests[n].kept_inputs & (1u << i))
+                note_kept(f, model->nests[n].inputs[i].tensor, known);
+    }
+    return CLEAVE_OK;
+}
+
+/* What it takes to send on where no stage may begin: so long that none does. */
+static const int64_t never = INT64_C(1) << 60;
+
+/* Work of operators, and what it takes to send on what is written before each cut, there and back.
+ */
+static cleave_status weigh_work(pipeline_finder *f) {
+    const cleave_model *model = f->pricer->model;
+    const cleave_machine *machine = f->pricer->machine;
+    int64_t *bytes;
+    f->op_work = CLEAVE_ARENA_ARRAY(&f->work, int64_t, model->n_operators);
+    f->parameters = CLEAVE_ARENA_ARRAY(&f->work, int64_t, model->n_operators);
+    f->reader = CLEAVE_ARENA_ARRAY(&f->work, int32_t, model->n_tensors);
+    if (f->op_work == NULL || f->parameters == NULL || f->reader == NULL)
+        return cleave_fail_memory(f->error, "searching");
+    CLEAVE_TRY(cleave_stage_bytes(model, &f->work, &bytes, f->error));
+    for (int32_t l = 0; l < machine->n_links; l++) {
+        double rate = machine->links[l].bytes_per_second;
+        f->slowest = f->slowest <= 0 || rate < f->slowest ? rate : f->slowest;
+        f->quickest = rate > f->quickest ? rate : f->quickest;
+    }
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        cleave_node_cost cost = {0};
+        CLEAVE_TRY(cleave_node_cost_whole(f->costs, op, &cost, f->error));
+        f->op_work[op] = cost.total;
+        f->all_work += (double)cost.total * 1e-12;
+        if (f->slowest > 0)
+            bytes[op] = (int64_t)((double)bytes[op] * 2 / f->slowest * 1e12);
+        if (op + 1 < model->n_operators &&
+            !cleave_constraints_allow_stage(f->options->constraints, op + 1))
+            bytes[op] = never;
+    }
+    for (int32_t n = model->n_nests - 1; n >= 0; n--) /* the first reader comes last */
+        for (int i = 0; i < model->nests[n].n_inputs; i++)
+            note_parameter(f, model->nests[n].inputs[i].tensor, model->nests[n].op);
+    f->sends = bytes;
+    return CLEAVE_OK;
+}
+
+cleave_status pipeline_weigh(pipeline_finder *f) {
+    CLEAVE_TRY(weigh_work(f));
+    return weigh_kept(f);
+}
