@@ -2,9 +2,9 @@
    on 4,096 H100s, transformers of the same layer 12 to 1,000 times on 1,024 H100s, and Llama-3-8B,
    2,048 tokens, in bf16 by Adam, on 64 and 16 A100s, and Llama-3-70B, 8,192 tokens, on 512 H100s,
    where their state has no room, and a GPT of 10^12 parameters, 2,048 tokens, on 3,072 H100s.
-   Seconds of processor time of the one thread: importing, reading the machine, and the search.
-   Memory is of the whole process so far: for one case's own, run that case alone. usage:
-   bench_scale [CASE] CASE is 0 to 13, in the order above.  Of each: seconds in all, of importing,
+     usage: bench_scale [CASE]
+   CASE is 0 to 13, in the order above.  Memory is of the whole process so far: for one case's own,
+   run that case alone.  Of each: seconds of processor time of the one thread in all, of importing,
    of the machine and of the search, and the peak; seconds of the search on windows alone, what of
    them is pricing whole models, and the blocks of layers; milliseconds of the step found, of data
    parallel and of the lower bound, and the first over the last. */

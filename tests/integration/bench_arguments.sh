@@ -63,7 +63,7 @@ expect_refused "gpt2_small" "$(bench folded)" -m gpt2
 expect_refused "-d" "$(bench folded)" -d
 expect_refused "byte_gpt" "$(bench simulation)" machine.json gpt2 3
 expect_refused "LSTM grid 2 x 40" "$(bench elimination)" 1024 gpt2
-expect_refused "0 to 12" "$(bench scale)" 13
+expect_refused "0 to 13" "$(bench scale)" 14
 expect_refused "inception_v3" "$(bench step)" 1 gpt2
 expect_refused "100 or 350" "$(bench delta)" 10 1 99 4
 expect_refused "five" "$run" "$build" five
