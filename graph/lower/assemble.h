@@ -62,6 +62,10 @@ typedef struct lower_assembly {
     int next_kept;
 } lower_assembly;
 
+/* Puts an element behind a list of the assembly; unwinds when memory is short. */
+#define LOWER_PUSH_TO(assembly, list, ...)                                                         \
+    LOWER_PUSH((assembly)->builder, &(assembly)->list, __VA_ARGS__)
+
 /* Adds the fragment that the state has just lowered; of what lies in the builder's arena nothing is
    needed afterwards. */
 void lower_assembly_add(lower_assembly *assembly, const lowering *state);

@@ -1,5 +1,5 @@
 /* What the files of the lowering share: the fragment under construction and how items are put into
-   it.  A fragment is what one family of tensors does (schedule.h), in chunks, one for each
+   it.  A fragment is what one family of tensors does (slots.h), in chunks, one for each
    event that gives items; all ids are the fragment's own.
 
    Failures inside the lowering (memory, a broken model) unwind to cleave_lower, which releases all

@@ -7,8 +7,6 @@
    what is there. */
 enum { LEAST_FORESEEN = 1024, MOST_TIMES_FORESEEN = 16 };
 
-#define PUSH(assembly, list, ...) LOWER_PUSH((assembly)->builder, &(assembly)->list, __VA_ARGS__)
-
 static inline int32_t moved(int32_t id, int32_t by) { return id < 0 ? id : id + by; }
 
 static void add_memory(lower_assembly *to, const lower_builder *from) {
@@ -16,17 +14,17 @@ static void add_memory(lower_assembly *to, const lower_builder *from) {
     for (int32_t i = 0; i < from->held.n; i++) {
         cleave_held held = from->held.items[i];
         held.buffer = moved(held.buffer, buffers);
-        PUSH(to, held, held);
+        LOWER_PUSH_TO(to, held, held);
     }
     for (int32_t i = 0; i < from->touches.n; i++)
-        PUSH(to, touches,
-             (lower_touch_mark){.buffer = from->touches.items[i].buffer + buffers,
-                                .item = from->touches.items[i].item + to->unplaced.n});
+        LOWER_PUSH_TO(to, touches,
+                      (lower_touch_mark){.buffer = from->touches.items[i].buffer + buffers,
+                                         .item = from->touches.items[i].item + to->unplaced.n});
     for (int32_t i = 0; i < from->buffers.n; i++) {
         cleave_buffer buffer = from->buffers.items[i];
         buffer.storage += buffers;
-        PUSH(to, buffers, buffer);
-        PUSH(to, sent, from->sent[i]);
+        LOWER_PUSH_TO(to, buffers, buffer);
+        LOWER_PUSH_TO(to, sent, from->sent[i]);
     }
 }
 
@@ -57,7 +55,7 @@ static void add_collective(lower_assembly *to, cleave_collective of) {
     of.devices = keep_devices(to, of.devices, of.n_devices);
     of.transfers = keep(to, of.transfers, of.n_transfers, sizeof *of.transfers);
     of.packing = keep(to, of.packing, of.n_devices, sizeof *of.packing);
-    PUSH(to, collectives, of);
+    LOWER_PUSH_TO(to, collectives, of);
 }
 
 /* Subjects of items; `buffers`: how far ids of buffers move. */
@@ -69,26 +67,26 @@ static void add_subjects(lower_assembly *to, const lower_builder *from, int32_t 
         update.master = moved(update.master, buffers);
         for (int s = 0; s < 2; s++)
             update.state[s] = moved(update.state[s], buffers);
-        PUSH(to, updates, update);
+        LOWER_PUSH_TO(to, updates, update);
     }
     for (int32_t i = 0; i < from->loads.n; i++)
-        PUSH(to, loads, (cleave_load){.buffer = from->loads.items[i].buffer + buffers});
+        LOWER_PUSH_TO(to, loads, (cleave_load){.buffer = from->loads.items[i].buffer + buffers});
     for (int32_t i = 0; i < from->copies.n; i++) {
         cleave_copy copy = from->copies.items[i];
         copy.first_piece += to->copy_pieces.n;
-        PUSH(to, copies, copy);
+        LOWER_PUSH_TO(to, copies, copy);
     }
     for (int32_t i = 0; i < from->copy_pieces.n; i++) {
         cleave_copy_piece piece = from->copy_pieces.items[i];
         piece.destination = moved(piece.destination, buffers);
         piece.source = moved(piece.source, buffers);
-        PUSH(to, copy_pieces, piece);
+        LOWER_PUSH_TO(to, copy_pieces, piece);
     }
     for (int32_t i = 0; i < from->messages.n; i++) {
         cleave_message message = from->messages.items[i];
         message.source_buffer = moved(message.source_buffer, buffers);
         message.destination_buffer = moved(message.destination_buffer, buffers);
-        PUSH(to, unposted, message);
+        LOWER_PUSH_TO(to, unposted, message);
     }
     for (int32_t i = 0; i < from->collectives.n; i++)
         add_collective(to, from->collectives.items[i]);
@@ -111,17 +109,17 @@ static void add_items(lower_assembly *to, const lower_builder *from, int32_t fam
         cleave_fragment_chunk chunk = from->chunks.items[c];
         chunk.first_item += to->unplaced.n;
         chunk.first_mark += to->marks.n;
-        PUSH(to, chunks, (lower_placed_chunk){.chunk = chunk, .place = family});
+        LOWER_PUSH_TO(to, chunks, (lower_placed_chunk){.chunk = chunk, .place = family});
     }
     for (int32_t m = 0; m < from->marks.n; m++) {
         cleave_lane_mark mark = from->marks.items[m];
         mark.before += to->unplaced.n;
-        PUSH(to, marks, mark);
+        LOWER_PUSH_TO(to, marks, mark);
     }
     for (int32_t i = 0; i < from->items.n; i++) {
         cleave_item item = from->items.items[i];
         item.subject += first[item.kind];
-        PUSH(to, unplaced, item);
+        LOWER_PUSH_TO(to, unplaced, item);
     }
 }
 
@@ -165,9 +163,9 @@ static void note_squares(lower_assembly *to, const lowering *state, int32_t buff
         return;
     const movement *move = &state->tensors[tensor].forward;
     for (int32_t d = 0; d < move->demands.n; d++)
-        PUSH(to, squares,
-             (lower_squares){.part = move->contributions.items[d].at.buffer + buffers,
-                             .sum = move->demands.items[d].at.buffer + buffers});
+        LOWER_PUSH_TO(to, squares,
+                      (lower_squares){.part = move->contributions.items[d].at.buffer + buffers,
+                                      .sum = move->demands.items[d].at.buffer + buffers});
 }
 
 void lower_assembly_bind_squares(lower_assembly *of) {
@@ -199,7 +197,7 @@ void lower_assembly_add(lower_assembly *to, const lowering *state) {
     for (int32_t e = first; e < end; e++)
         to->first_row[e] = rows + state->first_row[e - first];
     for (int32_t r = 0; r < state->rows.n; r++) {
-        PUSH(to, rows, state->rows.items[r]);
-        PUSH(to, bindings, moved(state->bindings.items[r], buffers));
+        LOWER_PUSH_TO(to, rows, state->rows.items[r]);
+        LOWER_PUSH_TO(to, bindings, moved(state->bindings.items[r], buffers));
     }
 }

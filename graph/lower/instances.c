@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-#define PUSH(assembly, list, ...) LOWER_PUSH((assembly)->builder, &(assembly)->list, __VA_ARGS__)
-
 /* ---- buffers --------------------------------------------------------------------------------- */
 
 static void share(void *context, int32_t buffer) {
@@ -106,8 +104,8 @@ void lower_instances_make(lower_assembly *assembly) {
         assembly->first_instance[b] = assembly->buffers.n;
         for (int32_t w = 1; w < assembly->n_windows && !assembly->is_shared[b]; w++) {
             const cleave_buffer buffer = later(assembly, b, w);
-            PUSH(assembly, buffers, buffer);
-            PUSH(assembly, sent, assembly->sent.items[b]);
+            LOWER_PUSH_TO(assembly, buffers, buffer);
+            LOWER_PUSH_TO(assembly, sent, assembly->sent.items[b]);
             lower_turns_note_buffer(assembly, w);
         }
     }
@@ -128,9 +126,9 @@ static int32_t another_copy(lower_assembly *assembly, int32_t c, int32_t window)
         piece.source = lower_instance_of(assembly, piece.source, window);
         if (copy.carries)
             piece.mode = CLEAVE_COPY_SUM;
-        PUSH(assembly, copy_pieces, piece);
+        LOWER_PUSH_TO(assembly, copy_pieces, piece);
     }
-    PUSH(assembly, copies, copy);
+    LOWER_PUSH_TO(assembly, copies, copy);
     return assembly->copies.n - 1;
 }
 
@@ -138,7 +136,7 @@ static int32_t another_collective(lower_assembly *assembly, int32_t c, int32_t w
     int32_t *of = &assembly->collective_of[(int64_t)window * assembly->n_collectives + c];
     if (*of == 0) { /* its first item in this micro-batch */
         *of = assembly->collectives.n;
-        PUSH(assembly, collectives, assembly->collectives.items[c]);
+        LOWER_PUSH_TO(assembly, collectives, assembly->collectives.items[c]);
     }
     return *of;
 }
@@ -153,7 +151,8 @@ int32_t lower_instance_subject(lower_assembly *assembly, const cleave_item *item
     if (item->kind != CLEAVE_ITEM_LOAD)
         return item->subject;
     int32_t buffer = assembly->loads.items[item->subject].buffer;
-    PUSH(assembly, loads, (cleave_load){.buffer = lower_instance_of(assembly, buffer, window)});
+    LOWER_PUSH_TO(assembly, loads,
+                  (cleave_load){.buffer = lower_instance_of(assembly, buffer, window)});
     return assembly->loads.n - 1;
 }
 

@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#define PUSH(assembly, list, ...) LOWER_PUSH((assembly)->builder, &(assembly)->list, __VA_ARGS__)
-
 static bool tells(const lower_assembly *assembly) { return assembly->builder->turns != NULL; }
 
 void lower_turns_begin(lower_assembly *assembly) {
@@ -29,17 +27,17 @@ bool lower_turns_take(lower_assembly *assembly, int32_t list, int32_t micro_batc
     int32_t *block = &assembly->told.block_of[(list + 2) * CLEAVE_FEW_MICRO_BATCHES + window];
     bool is_new = *block == 0;
     if (is_new) {
-        PUSH(assembly, told.begins, assembly->items.n);
-        PUSH(assembly, told.windows, (uint8_t)(updates ? CLEAVE_WINDOW_NONE : window));
+        LOWER_PUSH_TO(assembly, told.begins, assembly->items.n);
+        LOWER_PUSH_TO(assembly, told.windows, (uint8_t)(updates ? CLEAVE_WINDOW_NONE : window));
         *block = assembly->told.begins.n;
     }
-    PUSH(assembly, told.turns, (cleave_turn){*block - 1, micro_batch});
+    LOWER_PUSH_TO(assembly, told.turns, (cleave_turn){*block - 1, micro_batch});
     return is_new;
 }
 
 void lower_turns_note_buffer(lower_assembly *assembly, int32_t owner) {
     if (tells(assembly))
-        PUSH(assembly, told.owners, (uint8_t)owner);
+        LOWER_PUSH_TO(assembly, told.owners, (uint8_t)owner);
 }
 
 void lower_turns_rename_buffers(lower_assembly *assembly, const int32_t *renamed) {
@@ -62,7 +60,7 @@ void lower_turns_finish(lower_assembly *assembly) {
     cleave_turns *turns = assembly->builder->turns;
     if (turns == NULL)
         return;
-    PUSH(assembly, told.begins, assembly->items.n);
+    LOWER_PUSH_TO(assembly, told.begins, assembly->items.n);
     *turns = (cleave_turns){.micro_batches = assembly->builder->layout->schedule.micro_batches,
                             .n_blocks = assembly->told.windows.n,
                             .n_turns = assembly->told.turns.n};

@@ -1,0 +1,266 @@
+/* The global order: slot by slot, or block by block of a schedule, the items of the fragments and
+   between them the computes. */
+#include "graph/lower/assemble_internal.h"
+
+#include "graph/lower/turns.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_chunks(const void *a, const void *b) {
+    const lower_placed_chunk *x = a, *y = b;
+    if (x->chunk.slot != y->chunk.slot)
+        return (x->chunk.slot > y->chunk.slot) - (x->chunk.slot < y->chunk.slot);
+    if (x->chunk.rank != y->chunk.rank)
+        return (x->chunk.rank > y->chunk.rank) - (x->chunk.rank < y->chunk.rank);
+    if (x->place != y->place)
+        return (x->place > y->place) - (x->place < y->place);
+    return (x->chunk.first_item > y->chunk.first_item) -
+           (x->chunk.first_item < y->chunk.first_item);
+}
+
+typedef struct order {
+    lower_assembly *assembly;
+    int32_t *lane_tail;     /* [n_devices][CLEAVE_N_LANES] last item of the lane, -1: none yet */
+    int32_t *marked;        /* [marks] item that the mark stands for, or -1 */
+    const int32_t *readers; /* [n_tensors] */
+    int32_t *first_chunk;   /* [n_slots + 1] */
+    int32_t *item_of;       /* [n_windows][unplaced] -1: not in this micro-batch */
+    int32_t *message_of;    /* [n_windows][unposted] what is done once is in the first */
+} order;
+
+static void post(const order *o, int32_t template, int32_t window) {
+    lower_assembly *assembly = o->assembly;
+    cleave_message message = assembly->unposted.items[template];
+    message.source_buffer = lower_instance_of(assembly, message.source_buffer, window);
+    message.destination_buffer = lower_instance_of(assembly, message.destination_buffer, window);
+    o->message_of[(int64_t)window * assembly->unposted.n + template] = assembly->messages.n;
+    LOWER_PUSH_TO(assembly, messages, message);
+}
+
+static int32_t place_item(const order *o, cleave_item item, int32_t in_window) {
+    lower_assembly *assembly = o->assembly;
+    int32_t id = assembly->items.n;
+    int32_t window = item.when == CLEAVE_WHEN_EVERY ? in_window : 0;
+    if (item.kind == CLEAVE_ITEM_SYNC) {
+        item.subject = o->marked[item.subject];
+        if (item.subject < 0)
+            return -1; /* the other lane has not done anything yet */
+    }
+    if (item.kind == CLEAVE_ITEM_SEND) /* always before the other end */
+        post(o, item.subject, window);
+    if (item.kind == CLEAVE_ITEM_SEND || item.kind == CLEAVE_ITEM_RECEIVE ||
+        item.kind == CLEAVE_ITEM_WAIT)
+        item.subject = o->message_of[(int64_t)window * assembly->unposted.n + item.subject];
+    else if (item.kind != CLEAVE_ITEM_SYNC)
+        item.subject = lower_instance_subject(assembly, &item, window);
+    if (item.kind == CLEAVE_ITEM_SEND)
+        assembly->messages.items[item.subject].send_item = id;
+    if (item.kind == CLEAVE_ITEM_RECEIVE)
+        assembly->messages.items[item.subject].receive_item = id;
+    LOWER_PUSH_TO(assembly, items, item);
+    o->lane_tail[item.device * CLEAVE_N_LANES + item.lane] = id;
+    return id;
+}
+
+static void place_chunk(const order *o, const cleave_fragment_chunk *chunk, int32_t window) {
+    const lower_assembly *assembly = o->assembly;
+    int32_t mark = chunk->first_mark;
+    for (int32_t i = chunk->first_item; i <= chunk->first_item + chunk->n_items; i++) {
+        for (; mark < chunk->first_mark + chunk->n_marks && assembly->marks.items[mark].before == i;
+             mark++) {
+            const cleave_lane_mark *at = &assembly->marks.items[mark];
+            o->marked[mark] = o->lane_tail[at->device * CLEAVE_N_LANES + (int32_t)at->lane];
+        }
+        if (i < chunk->first_item + chunk->n_items &&
+            lower_runs_in(assembly->unplaced.items[i].when, window, assembly->n_windows))
+            o->item_of[(int64_t)window * assembly->unplaced.n + i] =
+                place_item(o, assembly->unplaced.items[i], window);
+    }
+}
+
+static void place_computes(const order *o, int32_t slot, int32_t window) {
+    lower_assembly *assembly = o->assembly;
+    const lower_builder *builder = assembly->builder;
+    const cleave_slot *of = &assembly->schedule->slots[slot];
+    if (of->nest < 0)
+        return;
+    cleave_when when =
+        cleave_micro_batches_when(builder->micro, builder->model, of->nest, (cleave_pass)of->pass);
+    if (!lower_runs_in((uint8_t)when, window, assembly->n_windows))
+        return;
+    for (int32_t p = 0; p < builder->parts[of->nest].n; p++) {
+        if (builder->parts[of->nest].items[p].empty)
+            continue;
+        cleave_compute compute =
+            of->pass == CLEAVE_PASS_FORWARD
+                ? lower_forward_compute(assembly, of->nest, p, window, of->generation > 0,
+                                        o->readers)
+                : lower_backward_compute(assembly, of->nest, p, window, of->pass);
+        LOWER_PUSH_TO(assembly, computes, compute);
+        place_item(o,
+                   (cleave_item){.kind = CLEAVE_ITEM_COMPUTE,
+                                 .lane = CLEAVE_LANE_MAIN,
+                                 .when = (uint8_t)when,
+                                 .device = compute.part.device,
+                                 .slot = slot,
+                                 .subject = assembly->computes.n - 1},
+                   window);
+    }
+}
+
+static int32_t count_computes(const lower_assembly *assembly) {
+    int64_t n = 0;
+    for (int32_t slot = 0; slot < assembly->schedule->n_slots; slot++)
+        if (assembly->schedule->slots[slot].nest >= 0)
+            n += (int64_t)assembly->builder->parts[assembly->schedule->slots[slot].nest].n *
+                 assembly->n_windows;
+    return n < INT32_MAX ? (int32_t)n : INT32_MAX;
+}
+
+/* A slot in one micro-batch. */
+static void place_slot(const order *o, int32_t slot, int32_t window) {
+    const lower_placed_chunk *chunks = o->assembly->chunks.items;
+    int32_t c = o->first_chunk[slot], end = o->first_chunk[slot + 1];
+    for (; c < end && chunks[c].chunk.rank < CLEAVE_RANK_COMPUTE; c++)
+        place_chunk(o, &chunks[c].chunk, window);
+    place_computes(o, slot, window);
+    for (; c < end; c++)
+        place_chunk(o, &chunks[c].chunk, window);
+}
+
+/* What is placed once has the ids of before; items of all micro-batches need more. */
+static order begin_order(lower_assembly *assembly) {
+    lower_builder *builder = assembly->builder;
+    int64_t windows = assembly->n_windows, n_computes = count_computes(assembly);
+    int64_t n_items = assembly->unplaced.n * windows + n_computes;
+    if (n_items > INT32_MAX)
+        lower_fail(builder, CLEAVE_FAILED, "the program has more than 2^31 items");
+    if (!CLEAVE_LIST_RESERVE(&assembly->computes, (int32_t)n_computes) ||
+        !CLEAVE_LIST_RESERVE(&assembly->messages, assembly->unposted.n) ||
+        !CLEAVE_LIST_RESERVE(&assembly->items, (int32_t)n_items))
+        lower_fail_memory(builder);
+    size_t lanes = (size_t)builder->n_devices * CLEAVE_N_LANES;
+    order o = {.assembly = assembly,
+               .lane_tail = LOWER_ARRAY(builder, int32_t, lanes),
+               .marked = LOWER_ARRAY(builder, int32_t, assembly->marks.n),
+               .readers = lower_count_readers(builder),
+               .first_chunk = LOWER_ARRAY(builder, int32_t, assembly->schedule->n_slots + 1),
+               .item_of = LOWER_ARRAY(builder, int32_t, assembly->unplaced.n * windows),
+               .message_of = LOWER_ARRAY(builder, int32_t, assembly->unposted.n * windows)};
+    memset(o.lane_tail, -1, lanes * sizeof *o.lane_tail);
+    memset(o.item_of, -1, (size_t)(assembly->unplaced.n * windows) * sizeof *o.item_of);
+    assembly->n_collectives = assembly->collectives.n;
+    assembly->collective_of = LOWER_ARRAY(builder, int32_t, assembly->collectives.n * windows);
+    return o;
+}
+
+/* Uses that no item shows, in every micro-batch. */
+static void place_touches(const order *o) {
+    lower_assembly *assembly = o->assembly;
+    int32_t n = assembly->touches.n;
+    for (int32_t w = assembly->n_windows - 1; w >= 0; w--)
+        for (int32_t i = 0; i < n; i++) {
+            lower_touch_mark mark = assembly->touches.items[i];
+            int32_t item = o->item_of[(int64_t)w * assembly->unplaced.n + mark.item];
+            mark.buffer = lower_instance_of(assembly, mark.buffer, w);
+            mark.item = item;
+            if (item >= 0)
+                LOWER_PUSH_TO(assembly, placed_touches, mark);
+        }
+}
+
+static void sort_chunks(const order *o) {
+    lower_assembly *assembly = o->assembly;
+    int32_t c = 0;
+    if (assembly->chunks.n > 0)
+        qsort(assembly->chunks.items, (size_t)assembly->chunks.n, sizeof *assembly->chunks.items,
+              compare_chunks);
+    for (int32_t slot = 0; slot < assembly->schedule->n_slots; slot++) {
+        while (c < assembly->chunks.n && assembly->chunks.items[c].chunk.slot < slot)
+            c++;
+        o->first_chunk[slot] = c;
+    }
+    o->first_chunk[assembly->schedule->n_slots] = assembly->chunks.n;
+}
+
+/* Does a slot belong to the block, whatever its micro-batch?  Updates belong to none. */
+static bool is_in_block(const order *o, int32_t slot, const cleave_stage_block *block) {
+    const lower_schedule *schedule = o->assembly->schedule;
+    const cleave_slot *of = &schedule->slots[slot];
+    return of->nest >= 0 && schedule->stage_of[of->nest] == block->stage &&
+           of->block == block->kind;
+}
+
+/* The slots of every kind of block and stage, [kinds x n_stages] lists one behind the other. */
+typedef struct block_slots {
+    int32_t *first, *slots;
+} block_slots;
+
+static block_slots list_block_slots(const order *o) {
+    lower_builder *builder = o->assembly->builder;
+    const lower_schedule *schedule = o->assembly->schedule;
+    int32_t n_stages = builder->layout->schedule.n_stages, n = 0;
+    block_slots lists = {.first =
+                             LOWER_ARRAY(builder, int32_t, CLEAVE_N_BLOCK_KINDS * n_stages + 1),
+                         .slots = LOWER_ARRAY(builder, int32_t, schedule->n_slots)};
+    for (int kind = 0; kind < CLEAVE_N_BLOCK_KINDS; kind++)
+        for (int32_t s = 0; s < n_stages; s++) {
+            const cleave_stage_block block = {.kind = (uint8_t)kind, .stage = s};
+            int32_t list = lower_turns_list(&builder->layout->schedule, kind, s);
+            for (int32_t slot = schedule->n_prologue_slots; slot < schedule->n_slots; slot++)
+                if (is_in_block(o, slot, &block))
+                    lists.slots[n++] = slot;
+            lists.first[list + 1] = n;
+        }
+    return lists;
+}
+
+/* Block by block, and the updates. */
+static void place_blocks(const order *o) {
+    lower_builder *builder = o->assembly->builder;
+    const lower_schedule *schedule = o->assembly->schedule;
+    const cleave_schedule *of = &builder->layout->schedule;
+    int32_t *group, n_blocks = 0;
+    cleave_stage_block *sequence = NULL;
+    cleave_status status =
+        cleave_layout_groups(builder->layout, builder->arena, &group, builder->error);
+    if (status == CLEAVE_OK)
+        status = cleave_schedule_sequence(of, group, builder->arena, &sequence, &n_blocks,
+                                          builder->error);
+    if (status != CLEAVE_OK)
+        lower_unwind(builder, status);
+    block_slots lists = list_block_slots(o);
+    for (int32_t b = 0; b < n_blocks; b++) {
+        if (!builder->options->training && sequence[b].kind != CLEAVE_BLOCK_FORWARD)
+            continue;
+        int32_t list = lower_turns_list(of, sequence[b].kind, sequence[b].stage);
+        int32_t window = lower_turns_window(o->assembly, sequence[b].micro_batch);
+        if (lower_turns_take(o->assembly, list, sequence[b].micro_batch))
+            for (int32_t i = lists.first[list]; i < lists.first[list + 1]; i++)
+                place_slot(o, lists.slots[i], window);
+    }
+    lower_turns_take(o->assembly, LOWER_TURN_OF_UPDATES, of->micro_batches - 1);
+    for (int32_t slot = schedule->n_prologue_slots; slot < schedule->n_slots; slot++)
+        if (schedule->slots[slot].nest < 0)
+            place_slot(o, slot, o->assembly->n_windows - 1);
+}
+
+void lower_assembly_place(lower_assembly *assembly) {
+    const lower_schedule *schedule = assembly->schedule;
+    const cleave_layout *layout = assembly->builder->layout;
+    lower_instances_make(assembly);
+    order o = begin_order(assembly);
+    sort_chunks(&o);
+    lower_turns_begin(assembly);
+    for (int32_t u = 0; u < layout->schedule.micro_batches && schedule->n_prologue_slots > 0; u++)
+        if (lower_turns_take(assembly, LOWER_TURN_OF_PROLOGUE, u))
+            for (int32_t slot = 0; slot < schedule->n_prologue_slots; slot++)
+                place_slot(&o, slot, lower_turns_window(assembly, u));
+    if (!cleave_schedule_is_plain(&layout->schedule))
+        place_blocks(&o);
+    else
+        for (int32_t slot = 0; slot < schedule->n_slots; slot++)
+            place_slot(&o, slot, 0);
+    place_touches(&o);
+}
