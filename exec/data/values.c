@@ -166,19 +166,36 @@ static cleave_status initial_box(const cleave_values *values, const cleave_tenso
     return CLEAVE_OK;
 }
 
-/* The same, rounded. */
+/* Elements that are exact at a time: what a rank holds beside its arena does not depend on how
+   large a tensor is. */
+enum { EXACT_ELEMENTS = 1 << 18 };
+
+/* The same, rounded; `exact` is scratch.  Cut along the outermost dimension in memory that can be,
+   a box lies there piece after piece. */
 static cleave_status initial_halves(const cleave_values *values, const cleave_buffer *buffer,
-                                    void *data, cleave_error *error) {
-    int64_t n = buffer->bytes / cleave_type_bytes(buffer->type);
-    float *exact = malloc((size_t)n * sizeof *exact + 1);
-    if (exact == NULL)
-        return cleave_fail_memory(error, "reading a tensor");
-    cleave_status status = initial_box(values, &values->model->tensors[buffer->tensor],
-                                       values->entries[buffer->tensor], &buffer->box, exact, error);
-    if (status == CLEAVE_OK)
+                                    const cleave_box *box, float *exact, char *data,
+                                    cleave_error *error) {
+    const cleave_tensor *tensor = &values->model->tensors[buffer->tensor];
+    int64_t n = cleave_box_size(tensor->rank, box);
+    if (n <= EXACT_ELEMENTS) {
+        CLEAVE_TRY(initial_box(values, tensor, values->entries[buffer->tensor], box, exact, error));
         cleave_convert(CLEAVE_F32, exact, buffer->type, data, n);
-    free(exact);
-    return status;
+        return CLEAVE_OK;
+    }
+    int place = 0;
+    while (box->hi[tensor->order[place]] - box->lo[tensor->order[place]] == 1)
+        place++;
+    int dimension = tensor->order[place];
+    int64_t row = n / (box->hi[dimension] - box->lo[dimension]);
+    int64_t step = row < EXACT_ELEMENTS ? EXACT_ELEMENTS / row : 1;
+    for (int64_t at = box->lo[dimension]; at < box->hi[dimension]; at += step) {
+        cleave_box piece = *box;
+        piece.lo[dimension] = at;
+        piece.hi[dimension] = box->hi[dimension] - at < step ? box->hi[dimension] : at + step;
+        CLEAVE_TRY(initial_halves(values, buffer, &piece, exact, data, error));
+        data += cleave_box_size(tensor->rank, &piece) * cleave_type_bytes(buffer->type);
+    }
+    return CLEAVE_OK;
 }
 
 cleave_status cleave_values_initial(const cleave_values *values, int32_t tensor,
@@ -214,9 +231,14 @@ static cleave_status fill_buffer(const cleave_values *values, const cleave_rank 
     void *data = cleave_rank_buffer(rank, b);
     if (buffer->kind == CLEAVE_BUFFER_STATE)
         memset(data, 0, (size_t)buffer->bytes);
-    else if (buffer->kind != CLEAVE_BUFFER_DATA && buffer->type == CLEAVE_BF16)
-        return initial_halves(values, buffer, data, error);
-    else if (buffer->kind != CLEAVE_BUFFER_DATA)
+    else if (buffer->kind != CLEAVE_BUFFER_DATA && buffer->type == CLEAVE_BF16) {
+        float *exact = malloc(EXACT_ELEMENTS * sizeof *exact);
+        if (exact == NULL)
+            return cleave_fail_memory(error, "reading a tensor");
+        cleave_status status = initial_halves(values, buffer, &buffer->box, exact, data, error);
+        free(exact);
+        return status;
+    } else if (buffer->kind != CLEAVE_BUFFER_DATA)
         return initial_box(values, &values->model->tensors[buffer->tensor],
                            values->entries[buffer->tensor], &buffer->box, data, error);
     return CLEAVE_OK;

@@ -54,6 +54,11 @@ expect_ok calibrate "${models[@]}" --devices 2 --time 1 --precision bf16 -o "$ca
 models+=(--precision bf16)
 expect_law data-parallel 0 --optimizer adam
 expect_law random 4 --momentum 0.9
+# A rank of a split table does not pay for a rounding of the whole, nor for one of its share.
+sed 's/"n_layer": 12/"n_layer": 1/' "$tree/configs/models/gpt2.json" >"$work/table.json"
+models=(--model "$work/table.json" --batch 2 --sequence 16 --precision bf16)
+expect_ok calibrate "${models[@]}" --devices 2 --time 1 -o "$calibrated"
+expect_law zero-3 0
 
 # ---- schedules
 
