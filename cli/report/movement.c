@@ -136,7 +136,7 @@ cleave_status report_put_traffic(cleave_markup *page, const report *of, cleave_e
         put_links(page, of);
     put_parts(page, of);
     cleave_markup_put(page, "</div></div>\n");
-    if (of->step->is_closed)
+    if (of->step->of.priced.program.symbolic)
         cleave_page_put_note(page,
                              "Of collectives in closed form: what their steps would send, and "
                              "how long a link takes for that. More than 100 % says that "

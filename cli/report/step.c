@@ -14,7 +14,6 @@ cleave_status report_step_make(const cleave_model *model, const cleave_machine *
     CLEAVE_TRY(cleave_layout_step_make(&s->model, machine, layout, &how, arena, &s->of, error));
     CLEAVE_TRY(cleave_critical_path_find(&s->of.simulated.problem, &s->of.simulated.timeline, arena,
                                          &s->critical, error));
-    s->is_closed = s->of.priced.program.symbolic;
     return explain_path_find(&s->model, &s->of.priced, &s->of.simulated, arena, &s->path, error);
 }
 

@@ -12,8 +12,6 @@ typedef struct report_step {
     cleave_model model; /* with attention as the layout has it */
     const cleave_machine *machine;
     const cleave_layout *layout;
-    bool is_closed; /* collectives are closed forms, as the search has them on many devices, or as
-                       the machine's library takes them; else in their steps */
     cleave_layout_step of;
     cleave_critical_path critical;
     explain_path path;

@@ -58,8 +58,9 @@ static void put_tiles(cleave_markup *page, const report *of) {
     put_tile(page, "Memory", report_quantity((double)path->peak_bytes, CLEAVE_UNIT_BYTES).text,
              more);
     put_tile(page, "Sent a step", report_quantity(of->traffic->total_bytes, CLEAVE_UNIT_BYTES).text,
-             of->step->is_closed ? "by all devices; collectives as their steps would"
-                                 : "by all devices");
+             of->step->of.priced.program.symbolic
+                 ? "by all devices; collectives as their steps would"
+                 : "by all devices");
     snprintf(value, sizeof value, "%.0f %% idle", 100 * shares->idle);
     put_tile(page, "Devices", value, "of the step nothing runs in the main lane, on average");
 }

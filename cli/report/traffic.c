@@ -148,13 +148,14 @@ cleave_status report_traffic_find(const report_step *step, cleave_arena *arena,
     made.bytes = CLEAVE_ARENA_ARRAY(arena, double, (size_t)made.n_cells *(size_t)made.n_cells);
     counter c = {.step = step,
                  .traffic = &made,
-                 .takes_busy = step->is_closed,
+                 .takes_busy = step->of.priced.program.symbolic,
                  .links = CLEAVE_ARENA_ARRAY(arena, report_link, step->machine->n_links)};
     if (made.bytes == NULL || c.links == NULL)
         return cleave_fail_memory(error, "counting traffic");
     cleave_arena scratch = {0};
     cleave_status status = count_messages(&c, &scratch, error);
-    if (status == CLEAVE_OK && step->is_closed) /* else they stand there in messages, too */
+    if (status == CLEAVE_OK &&
+        step->of.priced.program.symbolic) /* else they stand there in messages, too */
         status = count_collectives(&c, &scratch, error);
     cleave_arena_free(&scratch);
     CLEAVE_TRY(status);

@@ -38,7 +38,8 @@ TestSuite(report, .init = set_up, .fini = tear_down);
 static report_step fold(void) {
     cleave_error error = {""};
     const cleave_pricing how = {.closed_form = true};
-    report_step step = {.model = model, .machine = &machine, .layout = &layout, .is_closed = true};
+    report_step step = {
+        .model = model, .machine = &machine, .layout = &layout, .of.priced.program.symbolic = true};
     ok(cleave_priced_program_make(&model, &machine, &layout, &how, &arena, &step.of.priced, &error),
        &error);
     cr_assert_gt(step.of.priced.program.n_windows, 1);
