@@ -14,6 +14,11 @@ grep -qF '"classifier.6": {"operator": "/classifier/classifier.6/Gemm", "type": 
     "$work/plan.json" || fail "the product cut by what it sums is not said so: $(cat "$work/plan.json")"
 diff <(grep '"split"' "$plan") <(grep '"split"' "$work/back.json") || fail "another layout is read back"
 
+grep -q '^memory of the fullest device: plan [0-9.]* MiB, exported [0-9.]* MiB$' "$work/out" || fail "no memory: $(cat "$work/out")"
+sed 's/"memory": "8 GiB"/"memory": "100 MiB"/' "$machine" >"$work/narrow.json"
+expect_ok export --to torch "${alexnet[@]}" --layout "$plan" --machine "$work/narrow.json" -o "$work/plan.json"
+grep -q '^memory .*, for which it has no room' "$work/out" || fail "it fits into 100 MiB: $(cat "$work/out")"
+
 # --- JSON: the step of what is read back is that of simulate
 expect_ok export --to torch "${alexnet[@]}" --layout "$plan" --machine "$machine" --json -o "$work/plan.json"
 exported=$(sed -n 's/.*"exported": {"step_seconds": \([^,]*\),.*/\1/p' "$work/out")

@@ -111,3 +111,17 @@ Test(launch, products_are_shared_by_no_more_than_there_are_heads) {
     find(CLEAVE_LAUNCHER_MEGATRON);
     cr_expect_leq(launch.tensor, 4, "heads of keys are 4, and %d share a product", launch.tensor);
 }
+
+/* One product of all is recomputed.  To recompute nothing is nearer by work, and keeps more than
+ * there may be room for. */
+Test(launch, nothing_is_kept_that_the_layout_does_not) {
+    lay_out(2, 1, CLEAVE_SHARDED_NOTHING);
+    find(CLEAVE_LAUNCHER_MEGATRON);
+    cr_expect_eq(launch.recompute, CLEAVE_RECOMPUTE_NONE);
+    int32_t op = cleave_model_find_operator(&model, "model.layers.0.mlp.up_proj");
+    layout.recompute = CLEAVE_ARENA_ARRAY(&arena, bool, model.n_operators);
+    cr_assert_not_null(layout.recompute);
+    layout.recompute[op] = true;
+    find(CLEAVE_LAUNCHER_MEGATRON);
+    cr_expect_eq(launch.recompute, CLEAVE_RECOMPUTE_SELECTIVE);
+}
