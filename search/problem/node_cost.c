@@ -3,6 +3,7 @@
 #include "search/problem/node_cost.h"
 
 #include "base/list.h"
+#include "base/random.h"
 
 #include <stdlib.h>
 
@@ -61,41 +62,73 @@ typedef struct batch {
     int32_t n;
     int32_t *compute_of;     /* [n] among the computes that differ */
     int32_t *device, *place; /* [n] */
+    int32_t n_buckets;       /* a power of two, more than a nest has parts */
+    int32_t *bucket;         /* [n_buckets] the first pass of a part that differs; -1: none */
 } batch;
 
 static bool make_batch(cleave_arena *scratch, const cleave_operator *op, const cleave_parts *parts,
                        batch *b) {
-    int32_t most = 0;
-    for (int32_t i = 0; i < op->n_nests; i++)
-        most += parts[op->nests[i]].n * CLEAVE_N_COMPUTE_PASSES;
+    int32_t most = 0, longest = 0;
+    for (int32_t i = 0; i < op->n_nests; i++) {
+        int32_t n = parts[op->nests[i]].n;
+        most += n * CLEAVE_N_COMPUTE_PASSES;
+        longest = n > longest ? n : longest;
+    }
+    int32_t n_buckets = 2;
+    while (n_buckets < 2 * longest)
+        n_buckets *= 2;
     *b = (batch){.compute_of = CLEAVE_ARENA_ARRAY(scratch, int32_t, most),
                  .device = CLEAVE_ARENA_ARRAY(scratch, int32_t, most),
-                 .place = CLEAVE_ARENA_ARRAY(scratch, int32_t, most)};
-    return b->compute_of != NULL && b->device != NULL && b->place != NULL;
+                 .place = CLEAVE_ARENA_ARRAY(scratch, int32_t, most),
+                 .n_buckets = n_buckets,
+                 .bucket = CLEAVE_ARENA_ARRAY(scratch, int32_t, n_buckets)};
+    return b->compute_of != NULL && b->device != NULL && b->place != NULL && b->bucket != NULL;
 }
 
-/* Adds one pass of one nest.  Parts mostly do equal work, neighbours first. */
-static bool add_pass(cleave_node_costs *costs, int32_t nest, cleave_pass pass, int32_t place,
-                     const cleave_parts *parts, batch *b) {
+/* The bucket of parts that work like one; empty where it is the first of them. */
+static int32_t *find_bucket(const cleave_node_costs *costs, int32_t nest, const cleave_part *part,
+                            const batch *b) {
     const cleave_nest *of = &costs->model->nests[nest];
-    int32_t first = costs->computes.n;
+    uint64_t hash = 0;
+    for (int a = 0; a < of->n_axes; a++) {
+        hash = cleave_hash_join(hash, (uint64_t)(part->hi[a] - part->lo[a]));
+        if ((costs->padded_axes[nest] >> a & 1) != 0)
+            hash = cleave_hash_join(hash, (uint64_t)part->lo[a]);
+    }
+    int32_t at = (int32_t)(hash & (uint64_t)(b->n_buckets - 1));
+    while (b->bucket[at] >= 0 &&
+           !cleave_parts_work_alike(of, costs->padded_axes[nest], part,
+                                    &costs->computes.items[b->bucket[at]].part))
+        at = (at + 1) & (b->n_buckets - 1);
+    return &b->bucket[at];
+}
+
+/* Adds the passes of a nest, [CLEAVE_N_COMPUTE_PASSES]; the first place is that of its forward. */
+static bool add_nest(cleave_node_costs *costs, int32_t nest, const bool *passes, int32_t place,
+                     batch *b) {
+    const cleave_parts *parts = &costs->parts[nest];
+    for (int32_t i = 0; i < b->n_buckets; i++)
+        b->bucket[i] = -1;
     for (int32_t p = 0; p < parts->n; p++) {
         const cleave_part *part = &parts->items[p];
         if (part->empty)
             continue;
-        int32_t like = costs->computes.n - 1;
-        while (like >= first && !cleave_parts_work_alike(of, costs->padded_axes[nest], part,
-                                                         &costs->computes.items[like].part))
-            like--;
-        if (like < first) {
-            like = costs->computes.n;
-            if (!CLEAVE_LIST_PUSH(&costs->computes,
-                                  (cleave_compute){.nest = nest, .pass = pass, .part = *part}))
+        int32_t *bucket = find_bucket(costs, nest, part, b);
+        bool is_new = *bucket < 0;
+        int32_t compute = is_new ? costs->computes.n : *bucket;
+        *bucket = compute;
+        for (int pass = 0; pass < CLEAVE_N_COMPUTE_PASSES; pass++) {
+            if (!passes[pass])
+                continue;
+            if (is_new &&
+                !CLEAVE_LIST_PUSH(
+                    &costs->computes,
+                    (cleave_compute){.nest = nest, .pass = (cleave_pass)pass, .part = *part}))
                 return false;
+            b->compute_of[b->n] = compute++;
+            b->device[b->n] = part->device;
+            b->place[b->n++] = place + pass;
         }
-        b->compute_of[b->n] = like;
-        b->device[b->n] = part->device;
-        b->place[b->n++] = place;
     }
     return true;
 }
@@ -152,10 +185,19 @@ static uint32_t dimensions_of(const cleave_operand *output, int rank, int axis) 
     return dimensions;
 }
 
+/* How parts differ along an axis of an operator. */
+typedef enum unlike {
+    UNLIKE_NOT,
+    UNLIKE_IN_SIZE, /* the first ones are longer by one than the others */
+    UNLIKE_EACH
+} unlike;
+
+static void note(unlike *axis, unlike found) { *axis = found > *axis ? found : *axis; }
+
 /* What owners of an output cut among them differs along axes that the output lacks, since those
    have it in common, and along those that decide where it lies, where that matters. */
 static bool find_unlike_of_owners(const cleave_node_costs *costs, int32_t n,
-                                  const cleave_split *split, bool *unlike) {
+                                  const cleave_split *split, unlike *axes) {
     const cleave_nest *owner = &costs->model->nests[costs->model->nests[n].owners_of];
     int rank = costs->model->tensors[owner->output.tensor].rank;
     if (owner->derivation != CLEAVE_DERIVE_OPERATOR)
@@ -164,92 +206,147 @@ static bool find_unlike_of_owners(const cleave_node_costs *costs, int32_t n,
         uint32_t dimensions = dimensions_of(&owner->output, rank, a);
         if (degree_of(owner, a, split) > 1 &&
             (dimensions == 0 || (dimensions & costs->padded_axes[n]) != 0))
-            unlike[owner->operator_axis[a]] = true;
+            note(&axes[owner->operator_axis[a]], UNLIKE_EACH);
     }
     return true;
 }
 
-/* The axes of an operator along which parts may differ, as far as can be told from the axes alone:
-   those of unequal blocks, or where it matters where they lie.  False where more may make them
-   differ. */
+/* How parts may differ along the axes of an operator, as far as can be told from the axes alone: by
+   unequal blocks, or where it matters where they lie.  False where more may make them differ. */
 static bool find_unlike(const cleave_node_costs *costs, int32_t op, const cleave_split *split,
-                        bool *unlike) {
+                        unlike *axes) {
     const cleave_operator *of = &costs->model->operators[op];
     for (int32_t k = 0; k < of->n_nests; k++) {
         int32_t n = of->nests[k];
         const cleave_nest *nest = &costs->model->nests[n];
         bool derived = nest->derivation != CLEAVE_DERIVE_OPERATOR;
-        if (derived && !find_unlike_of_owners(costs, n, split, unlike))
+        if (derived && !find_unlike_of_owners(costs, n, split, axes))
             return false;
         for (int a = 0; a < nest->n_axes && !derived; a++) {
             int32_t degree = degree_of(nest, a, split);
-            if (degree > 1 &&
-                (nest->axes[a].extent % degree != 0 || (costs->padded_axes[n] >> a & 1) != 0))
-                unlike[nest->operator_axis[a]] = true;
+            if (degree > 1 && (costs->padded_axes[n] >> a & 1) != 0)
+                note(&axes[nest->operator_axis[a]], UNLIKE_EACH);
+            else if (degree > 1 && nest->axes[a].extent % degree != 0)
+                note(&axes[nest->operator_axis[a]], UNLIKE_IN_SIZE);
         }
     }
     return true;
 }
 
-/* So many parts, the first ones, does what all others do the same as: what lies outside of the
-   outermost axis along which they differ repeats them. */
-static int32_t count_unlike(const cleave_node_costs *costs, int32_t op, const cleave_split *split) {
-    bool unlike[CLEAVE_MAX_AXES] = {false};
-    int32_t n = 1;
-    int outermost = 0, n_axes = costs->model->operators[op].n_axes;
-    if (!find_unlike(costs, op, split, unlike))
-        return split->n_parts;
-    while (outermost < n_axes && !unlike[outermost])
+/* Parts of a split of which each does as much as some others do. */
+typedef struct cells {
+    int32_t n;
+    int32_t *numbers, *like; /* [n] ascending; so many do the same, it among them */
+    int32_t n_times;         /* and so often all of that comes again */
+} cells;
+
+/* Blocks of an axis that are looked at, and how many are like each. */
+typedef struct blocks {
+    int32_t n, block[2], like[2]; /* of two; else all, each by itself */
+} blocks;
+
+static blocks blocks_of(unlike axis, int64_t extent, int32_t degree) {
+    int32_t longer = (int32_t)(extent % degree);
+    if (axis == UNLIKE_NOT)
+        return (blocks){1, {0}, {degree}};
+    if (axis == UNLIKE_IN_SIZE)
+        return (blocks){2, {0, longer}, {longer, degree - longer}};
+    return (blocks){.n = degree};
+}
+
+/* Makes of each cell one for each block of a further axis, innermost. */
+static bool refine(cells *c, unlike axis, int64_t extent, int32_t degree, cleave_arena *scratch) {
+    const blocks b = blocks_of(axis, extent, degree);
+    cells made = {.numbers = CLEAVE_ARENA_ARRAY(scratch, int32_t, (int64_t)c->n * b.n),
+                  .like = CLEAVE_ARENA_ARRAY(scratch, int32_t, (int64_t)c->n * b.n)};
+    if (made.numbers == NULL || made.like == NULL)
+        return false;
+    for (int32_t i = 0; i < c->n; i++)
+        for (int32_t k = 0; k < b.n; k++) {
+            bool each = axis == UNLIKE_EACH;
+            made.numbers[made.n] = c->numbers[i] * degree + (each ? k : b.block[k]);
+            made.like[made.n++] = c->like[i] * (each ? 1 : b.like[k]);
+        }
+    *c = made;
+    return true;
+}
+
+/* The cells that all others are like.  What lies outside of the outermost axis along which parts
+   differ repeats what is within.  False where memory is short. */
+static bool choose_cells(cleave_node_costs *costs, int32_t op, const cleave_split *split,
+                         cells *chosen) {
+    const cleave_operator *of = &costs->model->operators[op];
+    unlike axes[CLEAVE_MAX_AXES] = {UNLIKE_NOT};
+    int32_t n = 1, first = 0, alone = 1;
+    int outermost = 0;
+    bool known = find_unlike(costs, op, split, axes);
+    while (outermost < of->n_axes && axes[outermost] == UNLIKE_NOT)
         outermost++;
-    for (int a = outermost; a < n_axes; a++)
+    for (int a = outermost; a < of->n_axes; a++)
         n *= split->degree[a];
-    return split->n_parts % n == 0 ? n : split->n_parts; /* of a window, which cuts through axes */
+    cells c = {.n = 1, .numbers = &first, .like = &alone};
+    if (!known || split->n_parts % n != 0) { /* of a window, which cuts through axes */
+        if (!refine(&c, UNLIKE_EACH, 0, split->n_parts, &costs->scratch))
+            return false;
+        n = split->n_parts;
+    } else {
+        for (int a = outermost; a < of->n_axes; a++)
+            if (!refine(&c, axes[a], of->axes[a].extent, split->degree[a], &costs->scratch))
+                return false;
+    }
+    c.n_times = split->n_parts / n;
+    *chosen = c;
+    return true;
 }
 
 static cleave_status derive_parts(cleave_node_costs *costs, int32_t op, const cleave_split *split,
-                                  cleave_error *error) {
-    cleave_split there = *split;
-    there.devices = CLEAVE_ARENA_ARRAY(&costs->scratch, int32_t, split->n_parts);
-    if (there.devices == NULL)
+                                  const cells *of, cleave_error *error) {
+    cleave_split some = *split;
+    some.n_parts = of->n;
+    some.devices = CLEAVE_ARENA_ARRAY(&costs->scratch, int32_t, of->n);
+    if (some.devices == NULL)
         return cleave_fail_memory(error, "pricing operators");
     /* On devices 0, 1, ..., so that times can be added up per part. */
-    for (int32_t p = 0; p < split->n_parts; p++)
-        there.devices[p] = p;
-    return cleave_parts_derive_operator(costs->model, op, &there, NULL, &costs->scratch,
-                                        costs->parts, error);
+    for (int32_t c = 0; c < of->n; c++)
+        some.devices[c] = c;
+    return cleave_parts_derive_cells(costs->model, op, &some, of->numbers, &costs->scratch,
+                                     costs->parts, error);
 }
 
-cleave_status cleave_node_cost_of(cleave_node_costs *costs, int32_t op, const cleave_split *whole,
+cleave_status cleave_node_cost_of(cleave_node_costs *costs, int32_t op, const cleave_split *split,
                                   cleave_node_cost *cost, int64_t *least, cleave_error *error) {
     const cleave_operator *of = &costs->model->operators[op];
-    cleave_split some = *whole, *split = &some; /* those that all others are like */
-    some.n_parts = count_unlike(costs, op, whole);
     batch b;
+    cells some;
     int64_t *prices = NULL;
     cleave_arena_reset(&costs->scratch);
     costs->computes.n = 0;
-    CLEAVE_TRY(derive_parts(costs, op, split, error));
-    int64_t *busy = CLEAVE_ARENA_ARRAY(&costs->scratch, int64_t, split->n_parts);
+    if (!choose_cells(costs, op, split, &some))
+        return cleave_fail_memory(error, "pricing operators");
+    CLEAVE_TRY(derive_parts(costs, op, split, &some, error));
+    int64_t *busy = CLEAVE_ARENA_ARRAY(&costs->scratch, int64_t, some.n);
     if (busy == NULL || !make_batch(&costs->scratch, of, costs->parts, &b))
         return cleave_fail_memory(error, "pricing operators");
-    for (int32_t i = 0; i < of->n_nests; i++)
+    for (int32_t i = 0; i < of->n_nests; i++) {
+        const cleave_nest *nest = &costs->model->nests[of->nests[i]];
+        bool passes[CLEAVE_N_COMPUTE_PASSES];
         for (int pass = 0; pass < CLEAVE_N_COMPUTE_PASSES; pass++)
-            if (has_pass(costs->model, &costs->model->nests[of->nests[i]], pass) &&
-                !add_pass(costs, of->nests[i], (cleave_pass)pass,
-                          i * CLEAVE_N_COMPUTE_PASSES + pass, &costs->parts[of->nests[i]], &b))
-                return cleave_fail_memory(error, "pricing operators");
+            passes[pass] = has_pass(costs->model, nest, pass);
+        if (!add_nest(costs, of->nests[i], passes, i * CLEAVE_N_COMPUTE_PASSES, &b))
+            return cleave_fail_memory(error, "pricing operators");
+    }
     CLEAVE_TRY(price_computes(costs, &prices, error));
     cleave_node_cost result = {0};
     for (int32_t i = 0; i < b.n; i++) {
         int64_t price = prices[b.compute_of[i]];
-        result.total += price;
+        result.total += price * some.like[b.device[i]];
         busy[b.device[i]] += price;
         if (least != NULL && price < least[b.place[i]])
             least[b.place[i]] = price;
     }
-    for (int32_t p = 0; p < split->n_parts; p++)
-        result.largest = busy[p] > result.largest ? busy[p] : result.largest;
-    result.total *= whole->n_parts / split->n_parts;
+    for (int32_t c = 0; c < some.n; c++)
+        result.largest = busy[c] > result.largest ? busy[c] : result.largest;
+    result.total *= some.n_times;
     *cost = result;
     return CLEAVE_OK;
 }
