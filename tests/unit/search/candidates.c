@@ -158,6 +158,28 @@ Test(candidates, node_cost_of_a_split_is_over_all_parts_and_of_the_busiest) {
     cr_expect_eq(cost.largest, 2 * (1000000 + 3840));
 }
 
+/* Of those with replicas, too, which take as much each. */
+Test(candidates, ways_alone_have_the_least_of_all_candidates) {
+    static const int32_t shapes[][2] = {{2, 2}, {4, 4}, {1, 4}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        cleave_candidates ways;
+        list(shapes[i][0], shapes[i][1], NULL, 0);
+        cleave_problem problem;
+        cr_assert_eq(cleave_problem_create(&model, &machine, NULL, &arena, &problem, NULL),
+                     CLEAVE_OK);
+        cr_assert_eq(cleave_candidates_list_ways(&problem, costs, &arena, &ways, NULL), CLEAVE_OK);
+        for (int32_t l = 0; l < ways.n_lists; l++) {
+            cr_expect_eq(ways.lists[l].least_total, candidates.lists[l].least_total);
+            cr_expect_arr_eq(ways.lists[l].least, candidates.lists[l].least,
+                             (size_t)ways.lists[l].n_least * sizeof *ways.lists[l].least);
+            cr_expect_lt(ways.lists[l].n_ways, candidates.lists[l].n_ways);
+        }
+        tear_down();
+        costs = NULL;
+        arena = (cleave_arena){0};
+    }
+}
+
 Test(candidates, are_as_many_without_prices) {
     list(8, 4, NULL, 0);
     cleave_candidates unpriced;
