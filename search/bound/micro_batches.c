@@ -95,7 +95,9 @@ static cleave_status list_splits(bounding *b) {
     }
     CLEAVE_TRY(cleave_problem_create(&b->small, b->of->machine, b->of->constraints, &b->arena,
                                      &b->problem, b->error));
-    CLEAVE_TRY(cleave_node_costs_create(&b->small, b->of->machine, &b->costs, b->error));
+    CLEAVE_TRY(b->costs == NULL
+                   ? cleave_node_costs_create(&b->small, b->of->machine, &b->costs, b->error)
+                   : cleave_node_costs_take(b->costs, &b->small, b->error));
     CLEAVE_TRY(
         cleave_candidates_list_ways(&b->problem, b->costs, &b->arena, &b->candidates, b->error));
     CLEAVE_TRY(make_few(b));
@@ -171,10 +173,11 @@ static cleave_status bound_all(bounding *b, double *seconds) {
 cleave_status cleave_lower_bound_in_micro_batches(const cleave_problem *problem,
                                                   const cleave_micro_bound_options *options,
                                                   double *seconds, cleave_error *error) {
-    bounding b = {.of = problem, .options = options, .error = error};
+    bounding b = {.of = problem, .options = options, .costs = options->costs, .error = error};
     double found = 0;
     cleave_status status = bound_all(&b, &found);
-    cleave_node_costs_destroy(b.costs);
+    if (b.costs != options->costs)
+        cleave_node_costs_destroy(b.costs);
     cleave_arena_free(&b.arena);
     if (status == CLEAVE_OK)
         *seconds = found;

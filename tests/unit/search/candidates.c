@@ -1,5 +1,6 @@
 /* Candidates: which ways there are, that all are legal, and where their parts stand. */
 #include "search/problem/candidates.h"
+#include "search/problem/drafts.h"
 
 #include "../../support/perceptron.h"
 #include "../../support/test_machine.h"
@@ -178,6 +179,22 @@ Test(candidates, ways_alone_have_the_least_of_all_candidates) {
         costs = NULL;
         arena = (cleave_arena){0};
     }
+}
+
+/* dense n k c and replicas on 2^15 devices, 8 to a node: with i of the factors within nodes and j
+   of those between there are C(i + 3, 3) C(j + 3, 3) ways, with 3 and 0 to 12 of them 20 C(16, 4),
+   which are more than are listed.  In all there are C(i + 3, 3) with i factors, so C(19, 4). */
+Test(candidates, degrees_alone_are_all_listed) {
+    model = make_perceptron(&arena, 1, 1 << 16, 1 << 16);
+    drafts blocks = {.op = &model.operators[0], .splits = {true, true, true}}, degrees = blocks;
+    drafts_take_blocks(&blocks, 1 << 15, 8);
+    drafts_take_degrees(&degrees, 1 << 15, 8);
+    cr_assert(drafts_make(&blocks) && drafts_make(&degrees));
+    cr_expect(blocks.truncated);
+    cr_expect_not(degrees.truncated);
+    cr_expect_eq(degrees.list.n, 3876);
+    CLEAVE_LIST_FREE(&blocks.list);
+    CLEAVE_LIST_FREE(&degrees.list);
 }
 
 Test(candidates, are_as_many_without_prices) {
