@@ -311,12 +311,13 @@ cleave_status session_stage(session *s, cleave_error *error) {
 enum { MOST_DIVISORS = 40 };
 
 /* Of all layouts with so many micro-batches; unchanged where the batch can't be cut so. */
-static cleave_status bound_cut(session *s, int32_t micro_batches, double *least,
-                               cleave_error *error) {
+static cleave_status bound_cut(session *s, int32_t micro_batches, cleave_node_costs *costs,
+                               double *least, cleave_error *error) {
     const cleave_layout *layouts[SESSION_MAX_FOUND + SESSION_MAX_RIVALS];
     cleave_micro_bound_options options = {.micro_batches = micro_batches,
                                           .optimizer_states = s->options->optimizer_states,
                                           .forms = session_reported_forms(s),
+                                          .costs = costs,
                                           .work_alone = s->options->throughput,
                                           .layouts = layouts};
     cleave_error why = {""};
@@ -338,11 +339,22 @@ static cleave_status bound_cut(session *s, int32_t micro_batches, double *least,
     return status;
 }
 
+static cleave_status bound_cuts(session *s, int64_t batch, cleave_node_costs *costs, double *least,
+                                cleave_error *error) {
+    int32_t asked = session_wish(s)->micro_batches, n = 0;
+    for (int32_t m = 1; m <= batch; m++)
+        n += batch % m == 0;
+    for (int32_t m = 1; (m <= batch || m == 1) && n <= MOST_DIVISORS; m++)
+        if ((m == 1 || batch % m == 0) && (asked == 0 || asked == m))
+            CLEAVE_TRY(bound_cut(s, m, costs, least, error));
+    return CLEAVE_OK;
+}
+
 cleave_status session_bound_staged(session *s, cleave_error *error) {
     const cleave_schedule_wish *wish = session_wish(s);
     cleave_axis_sorts sorts;
+    cleave_node_costs *costs;
     double least = 0;
-    int32_t n = 0;
     bool is_plain = s->result.best.applies && cleave_layout_is_plain(&s->result.best.layout);
     if (s->options->throughput)
         s->result.lower_bound_seconds = 0;
@@ -350,13 +362,11 @@ cleave_status session_bound_staged(session *s, cleave_error *error) {
         session_is_alone(s) || session_interrupted(s))
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_axis_sorts_find(s->model, &s->work, &sorts, error));
-    for (int32_t m = 1; m <= sorts.batch; m++)
-        n += sorts.batch % m == 0;
     cleave_progress_update(&s->progress, -1, "bounding stages and micro-batches");
-    for (int32_t m = 1; (m <= sorts.batch || m == 1) && n <= MOST_DIVISORS; m++)
-        if ((m == 1 || sorts.batch % m == 0) &&
-            (wish->micro_batches == 0 || wish->micro_batches == m))
-            CLEAVE_TRY(bound_cut(s, m, &least, error));
+    CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &costs, error));
+    cleave_status status = bound_cuts(s, sorts.batch, costs, &least, error);
+    cleave_node_costs_destroy(costs);
+    CLEAVE_TRY(status);
     if (least > s->result.lower_bound_seconds && cleave_schedule_wish_allows_plain(wish) &&
         !s->options->throughput)
         least = s->result.lower_bound_seconds;

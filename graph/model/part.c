@@ -82,12 +82,20 @@ bool cleave_parts_work_alike(const cleave_nest *nest, uint32_t padded_axes, cons
     return true;
 }
 
+/* What the parts of an operator follow from. */
+typedef struct cut {
+    const cleave_split *split;
+    const int32_t *cells; /* [split->n_parts]; null: all of them */
+    const cleave_micro_batches *micro;
+} cut;
+
 /* Parts by the operator's split.  A nest may lack some of the operator's axes: parts that differ
    only in those compute the same, so they share a key like replicas do. */
-static cleave_status derive_from_operator(const cleave_model *model, int32_t n,
-                                          const cleave_split *split,
-                                          const cleave_micro_batches *micro, cleave_arena *arena,
-                                          cleave_parts *parts, cleave_error *error) {
+static cleave_status derive_from_operator(const cleave_model *model, int32_t n, const cut *by,
+                                          cleave_arena *arena, cleave_parts *parts,
+                                          cleave_error *error) {
+    const cleave_split *split = by->split;
+    const cleave_micro_batches *micro = by->micro;
     const cleave_nest *nest = &model->nests[n];
     int samples = micro != NULL ? micro->sharing.nest_axis[n] : -1;
     const cleave_operator *op = &model->operators[nest->op];
@@ -101,7 +109,7 @@ static cleave_status derive_from_operator(const cleave_model *model, int32_t n,
     if (parts->items == NULL)
         return cleave_fail_memory(error, "cutting operators into parts");
     for (int32_t p = 0; p < split->n_parts; p++) {
-        int32_t index[CLEAVE_MAX_AXES], rest = p;
+        int32_t index[CLEAVE_MAX_AXES], rest = by->cells != NULL ? by->cells[p] : p;
         for (int a = op->n_axes - 1; a >= 0; a--) {
             index[a] = rest % split->degree[a];
             rest /= split->degree[a];
@@ -193,20 +201,34 @@ static cleave_status derive_from_owners(const cleave_model *model, const cleave_
     return CLEAVE_OK;
 }
 
-cleave_status cleave_parts_derive_operator(const cleave_model *model, int32_t op,
-                                           const cleave_split *split,
-                                           const cleave_micro_batches *micro, cleave_arena *arena,
-                                           cleave_parts *all, cleave_error *error) {
+static cleave_status derive_all(const cleave_model *model, int32_t op, const cut *by,
+                                cleave_arena *arena, cleave_parts *all, cleave_error *error) {
     for (int32_t k = 0; k < model->operators[op].n_nests; k++) {
         int32_t n = model->operators[op].nests[k];
         const cleave_nest *nest = &model->nests[n];
         if (nest->derivation == CLEAVE_DERIVE_OPERATOR)
-            CLEAVE_TRY(derive_from_operator(model, n, split, micro, arena, &all[n], error));
+            CLEAVE_TRY(derive_from_operator(model, n, by, arena, &all[n], error));
         else
             CLEAVE_TRY(
                 derive_from_owners(model, nest, &all[nest->owners_of], arena, &all[n], error));
     }
     return CLEAVE_OK;
+}
+
+cleave_status cleave_parts_derive_operator(const cleave_model *model, int32_t op,
+                                           const cleave_split *split,
+                                           const cleave_micro_batches *micro, cleave_arena *arena,
+                                           cleave_parts *all, cleave_error *error) {
+    const cut by = {.split = split, .micro = micro};
+    return derive_all(model, op, &by, arena, all, error);
+}
+
+cleave_status cleave_parts_derive_cells(const cleave_model *model, int32_t op,
+                                        const cleave_split *split, const int32_t *cells,
+                                        cleave_arena *arena, cleave_parts *all,
+                                        cleave_error *error) {
+    const cut by = {.split = split, .cells = cells};
+    return derive_all(model, op, &by, arena, all, error);
 }
 
 cleave_status cleave_parts_derive(const cleave_model *model, const cleave_layout *layout,

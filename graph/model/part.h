@@ -30,6 +30,14 @@ cleave_status cleave_parts_derive_operator(const cleave_model *model, int32_t op
                                            const cleave_micro_batches *micro, cleave_arena *arena,
                                            cleave_parts *all, cleave_error *error);
 
+/* Those of some cells of the split alone: `cells`, [split->n_parts], are numbers of parts,
+   ascending, and `split->devices` are theirs.  What is derived from owners is right where of each
+   group all members are there. */
+cleave_status cleave_parts_derive_cells(const cleave_model *model, int32_t op,
+                                        const cleave_split *split, const int32_t *cells,
+                                        cleave_arena *arena, cleave_parts *all,
+                                        cleave_error *error);
+
 /* Box of an operand under a part's ranges; raw: as the map gives it, may stick out of the tensor;
    clipped: within the tensor, both ends clamped. */
 void cleave_part_raw_box(const cleave_part *part, const cleave_operand *operand, int rank,

@@ -220,6 +220,8 @@ typedef struct merging {
     int32_t *head;  /* [n_groups] */
     int64_t *free;  /* [n_groups] when the group has done what was taken of it */
     int64_t *ended; /* [kinds][n_stages][micro_batches] unit times; 0: not yet taken */
+    int64_t *begin; /* [n_groups] when its next block may; -1: what it reads is not yet there, or
+                       there is none */
 } merging;
 
 static int64_t *end_of(const merging *of, int kind, int32_t stage, int32_t u) {
@@ -227,8 +229,9 @@ static int64_t *end_of(const merging *of, int kind, int32_t stage, int32_t u) {
     return &of->ended[((int64_t)kind * schedule->n_stages + stage) * schedule->micro_batches + u];
 }
 
-/* When a block may begin; -1: what it reads is not yet there. */
 static int64_t begin_of(const merging *of, int32_t g) {
+    if (of->head[g] == of->of->n[g])
+        return -1;
     const cleave_stage_block *block = &of->of->blocks[g][of->head[g]];
     int32_t s = block->stage, u = block->micro_batch, last = of->of->of->n_stages - 1;
     int64_t needs[2] = {1, 1};
@@ -259,20 +262,28 @@ static int32_t sender_to(const merging *of, int32_t g) {
    (docs/internals/measured.md). */
 static bool gives_way(const merging *of, int32_t g, int64_t begin) {
     int32_t from = sender_to(of, g);
-    return of->of->of->kind == CLEAVE_SCHEDULE_GPIPE && from != g &&
-           of->head[from] < of->of->n[from] && begin_of(of, from) == begin;
+    return of->of->of->kind == CLEAVE_SCHEDULE_GPIPE && from != g && of->begin[from] == begin;
+}
+
+/* What reads of a block is of its stage, or of one beside it. */
+static void look_again(const merging *of, int32_t stage) {
+    int32_t last = of->of->of->n_stages - 1;
+    for (int32_t s = stage > 0 ? stage - 1 : 0; s <= stage + 1 && s <= last; s++)
+        of->begin[of->of->group[s]] = begin_of(of, of->of->group[s]);
 }
 
 /* By when blocks begin if each takes one unit, a backward with the gradients of weights two; ties
    by stage. */
 static bool merge(const merging *of, int32_t n, cleave_stage_block *sequence) {
     bool parts = cleave_schedule_parts_weights(of->of->of);
+    for (int32_t g = 0; g < of->of->n_groups; g++)
+        of->begin[g] = begin_of(of, g);
     for (int32_t i = 0; i < n; i++) {
         int32_t next = -1;
         int64_t begins = 0;
         bool waits = false;
         for (int32_t g = 0; g < of->of->n_groups; g++) {
-            int64_t begin = of->head[g] < of->of->n[g] ? begin_of(of, g) : -1;
+            int64_t begin = of->begin[g];
             if (begin < 0 || (next >= 0 && begin > begins))
                 continue;
             bool way = gives_way(of, g, begin);
@@ -291,6 +302,7 @@ static bool merge(const merging *of, int32_t n, cleave_stage_block *sequence) {
         int64_t units = sequence[i].kind == CLEAVE_BLOCK_BACKWARD && !parts ? 2 : 1;
         of->free[next] = begins + units;
         *end_of(of, sequence[i].kind, sequence[i].stage, sequence[i].micro_batch) = begins + units;
+        look_again(of, sequence[i].stage);
     }
     return true;
 }
@@ -307,11 +319,13 @@ static cleave_status sequence_of(orders *to, cleave_arena *scratch, cleave_arena
     merging merged = {.of = to,
                       .head = CLEAVE_ARENA_ARRAY(scratch, int32_t, to->n_groups),
                       .free = CLEAVE_ARENA_ARRAY(scratch, int64_t, to->n_groups),
-                      .ended = CLEAVE_ARENA_ARRAY(scratch, int64_t, most)};
+                      .ended = CLEAVE_ARENA_ARRAY(scratch, int64_t, most),
+                      .begin = CLEAVE_ARENA_ARRAY(scratch, int64_t, to->n_groups)};
     to->n = CLEAVE_ARENA_ARRAY(scratch, int32_t, to->n_groups);
     to->blocks = cleave_arena_alloc(scratch, (size_t)to->n_groups, sizeof(cleave_stage_block *));
     bool ready = next != NULL && merged.head != NULL && merged.free != NULL &&
-                 merged.ended != NULL && to->n != NULL && to->blocks != NULL;
+                 merged.ended != NULL && merged.begin != NULL && to->n != NULL &&
+                 to->blocks != NULL;
     for (int32_t g = 0; g < to->n_groups && ready; g++) {
         int64_t n_stages = 0;
         for (int32_t s = 0; s < of->n_stages; s++)

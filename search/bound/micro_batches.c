@@ -22,6 +22,7 @@
 #include "graph/model/micro_batch.h"
 #include "search/bound/internal.h"
 #include "search/problem/baselines.h"
+#include "search/problem/few_blocks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,11 +36,31 @@ typedef struct bounding {
     cleave_problem problem; /* of the small model */
     cleave_node_costs *costs;
     cleave_candidates candidates;
+    cleave_few_blocks few;    /* of the small model */
+    cleave_candidates of_few; /* the same lists, by its operators */
     cleave_error *error;
 } bounding;
 
-static cleave_status add_splits(bounding *b, const cleave_layout *layout) {
-    return cleave_candidates_add_ways(b->costs, layout, &b->arena, &b->candidates, b->error);
+/* Blocks that repeat are split alike by the rule of a baseline, so it is asked for a few. */
+static cleave_status make_few(bounding *b) {
+    CLEAVE_TRY(cleave_few_blocks_make(&b->small, &b->problem.blocks, &b->arena, &b->few, b->error));
+    int32_t *list_of = CLEAVE_ARENA_ARRAY(&b->arena, int32_t, b->few.model.n_operators);
+    if (list_of == NULL)
+        return cleave_fail_memory(b->error, "bounding the step");
+    for (int32_t op = 0; op < b->small.n_operators; op++)
+        list_of[b->few.stands_for[op]] = b->candidates.list_of[op];
+    b->of_few = b->candidates;
+    b->of_few.list_of = list_of;
+    return CLEAVE_OK;
+}
+
+/* Replicas only add work, so it is bounded without. */
+static cleave_status add_splits(bounding *b, cleave_layout *of_few) {
+    for (int32_t op = 0; op < of_few->n_operators; op++) {
+        of_few->splits[op].n_parts /= of_few->splits[op].replicas;
+        of_few->splits[op].replicas = 1;
+    }
+    return cleave_candidates_add_ways(b->costs, of_few, &b->arena, &b->of_few, b->error);
 }
 
 /* On a group of so many devices. */
@@ -54,7 +75,7 @@ static cleave_status add_baselines(bounding *b, int32_t n_devices) {
         bool applies;
         if (n_devices % t != 0)
             continue;
-        CLEAVE_TRY(cleave_baseline_in_stages(&b->small, &machine,
+        CLEAVE_TRY(cleave_baseline_in_stages(&b->few.model, &machine,
                                              t == 1 ? "data-parallel" : "megatron", &shape,
                                              &b->arena, &layout, &applies, b->error));
         if (applies)
@@ -74,14 +95,18 @@ static cleave_status list_splits(bounding *b) {
     }
     CLEAVE_TRY(cleave_problem_create(&b->small, b->of->machine, b->of->constraints, &b->arena,
                                      &b->problem, b->error));
-    CLEAVE_TRY(cleave_node_costs_create(&b->small, b->of->machine, &b->costs, b->error));
+    CLEAVE_TRY(b->costs == NULL
+                   ? cleave_node_costs_create(&b->small, b->of->machine, &b->costs, b->error)
+                   : cleave_node_costs_take(b->costs, &b->small, b->error));
     CLEAVE_TRY(
-        cleave_candidates_list(&b->problem, b->costs, 0, &b->arena, &b->candidates, b->error));
+        cleave_candidates_list_ways(&b->problem, b->costs, &b->arena, &b->candidates, b->error));
+    CLEAVE_TRY(make_few(b));
     for (int32_t n = 1; n <= n_devices; n++)
         if (n_devices % n == 0)
             CLEAVE_TRY(add_baselines(b, n));
     for (int32_t l = 0; l < b->options->n_layouts; l++)
-        CLEAVE_TRY(add_splits(b, b->options->layouts[l]));
+        CLEAVE_TRY(cleave_candidates_add_ways(b->costs, b->options->layouts[l], &b->arena,
+                                              &b->candidates, b->error));
     return CLEAVE_OK;
 }
 
@@ -148,10 +173,11 @@ static cleave_status bound_all(bounding *b, double *seconds) {
 cleave_status cleave_lower_bound_in_micro_batches(const cleave_problem *problem,
                                                   const cleave_micro_bound_options *options,
                                                   double *seconds, cleave_error *error) {
-    bounding b = {.of = problem, .options = options, .error = error};
+    bounding b = {.of = problem, .options = options, .costs = options->costs, .error = error};
     double found = 0;
     cleave_status status = bound_all(&b, &found);
-    cleave_node_costs_destroy(b.costs);
+    if (b.costs != options->costs)
+        cleave_node_costs_destroy(b.costs);
     cleave_arena_free(&b.arena);
     if (status == CLEAVE_OK)
         *seconds = found;

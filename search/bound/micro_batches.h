@@ -11,6 +11,9 @@ typedef struct cleave_micro_bound_options {
     cleave_bound_forms forms;            /* not of windows */
     const cleave_layout *const *layouts; /* [n_layouts] whose splits are of the space besides */
     int32_t n_layouts;
+    /* Null, or what keeps what is the same for other numbers of micro-batches; for that alone,
+       since it is left with a model that is gone. */
+    cleave_node_costs *costs;
     bool work_alone; /* of steps that follow each other: none has to wait for its own path */
 } cleave_micro_bound_options;
 

@@ -13,9 +13,9 @@
 #define CLEAVE_SEARCH_PIPELINE_GROUP_H
 
 #include "graph/model/layout.h"
-#include "search/pipeline/few_blocks.h"
 #include "search/pipeline/recompute.h"
 #include "search/problem/constraints.h"
+#include "search/problem/few_blocks.h"
 
 /* What is the same for all groups of a search. */
 typedef struct cleave_group_problem {

@@ -1,6 +1,7 @@
 /* A list's ways grow one by one, in the order in which splits come. */
 #include "search/problem/candidate_ways.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Room for one more way: it is doubled at powers of two. */
@@ -32,5 +33,81 @@ cleave_status cleave_candidate_list_add_way(const cleave_way_pricing *pricing,
     list->least_total = way.total < list->least_total ? way.total : list->least_total;
     for (int32_t i = 0; i < list->n_least; i++)
         list->least[i] = way.least[i] < list->least[i] ? way.least[i] : list->least[i];
+    return CLEAVE_OK;
+}
+
+drafts cleave_candidate_drafts(const cleave_problem *p, int32_t op) {
+    drafts d = {.op = &p->model->operators[op],
+                .all_devices = cleave_constraints_take_all(p->constraints)};
+    for (int a = 0; a < d.op->n_axes; a++) {
+        d.splits[a] = !d.op->axes[a].whole && cleave_constraints_allow_axis(p->constraints, op, a);
+        if (cleave_constraints_want_even(p->constraints, op, a))
+            d.even_targets |= UINT32_C(1) << (a + 1);
+    }
+    return d;
+}
+
+static bool knows_way(const cleave_candidate_list *list, const cleave_split *split) {
+    for (int32_t w = 0; w < list->n_ways; w++)
+        if (list->ways[w].replicas == split->replicas && list->ways[w].n_parts == split->n_parts &&
+            memcmp(list->ways[w].degree, split->degree, sizeof split->degree) == 0)
+            return true;
+    return false;
+}
+
+cleave_status cleave_candidates_add_ways(cleave_node_costs *costs, const cleave_layout *layout,
+                                         cleave_arena *arena, cleave_candidates *candidates,
+                                         cleave_error *error) {
+    const cleave_way_pricing pricing = {costs, arena, 1};
+    for (int32_t op = 0; op < layout->n_operators; op++) {
+        cleave_candidate_list *list = &candidates->lists[candidates->list_of[op]];
+        cleave_node_cost cost;
+        if (!knows_way(list, &layout->splits[op]))
+            CLEAVE_TRY(
+                cleave_candidate_list_add_way(&pricing, &layout->splits[op], list, &cost, error));
+    }
+    return CLEAVE_OK;
+}
+
+/* ---- without candidates ---- */
+
+/* Of the axes; with as many for each, fewer replicas come first. */
+static int by_axes(const void *a, const void *b) {
+    const draft *x = a, *y = b;
+    int order = memcmp(x->total + 1, y->total + 1, sizeof x->total - sizeof x->total[0]);
+    return order != 0 ? order : (x->total[0] > y->total[0]) - (x->total[0] < y->total[0]);
+}
+
+static cleave_status list_ways(const cleave_problem *p, const cleave_way_pricing *pricing,
+                               cleave_candidate_list *list, cleave_error *error) {
+    const cleave_split *fixed = cleave_constraints_fixed_split(p->constraints, list->op);
+    cleave_node_cost cost;
+    if (fixed != NULL)
+        return cleave_candidate_list_add_way(pricing, fixed, list, &cost, error);
+    drafts all = cleave_candidate_drafts(p, list->op);
+    drafts_take_degrees(&all, p->machine->n_devices, p->machine->devices_per_node);
+    cleave_status status =
+        drafts_make(&all) ? CLEAVE_OK : cleave_fail_memory(error, "listing candidates");
+    const draft *items = all.list.items;
+    if (all.list.n > 0)
+        qsort(all.list.items, (size_t)all.list.n, sizeof *all.list.items, by_axes);
+    for (int32_t i = 0; i < all.list.n && status == CLEAVE_OK; i++) {
+        const cleave_split split = cleave_draft_split(&items[i]);
+        if (i == 0 || memcmp(split.degree, items[i - 1].total + 1, sizeof split.degree) != 0)
+            status = cleave_candidate_list_add_way(pricing, &split, list, &cost, error);
+    }
+    CLEAVE_LIST_FREE(&all.list);
+    return status;
+}
+
+cleave_status cleave_candidates_list_ways(const cleave_problem *p, cleave_node_costs *costs,
+                                          cleave_arena *arena, cleave_candidates *candidates,
+                                          cleave_error *error) {
+    const cleave_way_pricing pricing = {costs, arena, 1};
+    cleave_candidates made;
+    CLEAVE_TRY(cleave_candidates_begin(p, arena, &made, error));
+    for (int32_t l = 0; l < made.n_lists; l++)
+        CLEAVE_TRY(list_ways(p, &pricing, &made.lists[l], error));
+    *candidates = made;
     return CLEAVE_OK;
 }

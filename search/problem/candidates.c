@@ -4,7 +4,6 @@
 #include "search/problem/candidates.h"
 
 #include "search/problem/candidate_ways.h"
-#include "search/problem/drafts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +35,7 @@ static cleave_status price_drafts(drafts *all, cleave_node_costs *costs, cleave_
             way->picoseconds = way[-1].picoseconds;
             continue;
         }
-        cleave_split split = {.replicas = way->total[0], .n_parts = way->n_parts};
-        memcpy(split.degree, way->total + 1, sizeof split.degree);
+        const cleave_split split = cleave_draft_split(way);
         cleave_node_cost cost;
         CLEAVE_TRY(cleave_candidate_list_add_way(&pricing, &split, list, &cost, error));
         way->picoseconds = cost.largest;
@@ -142,17 +140,6 @@ static cleave_status add_given(cleave_node_costs *costs, const cleave_split *spl
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-static drafts begin_drafts(const cleave_problem *p, int32_t op) {
-    drafts d = {.op = &p->model->operators[op],
-                .all_devices = cleave_constraints_take_all(p->constraints)};
-    for (int a = 0; a < d.op->n_axes; a++) {
-        d.splits[a] = !d.op->axes[a].whole && cleave_constraints_allow_axis(p->constraints, op, a);
-        if (cleave_constraints_want_even(p->constraints, op, a))
-            d.even_targets |= UINT32_C(1) << (a + 1);
-    }
-    return d;
-}
-
 cleave_status cleave_candidates_begin(const cleave_problem *p, cleave_arena *arena,
                                       cleave_candidates *candidates, cleave_error *error) {
     cleave_candidates made = {.n_lists = p->n_classes, .list_of = p->class_of};
@@ -179,7 +166,7 @@ static cleave_status list_blocks(const cleave_problem *p, cleave_node_costs *cos
                                  cleave_arena *arena, cleave_candidate_list *list,
                                  cleave_error *error) {
     bool blocks = cleave_constraints_allow_blocks(p->constraints);
-    drafts all = begin_drafts(p, list->op);
+    drafts all = cleave_candidate_drafts(p, list->op);
     drafts_take_blocks(&all, p->machine->n_devices, p->machine->devices_per_node);
     bool failed = !drafts_make(&all) || !drafts_count(&all, blocks, &list->n_splits);
     list->truncated = all.truncated;
@@ -261,7 +248,7 @@ static cleave_status list_windows(const cleave_problem *p, int32_t window_device
                                   cleave_candidate_list *list, cleave_error *error) {
     const cleave_operator *op = &p->model->operators[list->op];
     int32_t n_devices = p->machine->n_devices;
-    drafts all = begin_drafts(p, list->op);
+    drafts all = cleave_candidate_drafts(p, list->op);
     bool failed = drafts_take_windows(&all, n_devices, window_devices, cleave_outer_axis(op)) &&
                   !drafts_make(&all);
     list->items = CLEAVE_ARENA_ARRAY(arena, cleave_candidate, all.list.n);
@@ -312,28 +299,6 @@ cleave_status cleave_candidates_price_windows(cleave_node_costs *costs, int32_t 
             split.n_parts = window_devices;
             CLEAVE_TRY(cleave_candidate_list_add_way(&pricing, &split, list, &cost, error));
         }
-    }
-    return CLEAVE_OK;
-}
-
-static bool knows_way(const cleave_candidate_list *list, const cleave_split *split) {
-    for (int32_t w = 0; w < list->n_ways; w++)
-        if (list->ways[w].replicas == split->replicas && list->ways[w].n_parts == split->n_parts &&
-            memcmp(list->ways[w].degree, split->degree, sizeof split->degree) == 0)
-            return true;
-    return false;
-}
-
-cleave_status cleave_candidates_add_ways(cleave_node_costs *costs, const cleave_layout *layout,
-                                         cleave_arena *arena, cleave_candidates *candidates,
-                                         cleave_error *error) {
-    const cleave_way_pricing pricing = {costs, arena, 1};
-    for (int32_t op = 0; op < layout->n_operators; op++) {
-        cleave_candidate_list *list = &candidates->lists[candidates->list_of[op]];
-        cleave_node_cost cost;
-        if (!knows_way(list, &layout->splits[op]))
-            CLEAVE_TRY(
-                cleave_candidate_list_add_way(&pricing, &layout->splits[op], list, &cost, error));
     }
     return CLEAVE_OK;
 }

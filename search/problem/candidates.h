@@ -71,7 +71,12 @@ cleave_status cleave_candidates_add(const cleave_problem *problem, cleave_node_c
                                     const cleave_layout *const *given, int32_t n_given,
                                     cleave_arena *arena, cleave_candidates *candidates,
                                     cleave_error *error);
-/* Both, without constraints. */
+/* The ways of cleave_candidates_list alone, and no candidates; of those that differ in replicas the
+   one with fewest, which takes least. */
+cleave_status cleave_candidates_list_ways(const cleave_problem *problem, cleave_node_costs *costs,
+                                          cleave_arena *arena, cleave_candidates *candidates,
+                                          cleave_error *error);
+/* The first two, without constraints. */
 cleave_status cleave_candidates_create(const cleave_model *model, const cleave_machine *machine,
                                        cleave_node_costs *costs, const cleave_layout *const *given,
                                        int32_t n_given, cleave_arena *arena,

@@ -65,13 +65,21 @@ static void begin(drafts *d, int32_t n_devices) {
     d->n_devices = n_devices;
 }
 
-void drafts_take_blocks(drafts *d, int32_t n_devices, int32_t devices_per_node) {
+static void take(drafts *d, int32_t n_devices, int32_t devices_per_node, int outer_level) {
     int32_t within = devices_per_node;
     if (within < 1 || n_devices % within != 0)
         within = n_devices;
     begin(d, n_devices);
     factorize(d, within, 0);
-    factorize(d, n_devices / within, 1);
+    factorize(d, n_devices / within, outer_level);
+}
+
+void drafts_take_blocks(drafts *d, int32_t n_devices, int32_t devices_per_node) {
+    take(d, n_devices, devices_per_node, 1);
+}
+
+void drafts_take_degrees(drafts *d, int32_t n_devices, int32_t devices_per_node) {
+    take(d, n_devices, devices_per_node, 0);
 }
 
 bool drafts_take_windows(drafts *d, int32_t n_devices, int32_t window_devices, int outer) {

@@ -41,6 +41,9 @@ typedef struct drafts {
 
 /* Blocks of so many devices and of fewer; nodes of unequal sizes count as one. */
 void drafts_take_blocks(drafts *d, int32_t n_devices, int32_t devices_per_node);
+/* The same where it does not matter which factors are of which level: as many drafts as differ in
+   what they give in all. */
+void drafts_take_degrees(drafts *d, int32_t n_devices, int32_t devices_per_node);
 /* All devices, as windows; `outer` is the axis that is outermost, -1: replicas are.  False where
    there are no such ways. */
 bool drafts_take_windows(drafts *d, int32_t n_devices, int32_t window_devices, int outer);

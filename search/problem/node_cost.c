@@ -3,8 +3,18 @@
 #include "search/problem/node_cost.h"
 
 #include "base/list.h"
+#include "search/problem/node_cells.h"
 
 #include <stdlib.h>
+
+/* What cells cost, under their key. */
+typedef struct known_cost {
+    uint64_t a, b;
+    int64_t total, largest;
+    int64_t *least; /* [n_nests of the operator][CLEAVE_N_COMPUTE_PASSES]; null: a free entry */
+} known_cost;
+
+enum { FIRST_CAPACITY = 256 };
 
 struct cleave_node_costs {
     const cleave_model *model;
@@ -14,6 +24,8 @@ struct cleave_node_costs {
     uint32_t *padded_axes;                /* [n_nests] cleave_nest_padded_axes */
     CLEAVE_LIST(cleave_compute) computes; /* that differ, of the operator at hand */
     cleave_cost_cache *cache;
+    known_cost *known; /* [capacity] by the first half of the key, the next free one */
+    int32_t n_known, capacity;
 };
 
 cleave_status cleave_node_costs_create(const cleave_model *model, const cleave_machine *machine,
@@ -21,20 +33,31 @@ cleave_status cleave_node_costs_create(const cleave_model *model, const cleave_m
     cleave_node_costs *result = calloc(1, sizeof *result);
     if (result == NULL)
         return cleave_fail_memory(error, "pricing operators");
-    result->model = model;
     result->machine = machine;
     result->parts = CLEAVE_ARENA_ARRAY(&result->arena, cleave_parts, model->n_nests);
     result->padded_axes = CLEAVE_ARENA_ARRAY(&result->arena, uint32_t, model->n_nests);
-    bool made = result->parts != NULL && result->padded_axes != NULL;
-    cleave_status status = made ? cleave_cost_cache_create(model, machine, &result->cache, error)
+    result->known = calloc(FIRST_CAPACITY, sizeof *result->known);
+    result->capacity = FIRST_CAPACITY;
+    bool made = result->parts != NULL && result->padded_axes != NULL && result->known != NULL;
+    cleave_status status = made ? cleave_node_costs_take(result, model, error)
                                 : cleave_fail_memory(error, "pricing operators");
     if (status != CLEAVE_OK) {
         cleave_node_costs_destroy(result);
         return status;
     }
-    for (int32_t n = 0; n < model->n_nests; n++)
-        result->padded_axes[n] = cleave_nest_padded_axes(model, &model->nests[n]);
     *costs = result;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_node_costs_take(cleave_node_costs *costs, const cleave_model *model,
+                                     cleave_error *error) {
+    cleave_cost_cache *cache;
+    CLEAVE_TRY(cleave_cost_cache_create(model, costs->machine, &cache, error));
+    cleave_cost_cache_destroy(costs->cache);
+    costs->cache = cache;
+    costs->model = model;
+    for (int32_t n = 0; n < model->n_nests; n++)
+        costs->padded_axes[n] = cleave_nest_padded_axes(model, &model->nests[n]);
     return CLEAVE_OK;
 }
 
@@ -44,8 +67,8 @@ void cleave_node_costs_destroy(cleave_node_costs *costs) {
     cleave_arena_free(&costs->arena);
     cleave_arena_free(&costs->scratch);
     CLEAVE_LIST_FREE(&costs->computes);
-    if (costs->cache != NULL)
-        cleave_cost_cache_destroy(costs->cache);
+    cleave_cost_cache_destroy(costs->cache);
+    free(costs->known);
     free(costs);
 }
 
@@ -61,41 +84,78 @@ typedef struct batch {
     int32_t n;
     int32_t *compute_of;     /* [n] among the computes that differ */
     int32_t *device, *place; /* [n] */
+    int32_t n_buckets;       /* a power of two, more than a nest has parts */
+    int32_t *bucket;         /* [n_buckets] the first pass of a part that differs; -1: none */
 } batch;
 
 static bool make_batch(cleave_arena *scratch, const cleave_operator *op, const cleave_parts *parts,
                        batch *b) {
-    int32_t most = 0;
-    for (int32_t i = 0; i < op->n_nests; i++)
-        most += parts[op->nests[i]].n * CLEAVE_N_COMPUTE_PASSES;
+    int32_t most = 0, longest = 0;
+    for (int32_t i = 0; i < op->n_nests; i++) {
+        int32_t n = parts[op->nests[i]].n;
+        most += n * CLEAVE_N_COMPUTE_PASSES;
+        longest = n > longest ? n : longest;
+    }
+    int32_t n_buckets = 2;
+    while (n_buckets < 2 * longest)
+        n_buckets *= 2;
     *b = (batch){.compute_of = CLEAVE_ARENA_ARRAY(scratch, int32_t, most),
                  .device = CLEAVE_ARENA_ARRAY(scratch, int32_t, most),
-                 .place = CLEAVE_ARENA_ARRAY(scratch, int32_t, most)};
-    return b->compute_of != NULL && b->device != NULL && b->place != NULL;
+                 .place = CLEAVE_ARENA_ARRAY(scratch, int32_t, most),
+                 .n_buckets = n_buckets,
+                 .bucket = CLEAVE_ARENA_ARRAY(scratch, int32_t, n_buckets)};
+    return b->compute_of != NULL && b->device != NULL && b->place != NULL && b->bucket != NULL;
 }
 
-/* Adds one pass of one nest.  Parts mostly do equal work, neighbours first. */
-static bool add_pass(cleave_node_costs *costs, int32_t nest, cleave_pass pass, int32_t place,
-                     const cleave_parts *parts, batch *b) {
+static uint64_t mix(uint64_t hash, int64_t value) {
+    hash = (hash ^ (uint64_t)value) * UINT64_C(0x9ddfea08eb382d69);
+    return hash ^ hash >> 32;
+}
+
+/* The bucket of parts that work like one; empty where it is the first of them. */
+static int32_t *find_bucket(const cleave_node_costs *costs, int32_t nest, const cleave_part *part,
+                            const batch *b) {
     const cleave_nest *of = &costs->model->nests[nest];
-    int32_t first = costs->computes.n;
+    uint64_t hash = 0;
+    for (int a = 0; a < of->n_axes; a++) {
+        hash = mix(hash, part->hi[a] - part->lo[a]);
+        if ((costs->padded_axes[nest] >> a & 1) != 0)
+            hash = mix(hash, part->lo[a]);
+    }
+    int32_t at = (int32_t)(hash & (uint64_t)(b->n_buckets - 1));
+    while (b->bucket[at] >= 0 &&
+           !cleave_parts_work_alike(of, costs->padded_axes[nest], part,
+                                    &costs->computes.items[b->bucket[at]].part))
+        at = (at + 1) & (b->n_buckets - 1);
+    return &b->bucket[at];
+}
+
+/* Adds the passes of a nest, [CLEAVE_N_COMPUTE_PASSES]; the first place is that of its forward. */
+static bool add_nest(cleave_node_costs *costs, int32_t nest, const bool *passes, int32_t place,
+                     batch *b) {
+    const cleave_parts *parts = &costs->parts[nest];
+    for (int32_t i = 0; i < b->n_buckets; i++)
+        b->bucket[i] = -1;
     for (int32_t p = 0; p < parts->n; p++) {
         const cleave_part *part = &parts->items[p];
         if (part->empty)
             continue;
-        int32_t like = costs->computes.n - 1;
-        while (like >= first && !cleave_parts_work_alike(of, costs->padded_axes[nest], part,
-                                                         &costs->computes.items[like].part))
-            like--;
-        if (like < first) {
-            like = costs->computes.n;
-            if (!CLEAVE_LIST_PUSH(&costs->computes,
-                                  (cleave_compute){.nest = nest, .pass = pass, .part = *part}))
+        int32_t *bucket = find_bucket(costs, nest, part, b);
+        bool is_new = *bucket < 0;
+        int32_t compute = is_new ? costs->computes.n : *bucket;
+        *bucket = compute;
+        for (int pass = 0; pass < CLEAVE_N_COMPUTE_PASSES; pass++) {
+            if (!passes[pass])
+                continue;
+            if (is_new &&
+                !CLEAVE_LIST_PUSH(
+                    &costs->computes,
+                    (cleave_compute){.nest = nest, .pass = (cleave_pass)pass, .part = *part}))
                 return false;
+            b->compute_of[b->n] = compute++;
+            b->device[b->n] = part->device;
+            b->place[b->n++] = place + pass;
         }
-        b->compute_of[b->n] = like;
-        b->device[b->n] = part->device;
-        b->place[b->n++] = place;
     }
     return true;
 }
@@ -137,120 +197,118 @@ static cleave_status price_computes(cleave_node_costs *costs, int64_t **prices,
     return CLEAVE_OK;
 }
 
-static int32_t degree_of(const cleave_nest *nest, int axis, const cleave_split *split) {
-    return nest->operator_axis[axis] < 0 ? 1 : split->degree[nest->operator_axis[axis]];
-}
-
-/* Of an output of so many dimensions those that a part's block along an axis decides, bit by bit.
- */
-static uint32_t dimensions_of(const cleave_operand *output, int rank, int axis) {
-    uint32_t dimensions = 0;
-    for (int d = 0; d < rank; d++)
-        for (int t = 0; t < output->map[d].n_terms; t++)
-            if (output->map[d].terms[t].axis == axis)
-                dimensions |= UINT32_C(1) << d;
-    return dimensions;
-}
-
-/* What owners of an output cut among them differs along axes that the output lacks, since those
-   have it in common, and along those that decide where it lies, where that matters. */
-static bool find_unlike_of_owners(const cleave_node_costs *costs, int32_t n,
-                                  const cleave_split *split, bool *unlike) {
-    const cleave_nest *owner = &costs->model->nests[costs->model->nests[n].owners_of];
-    int rank = costs->model->tensors[owner->output.tensor].rank;
-    if (owner->derivation != CLEAVE_DERIVE_OPERATOR)
-        return false;
-    for (int a = 0; a < owner->n_axes; a++) {
-        uint32_t dimensions = dimensions_of(&owner->output, rank, a);
-        if (degree_of(owner, a, split) > 1 &&
-            (dimensions == 0 || (dimensions & costs->padded_axes[n]) != 0))
-            unlike[owner->operator_axis[a]] = true;
-    }
-    return true;
-}
-
-/* The axes of an operator along which parts may differ, as far as can be told from the axes alone:
-   those of unequal blocks, or where it matters where they lie.  False where more may make them
-   differ. */
-static bool find_unlike(const cleave_node_costs *costs, int32_t op, const cleave_split *split,
-                        bool *unlike) {
-    const cleave_operator *of = &costs->model->operators[op];
-    for (int32_t k = 0; k < of->n_nests; k++) {
-        int32_t n = of->nests[k];
-        const cleave_nest *nest = &costs->model->nests[n];
-        bool derived = nest->derivation != CLEAVE_DERIVE_OPERATOR;
-        if (derived && !find_unlike_of_owners(costs, n, split, unlike))
-            return false;
-        for (int a = 0; a < nest->n_axes && !derived; a++) {
-            int32_t degree = degree_of(nest, a, split);
-            if (degree > 1 &&
-                (nest->axes[a].extent % degree != 0 || (costs->padded_axes[n] >> a & 1) != 0))
-                unlike[nest->operator_axis[a]] = true;
-        }
-    }
-    return true;
-}
-
-/* So many parts, the first ones, does what all others do the same as: what lies outside of the
-   outermost axis along which they differ repeats them. */
-static int32_t count_unlike(const cleave_node_costs *costs, int32_t op, const cleave_split *split) {
-    bool unlike[CLEAVE_MAX_AXES] = {false};
-    int32_t n = 1;
-    int outermost = 0, n_axes = costs->model->operators[op].n_axes;
-    if (!find_unlike(costs, op, split, unlike))
-        return split->n_parts;
-    while (outermost < n_axes && !unlike[outermost])
-        outermost++;
-    for (int a = outermost; a < n_axes; a++)
-        n *= split->degree[a];
-    return split->n_parts % n == 0 ? n : split->n_parts; /* of a window, which cuts through axes */
-}
-
 static cleave_status derive_parts(cleave_node_costs *costs, int32_t op, const cleave_split *split,
-                                  cleave_error *error) {
-    cleave_split there = *split;
-    there.devices = CLEAVE_ARENA_ARRAY(&costs->scratch, int32_t, split->n_parts);
-    if (there.devices == NULL)
+                                  const node_cells *of, cleave_error *error) {
+    cleave_split some = *split;
+    some.n_parts = of->n;
+    some.devices = CLEAVE_ARENA_ARRAY(&costs->scratch, int32_t, of->n);
+    if (some.devices == NULL)
         return cleave_fail_memory(error, "pricing operators");
     /* On devices 0, 1, ..., so that times can be added up per part. */
-    for (int32_t p = 0; p < split->n_parts; p++)
-        there.devices[p] = p;
-    return cleave_parts_derive_operator(costs->model, op, &there, NULL, &costs->scratch,
-                                        costs->parts, error);
+    for (int32_t c = 0; c < of->n; c++)
+        some.devices[c] = c;
+    return cleave_parts_derive_cells(costs->model, op, &some, of->numbers, &costs->scratch,
+                                     costs->parts, error);
 }
 
-cleave_status cleave_node_cost_of(cleave_node_costs *costs, int32_t op, const cleave_split *whole,
-                                  cleave_node_cost *cost, int64_t *least, cleave_error *error) {
+/* Of the cells together; `least` is [n_nests of the operator][CLEAVE_N_COMPUTE_PASSES]. */
+static cleave_status price_cells(cleave_node_costs *costs, int32_t op, const cleave_split *split,
+                                 const node_cells *some, known_cost *found, cleave_error *error) {
     const cleave_operator *of = &costs->model->operators[op];
-    cleave_split some = *whole, *split = &some; /* those that all others are like */
-    some.n_parts = count_unlike(costs, op, whole);
     batch b;
     int64_t *prices = NULL;
-    cleave_arena_reset(&costs->scratch);
-    costs->computes.n = 0;
-    CLEAVE_TRY(derive_parts(costs, op, split, error));
-    int64_t *busy = CLEAVE_ARENA_ARRAY(&costs->scratch, int64_t, split->n_parts);
+    CLEAVE_TRY(derive_parts(costs, op, split, some, error));
+    int64_t *busy = CLEAVE_ARENA_ARRAY(&costs->scratch, int64_t, some->n);
     if (busy == NULL || !make_batch(&costs->scratch, of, costs->parts, &b))
         return cleave_fail_memory(error, "pricing operators");
-    for (int32_t i = 0; i < of->n_nests; i++)
+    costs->computes.n = 0;
+    for (int32_t i = 0; i < of->n_nests; i++) {
+        const cleave_nest *nest = &costs->model->nests[of->nests[i]];
+        bool passes[CLEAVE_N_COMPUTE_PASSES];
         for (int pass = 0; pass < CLEAVE_N_COMPUTE_PASSES; pass++)
-            if (has_pass(costs->model, &costs->model->nests[of->nests[i]], pass) &&
-                !add_pass(costs, of->nests[i], (cleave_pass)pass,
-                          i * CLEAVE_N_COMPUTE_PASSES + pass, &costs->parts[of->nests[i]], &b))
-                return cleave_fail_memory(error, "pricing operators");
+            passes[pass] = has_pass(costs->model, nest, pass);
+        if (!add_nest(costs, of->nests[i], passes, i * CLEAVE_N_COMPUTE_PASSES, &b))
+            return cleave_fail_memory(error, "pricing operators");
+    }
     CLEAVE_TRY(price_computes(costs, &prices, error));
-    cleave_node_cost result = {0};
+    for (int32_t i = 0; i < of->n_nests * CLEAVE_N_COMPUTE_PASSES; i++)
+        found->least[i] = INT64_MAX;
     for (int32_t i = 0; i < b.n; i++) {
         int64_t price = prices[b.compute_of[i]];
-        result.total += price;
+        found->total += price * some->like[b.device[i]];
         busy[b.device[i]] += price;
-        if (least != NULL && price < least[b.place[i]])
-            least[b.place[i]] = price;
+        if (price < found->least[b.place[i]])
+            found->least[b.place[i]] = price;
     }
-    for (int32_t p = 0; p < split->n_parts; p++)
-        result.largest = busy[p] > result.largest ? busy[p] : result.largest;
-    result.total *= whole->n_parts / split->n_parts;
-    *cost = result;
+    for (int32_t c = 0; c < some->n; c++)
+        found->largest = busy[c] > found->largest ? busy[c] : found->largest;
+    return CLEAVE_OK;
+}
+
+/* ---- what is known already ------------------------------------------------------------------- */
+
+/* The entry of a key, or the free one where it would go. */
+static known_cost *find_entry(known_cost *entries, int32_t capacity, uint64_t a, uint64_t b) {
+    uint64_t mask = (uint64_t)capacity - 1, at = a & mask;
+    while (entries[at].least != NULL && (entries[at].a != a || entries[at].b != b))
+        at = (at + 1) & mask;
+    return &entries[at];
+}
+
+static bool make_room(cleave_node_costs *costs) {
+    if (2 * (costs->n_known + 1) <= costs->capacity)
+        return true;
+    int32_t capacity = 2 * costs->capacity;
+    known_cost *known = calloc((size_t)capacity, sizeof *known);
+    if (known == NULL)
+        return false;
+    for (int32_t i = 0; i < costs->capacity; i++) {
+        const known_cost *old = &costs->known[i];
+        if (old->least != NULL)
+            *find_entry(known, capacity, old->a, old->b) = *old;
+    }
+    free(costs->known);
+    costs->known = known;
+    costs->capacity = capacity;
+    return true;
+}
+
+static cleave_status know(cleave_node_costs *costs, int32_t op, const cleave_split *split,
+                          const node_cells *some, known_cost *known, cleave_error *error) {
+    int32_t n_least = costs->model->operators[op].n_nests * CLEAVE_N_COMPUTE_PASSES;
+    known_cost found = {.a = some->key.a, .b = some->key.b}, *entry = NULL;
+    if (some->has_key && !make_room(costs))
+        return cleave_fail_memory(error, "pricing operators");
+    if (some->has_key)
+        entry = find_entry(costs->known, costs->capacity, found.a, found.b);
+    if (entry == NULL || entry->least == NULL) {
+        cleave_arena *arena = some->has_key ? &costs->arena : &costs->scratch;
+        found.least = CLEAVE_ARENA_ARRAY(arena, int64_t, n_least);
+        if (found.least == NULL)
+            return cleave_fail_memory(error, "pricing operators");
+        CLEAVE_TRY(price_cells(costs, op, split, some, &found, error));
+    }
+    if (entry != NULL && entry->least == NULL) {
+        *entry = found;
+        costs->n_known++;
+    }
+    *known = entry != NULL ? *entry : found;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_node_cost_of(cleave_node_costs *costs, int32_t op, const cleave_split *split,
+                                  cleave_node_cost *cost, int64_t *least, cleave_error *error) {
+    const node_model model = {costs->model, costs->padded_axes};
+    node_cells some;
+    known_cost known = {0};
+    cleave_arena_reset(&costs->scratch);
+    if (!node_cells_choose(&model, op, split, &costs->scratch, &some))
+        return cleave_fail_memory(error, "pricing operators");
+    CLEAVE_TRY(know(costs, op, split, &some, &known, error));
+    int32_t n_least = costs->model->operators[op].n_nests * CLEAVE_N_COMPUTE_PASSES;
+    for (int32_t i = 0; i < n_least && least != NULL; i++)
+        least[i] = known.least[i] < least[i] ? known.least[i] : least[i];
+    *cost = (cleave_node_cost){.total = known.total * some.n_times, .largest = known.largest};
     return CLEAVE_OK;
 }
 

@@ -12,11 +12,15 @@ typedef struct cleave_node_cost {
     int64_t largest; /* picoseconds of the part's device that has most to do */
 } cleave_node_cost;
 
-/* Remembers the prices of computes.  Where the machine has several kinds of devices,
+/* Remembers the prices of computes, and of splits.  Where the machine has several kinds of devices,
    times are those of the fastest for each piece of work.  Not shared between threads. */
 typedef struct cleave_node_costs cleave_node_costs;
 cleave_status cleave_node_costs_create(const cleave_model *model, const cleave_machine *machine,
                                        cleave_node_costs **costs, cleave_error *error);
+/* Goes on with another model, which differs in the extents of nests alone, as those of
+   micro-batches do: what is known of parts that are as long stays known. */
+cleave_status cleave_node_costs_take(cleave_node_costs *costs, const cleave_model *model,
+                                     cleave_error *error);
 void cleave_node_costs_destroy(cleave_node_costs *costs);
 
 /* Prices one split of an operator; its devices do not matter.  `least`, where not null, is

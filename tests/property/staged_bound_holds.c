@@ -30,6 +30,7 @@ typedef struct subject {
     cleave_machine machine;
     cleave_problem problem;
     cleave_cost_cache *cache;
+    cleave_node_costs *costs; /* of all numbers of micro-batches before */
     const char *name;
     double closest;
     int n_looked_at, n_cut;
@@ -41,18 +42,21 @@ static void ok(const subject *s, cleave_status status, const cleave_error *error
 
 static void expect_above(subject *s, const cleave_layout *layout, bool in_steps,
                          cleave_arena *scratch) {
-    const cleave_micro_bound_options options = {.micro_batches = layout->schedule.micro_batches,
-                                                .optimizer_states = 1,
-                                                .forms = in_steps ? CLEAVE_BOUND_STEPS
-                                                                  : CLEAVE_BOUND_ALL_FORMS,
-                                                .layouts = &layout,
-                                                .n_layouts = 1};
+    cleave_micro_bound_options options = {.micro_batches = layout->schedule.micro_batches,
+                                          .optimizer_states = 1,
+                                          .forms = in_steps ? CLEAVE_BOUND_STEPS
+                                                            : CLEAVE_BOUND_ALL_FORMS,
+                                          .layouts = &layout,
+                                          .n_layouts = 1};
     const cleave_lower_options lower = {
         .training = true, .optimizer_states = 1, .symbolic_collectives = !in_steps};
     cleave_error error = {""};
     cleave_program program;
-    double bound;
+    double bound, again;
     ok(s, cleave_lower_bound_in_micro_batches(&s->problem, &options, &bound, &error), &error);
+    options.costs = s->costs;
+    ok(s, cleave_lower_bound_in_micro_batches(&s->problem, &options, &again, &error), &error);
+    cr_assert_eq(bound, again, "%s: %.17g, and of what is kept %.17g", s->name, bound, again);
     ok(s, cleave_lower(&s->model, layout, &lower, scratch, &program, &error), &error);
     for (int rule = CLEAVE_RULE_EVENTS; rule <= CLEAVE_RULE_SCAN; rule++) {
         cleave_timeline timeline;
@@ -104,11 +108,13 @@ static void try_model(subject *s, int n_seeds) {
     ok(s, cleave_problem_create(&s->model, &s->machine, NULL, &s->arena, &s->problem, &error),
        &error);
     ok(s, cleave_cost_cache_create(&s->model, &s->machine, &s->cache, &error), &error);
+    ok(s, cleave_node_costs_create(&s->model, &s->machine, &s->costs, &error), &error);
     for (int seed = 0; seed < n_seeds; seed++)
         try_seed(s, (uint64_t)seed);
     printf("%s: %d layouts, %d of them in micro-batches; the bound is at most %.3f of a step\n",
            s->name, s->n_looked_at, s->n_cut, s->closest);
     cr_expect_gt(s->n_looked_at, n_seeds / 3, "%s", s->name);
+    cleave_node_costs_destroy(s->costs);
     cleave_cost_cache_destroy(s->cache);
     cleave_arena_free(&s->arena);
 }

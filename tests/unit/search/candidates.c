@@ -1,5 +1,6 @@
 /* Candidates: which ways there are, that all are legal, and where their parts stand. */
 #include "search/problem/candidates.h"
+#include "search/problem/drafts.h"
 
 #include "../../support/perceptron.h"
 #include "../../support/test_machine.h"
@@ -156,6 +157,44 @@ Test(candidates, node_cost_of_a_split_is_over_all_parts_and_of_the_busiest) {
     cr_assert_eq(cleave_node_cost_of(costs, 0, &split, &cost, NULL, NULL), CLEAVE_OK);
     cr_expect_eq(cost.total, 4 * (1000000 + 3840));
     cr_expect_eq(cost.largest, 2 * (1000000 + 3840));
+}
+
+/* Of those with replicas, too, which take as much each. */
+Test(candidates, ways_alone_have_the_least_of_all_candidates) {
+    static const int32_t shapes[][2] = {{2, 2}, {4, 4}, {1, 4}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        cleave_candidates ways;
+        list(shapes[i][0], shapes[i][1], NULL, 0);
+        cleave_problem problem;
+        cr_assert_eq(cleave_problem_create(&model, &machine, NULL, &arena, &problem, NULL),
+                     CLEAVE_OK);
+        cr_assert_eq(cleave_candidates_list_ways(&problem, costs, &arena, &ways, NULL), CLEAVE_OK);
+        for (int32_t l = 0; l < ways.n_lists; l++) {
+            cr_expect_eq(ways.lists[l].least_total, candidates.lists[l].least_total);
+            cr_expect_arr_eq(ways.lists[l].least, candidates.lists[l].least,
+                             (size_t)ways.lists[l].n_least * sizeof *ways.lists[l].least);
+            cr_expect_lt(ways.lists[l].n_ways, candidates.lists[l].n_ways);
+        }
+        tear_down();
+        costs = NULL;
+        arena = (cleave_arena){0};
+    }
+}
+
+/* dense n k c and replicas on 2^15 devices, 8 to a node: with i of the factors within nodes and j
+   of those between there are C(i + 3, 3) C(j + 3, 3) ways, with 3 and 0 to 12 of them 20 C(16, 4),
+   which are more than are listed.  In all there are C(i + 3, 3) with i factors, so C(19, 4). */
+Test(candidates, degrees_alone_are_all_listed) {
+    model = make_perceptron(&arena, 1, 1 << 16, 1 << 16);
+    drafts blocks = {.op = &model.operators[0], .splits = {true, true, true}}, degrees = blocks;
+    drafts_take_blocks(&blocks, 1 << 15, 8);
+    drafts_take_degrees(&degrees, 1 << 15, 8);
+    cr_assert(drafts_make(&blocks) && drafts_make(&degrees));
+    cr_expect(blocks.truncated);
+    cr_expect_not(degrees.truncated);
+    cr_expect_eq(degrees.list.n, 3876);
+    CLEAVE_LIST_FREE(&blocks.list);
+    CLEAVE_LIST_FREE(&degrees.list);
 }
 
 Test(candidates, are_as_many_without_prices) {

@@ -1,4 +1,4 @@
-#include "search/pipeline/few_blocks.h"
+#include "search/problem/few_blocks.h"
 
 /* The third is in between. */
 enum { KEPT_BLOCKS = 4, MIDDLE_BLOCK = 2 };

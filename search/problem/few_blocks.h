@@ -1,7 +1,7 @@
 /* Of a model that repeats blocks, one of four: what operators cost, and which splits are best, is
    found for the first two, one in between, and the last, and holds for all others. */
-#ifndef CLEAVE_SEARCH_PIPELINE_FEW_BLOCKS_H
-#define CLEAVE_SEARCH_PIPELINE_FEW_BLOCKS_H
+#ifndef CLEAVE_SEARCH_PROBLEM_FEW_BLOCKS_H
+#define CLEAVE_SEARCH_PROBLEM_FEW_BLOCKS_H
 
 #include "search/problem/blocks.h"
 
