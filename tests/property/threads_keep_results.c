@@ -6,12 +6,15 @@
    turn, as between two pieces of another call, the bytes are the same. */
 #include "../support/random_call.h"
 #include "../support/random_nest.h"
-#include "exec/kernels/kernel_table.h"
+#include "exec/kernels/convert.h"
+#include "exec/kernels/kernel_operands.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 
 enum { THREADS = 3, FENCE_BYTES = 256, FENCE = 0x5a };
+
+typedef enum how { TO_THE_BIT, WITHIN_ROUNDING, IN_BF16 } how;
 
 typedef struct subject {
     cleave_kernels *one, *many;
@@ -40,6 +43,11 @@ static results results_of(cleave_kernel_call *call) {
     return r;
 }
 
+static int64_t count(const cleave_kernel_call *call, const cleave_operand *operand,
+                     const cleave_array *array) {
+    return one_nest_bytes(call, operand, array) / cleave_type_bytes(array->type);
+}
+
 typedef struct run_within {
     cleave_kernels *kernels;
     const cleave_kernel_call *call;
@@ -62,9 +70,9 @@ static float *run(cleave_kernels *kernels, cleave_kernel_call call, bool in_turn
     call.workspace_bytes = bytes;
     *n = 0;
     for (int i = 0; i < r.n; i++) {
-        int64_t size = one_nest_bytes(&call, r.operands[i], r.arrays[i]) / 4;
+        int64_t size = count(&call, r.operands[i], r.arrays[i]);
         for (int64_t j = 0; j < size; j++)
-            ((float *)r.arrays[i]->data)[j] = NAN;
+            cleave_element_put(r.arrays[i]->type, r.arrays[i]->data, j, NAN);
         *n += size;
     }
     run_within within = {kernels, &call};
@@ -77,27 +85,46 @@ static float *run(cleave_kernels *kernels, cleave_kernel_call call, bool in_turn
     free(workspace);
     float *all = one_nest_memory(*n * 4), *at = all;
     for (int i = 0; i < r.n; i++) {
-        int64_t size = one_nest_bytes(&call, r.operands[i], r.arrays[i]) / 4;
-        memcpy(at, r.arrays[i]->data, (size_t)size * 4);
-        at += size;
+        int64_t size = count(&call, r.operands[i], r.arrays[i]);
+        for (int64_t j = 0; j < size; j++)
+            *at++ = cleave_element_get(r.arrays[i]->type, r.arrays[i]->data, j);
     }
     return all;
 }
 
-static bool near(const float *a, const float *b, int64_t n) {
+static bool near(const float *a, const float *b, int64_t n, double most) {
     double largest = 1e-3;
     for (int64_t i = 0; i < n; i++)
         largest = isinf(a[i]) ? largest : fmax(largest, fabs((double)a[i]));
     for (int64_t i = 0; i < n; i++)
-        if (!(fabs((double)a[i] - (double)b[i]) <= 1e-5 * largest) &&
+        if (!(fabs((double)a[i] - (double)b[i]) <= most * largest) &&
             !(isinf(a[i]) && isinf(b[i]) && a[i] * b[i] > 0))
             return false;
     return true;
 }
 
-static void compare_pass(subject *of, random_call *made, cleave_pass pass, bool exact,
+/* Gives the operands of f32 that the call uses in bf16. */
+static int halve(cleave_kernel_call *call, void **memory) {
+    cleave_kernel_operand list[CLEAVE_MOST_KERNEL_OPERANDS];
+    int n = cleave_kernel_operands(call, list), n_made = 0;
+    for (int i = 0; i < n; i++) {
+        cleave_array *array = cleave_kernel_array(call, &list[i]);
+        int64_t elements = one_nest_bytes(call, list[i].operand, array) / 4;
+        if (array->type != CLEAVE_F32 || array->data == NULL)
+            continue;
+        uint16_t *halves = one_nest_memory(2 * elements);
+        cleave_convert(CLEAVE_F32, array->data, CLEAVE_BF16, halves, elements);
+        array->data = memory[n_made++] = halves;
+        array->type = CLEAVE_BF16;
+    }
+    return n_made;
+}
+
+static void compare_pass(subject *of, random_call *made, cleave_pass pass, how compare,
                          uint64_t seed) {
     cleave_kernel_call call = random_call_of_pass(made, pass);
+    void *halves[CLEAVE_MOST_KERNEL_OPERANDS];
+    int n_halves = compare == IN_BF16 ? halve(&call, halves) : 0;
     call.pieces = 1 + (int32_t)(seed % 4);
     int64_t n;
     float *expected = run(of->one, call, false, &n);
@@ -107,7 +134,9 @@ static void compare_pass(subject *of, random_call *made, cleave_pass pass, bool 
         of->n_cuts++;
         float *got = run(of->many, call, false, &n), *again = run(of->many, call, true, &n);
         size_t bytes = (size_t)n * 4;
-        bool same = exact ? memcmp(expected, got, bytes) == 0 : near(expected, got, n);
+        bool same = compare == TO_THE_BIT
+                        ? memcmp(expected, got, bytes) == 0
+                        : near(expected, got, n, compare == IN_BF16 ? 0x1p-7 : 1e-5);
         cr_expect(same, "seed %llu, %s, axis %s of nest %s in %d parts: other results",
                   (unsigned long long)seed, cleave_pass_names[pass], call.nest->axes[axis].name,
                   call.nest->name, call.cut.n);
@@ -117,9 +146,11 @@ static void compare_pass(subject *of, random_call *made, cleave_pass pass, bool 
         free(again);
     }
     free(expected);
+    for (int i = 0; i < n_halves; i++)
+        free(halves[i]);
 }
 
-static void compare_many(random_nest_maker *make, uint64_t n, bool exact, int least_cuts) {
+static void compare_many(random_nest_maker *make, uint64_t n, how compare, int least_cuts) {
     cleave_error error = {{0}};
     subject of = {.n_cuts = 0};
     cr_assert(cleave_kernels_create(&of.one, &error) == CLEAVE_OK, "%s", error.message);
@@ -136,7 +167,7 @@ static void compare_many(random_nest_maker *make, uint64_t n, bool exact, int le
             for (cleave_pass pass = CLEAVE_PASS_FORWARD; pass < CLEAVE_PASS_UPDATE; pass++)
                 if (pass == CLEAVE_PASS_FORWARD ||
                     cleave_nest_pass_inputs(&one.model, nest, pass) != 0)
-                    compare_pass(&of, &made, pass, exact, seed);
+                    compare_pass(&of, &made, pass, compare, seed);
             random_call_free(&made);
         }
         cleave_arena_free(&one.arena);
@@ -146,15 +177,20 @@ static void compare_many(random_nest_maker *make, uint64_t n, bool exact, int le
     cleave_kernels_destroy(of.many);
 }
 
-Test(threads, products) { compare_many(random_product, 60, false, 100); }
+Test(threads, products) { compare_many(random_product, 60, WITHIN_ROUNDING, 100); }
 Test(threads, products_between_each_other) {
-    compare_many(random_interleaved_product, 40, false, 50);
+    compare_many(random_interleaved_product, 40, WITHIN_ROUNDING, 50);
 }
-Test(threads, convolutions) { compare_many(random_convolution, 50, false, 100); }
-Test(threads, pools) { compare_many(random_pool, 60, true, 100); }
-Test(threads, look_ups) { compare_many(random_gather, 100, true, 100); }
-Test(threads, pointwise_tapes) { compare_many(random_pointwise, 100, false, 100); }
-Test(threads, tapes_between_each_other) { compare_many(random_interleaving, 60, false, 50); }
-Test(threads, reductions) { compare_many(random_reduce, 100, false, 50); }
-Test(threads, moments) { compare_many(random_moments, 80, false, 50); }
-Test(threads, rows_of_channels) { compare_many(random_lines, 100, false, 100); }
+Test(threads, products_of_bf16) { compare_many(random_product, 60, IN_BF16, 100); }
+Test(threads, convolutions) { compare_many(random_convolution, 50, WITHIN_ROUNDING, 100); }
+Test(threads, convolutions_of_bf16) { compare_many(random_convolution, 30, IN_BF16, 60); }
+Test(threads, pools) { compare_many(random_pool, 60, TO_THE_BIT, 100); }
+Test(threads, look_ups) { compare_many(random_gather, 100, TO_THE_BIT, 100); }
+Test(threads, pointwise_tapes) { compare_many(random_pointwise, 100, WITHIN_ROUNDING, 100); }
+Test(threads, tapes_between_each_other) {
+    compare_many(random_interleaving, 60, WITHIN_ROUNDING, 50);
+}
+Test(threads, reductions) { compare_many(random_reduce, 100, WITHIN_ROUNDING, 50); }
+Test(threads, moments) { compare_many(random_moments, 80, WITHIN_ROUNDING, 50); }
+Test(threads, rows_of_channels) { compare_many(random_lines, 100, WITHIN_ROUNDING, 100); }
+Test(threads, rows_of_channels_of_bf16) { compare_many(random_lines, 40, IN_BF16, 40); }
