@@ -35,7 +35,9 @@ static const option_row rows[] = {
     {"--layout", "PLAN.layout.json", OPTION_TEXT_LIST, offsetof(calibrate_values, layouts),
      .help = "a layout whose kernels are measured before all others; with one --model only"},
     {"--devices", "D", OPTION_INTEGER, offsetof(calibrate_values, devices), .least = 1,
-     .most = CLEAVE_MAX_NODE_DEVICES, .help = "devices of the machine (default its processors)"},
+     .most = CLEAVE_MAX_NODE_DEVICES,
+     .help = "devices of the machine (default its processors, or as many as have their threads)"},
+    ROW_DEVICE_THREADS(calibrate_values),
     {"--time", "SECONDS", OPTION_SECONDS, offsetof(calibrate_values, time), .standard = "60",
      .help = "budget; what is not measured by then is predicted from what is"},
     ROW_FORWARD(calibrate_values),
@@ -58,8 +60,6 @@ static const option_row rows[] = {
      .help = "with --through: the Python that has the framework"},
     {"--device", "cuda|cpu", OPTION_TEXT, offsetof(calibrate_values, device),
      .help = "with --through: where it is timed (default cuda where there is one)"},
-    {"--threads", "N", OPTION_INTEGER, offsetof(calibrate_values, threads), .least = 1,
-     .most = 4096, .help = "with --through, on the cpu: of a device (default 1)"},
     {"--compile", NULL, OPTION_FLAG, offsetof(calibrate_values, compile),
      .help = "with --through: as torch.compile makes it"},
     ROW_PRECISION(calibrate_values),
@@ -128,7 +128,8 @@ cleave_status calibrate_import(const calibrate_values *values, int i, cleave_are
 }
 
 static int32_t count_devices(const calibrate_values *values) {
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    long threads = values->device_threads > 1 ? (long)values->device_threads : 1,
+         processors = sysconf(_SC_NPROCESSORS_ONLN) / threads;
     return values->devices > 0 ? (int32_t)values->devices
            : processors > 1    ? (int32_t)processors
                                : 1;
@@ -166,11 +167,12 @@ static cleave_status run_model(const calibrate_values *values, int i, const clea
     cleave_layout layout;
     cleave_json *document = NULL;
     bool applies = false;
-    char batch[32], sequence[32];
+    char batch[32], sequence[32], threads[32];
     snprintf(batch, sizeof batch, "%lld",
              values->batches.n > 0 ? (long long)values->batches.items[i] : 0LL);
     int64_t length = values->sequences.n > 0 ? values->sequences.items[i] : 0;
     snprintf(sequence, sizeof sequence, "%lld", (long long)length);
+    snprintf(threads, sizeof threads, "%lld", (long long)values->device_threads);
     const char *arguments[24] = {"run",      "--model",   values->models.items[i],
                                  "--layout", layout_path, "--steps",
                                  "2",        "--json"};
@@ -186,6 +188,10 @@ static cleave_status run_model(const calibrate_values *values, int i, const clea
     if (values->inputs.n > 0) {
         arguments[n++] = "--inputs";
         arguments[n++] = values->inputs.items[i];
+    }
+    if (values->device_threads > 1) {
+        arguments[n++] = "--device-threads";
+        arguments[n++] = threads;
     }
     if (values->forward)
         arguments[n++] = "--forward";

@@ -3,6 +3,7 @@
 #define CLEAVE_CLI_COMMAND_H
 
 #include "cli/options.h"
+#include "exec/kernels/team.h"
 
 typedef struct command {
     const char *name, *summary;
@@ -88,6 +89,12 @@ extern const command command_calibrate, command_search, command_simulate, comman
         "--devices", "D", OPTION_INTEGER, offsetof(type, devices),                                 \
             .least = 1, .most = 1 << 20,                                                           \
             .help = "take the machine's first D devices (default all)"                             \
+    }
+#define ROW_DEVICE_THREADS(type)                                                                   \
+    {                                                                                              \
+        "--device-threads", "N", OPTION_INTEGER, offsetof(type, device_threads),                   \
+            .least = 1, .most = CLEAVE_MAX_DEVICE_THREADS,                                         \
+            .help = "threads of each device, which share its kernels out among them (default 1)"   \
     }
 #define ROW_SEED(type)                                                                             \
     {                                                                                              \

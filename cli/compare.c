@@ -17,7 +17,7 @@ typedef struct compare_values {
     const char *model, *machine, *output, *optimizer, *inputs, *precision, *reduce_precision,
         *frozen;
     const char *attention;
-    int64_t batch, sequence, devices, proposals, seed, steps;
+    int64_t batch, sequence, devices, device_threads, proposals, seed, steps;
     double time, momentum, clip_norm;
     bool forward, json, quiet;
 } compare_values;
@@ -33,6 +33,7 @@ static const option_row rows[] = {
     ROW_FROZEN(compare_values),
     ROW_MACHINE(compare_values),
     ROW_DEVICES(compare_values),
+    ROW_DEVICE_THREADS(compare_values),
     ROW_FORWARD(compare_values),
     {"--time", "SECONDS", OPTION_SECONDS, offsetof(compare_values, time), .standard = "10",
      .help = "budget of the search"},
@@ -90,14 +91,15 @@ static cleave_status read_measured(const cleave_json *document, measured *result
 /* Writes the layout to `path` and runs it. */
 static cleave_status measure(const compare_values *values, const cleave_model *model,
                              const char *path, comparison *c, cleave_error *error) {
-    char batch[32], sequence[32], steps[32], seed[32], momentum[40], clip[40];
+    char batch[32], sequence[32], steps[32], seed[32], momentum[40], clip[40], threads[32];
     snprintf(batch, sizeof batch, "%lld", (long long)values->batch);
     snprintf(sequence, sizeof sequence, "%lld", (long long)values->sequence);
     snprintf(steps, sizeof steps, "%lld", (long long)values->steps);
     snprintf(seed, sizeof seed, "%lld", (long long)values->seed);
     snprintf(momentum, sizeof momentum, "%.17g", values->momentum);
     snprintf(clip, sizeof clip, "%.17g", values->clip_norm);
-    const char *arguments[32] = {"run",        "--model", values->model, "--layout",
+    snprintf(threads, sizeof threads, "%lld", (long long)values->device_threads);
+    const char *arguments[40] = {"run",        "--model", values->model, "--layout",
                                  path,         "--steps", steps,         "--seed",
                                  seed,         "--json",  "--optimizer", values->optimizer,
                                  "--momentum", momentum,  "--clip-norm", clip};
@@ -117,6 +119,10 @@ static cleave_status measure(const compare_values *values, const cleave_model *m
     if (values->frozen != NULL) {
         arguments[n++] = "--frozen";
         arguments[n++] = values->frozen;
+    }
+    if (values->device_threads > 1) {
+        arguments[n++] = "--device-threads";
+        arguments[n++] = threads;
     }
     if (values->forward)
         arguments[n++] = "--forward";
@@ -238,6 +244,7 @@ static cleave_status compare(const compare_values *values, cleave_arena *arena,
     CLEAVE_TRY(cleave_model_fuse_attention(&model, NULL, arena, &model, error));
     CLEAVE_TRY(
         cleave_machine_read(values->machine, (int32_t)values->devices, arena, &machine, error));
+    CLEAVE_TRY(inputs_device_threads(&machine, values->machine, values->device_threads, error));
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));
     if (values->output != NULL)
         CLEAVE_TRY(cleave_layout_write(values->output, &model, &result.best.layout, error));

@@ -123,3 +123,18 @@ const char *inputs_provenance_note(const cleave_machine *machine) {
             return "Times rest on data-sheet figures: this machine file was not calibrated.";
     return "";
 }
+
+cleave_status inputs_device_threads(const cleave_machine *machine, const char *path,
+                                    int64_t device_threads, cleave_error *error) {
+    int64_t asked = device_threads > 1 ? device_threads : 1;
+    for (int32_t k = 0; k < machine->n_kinds; k++) {
+        int32_t threads = cleave_device_kind_threads(&machine->kinds[k]);
+        if (machine->kinds[k].n_kernels > 0 && threads != asked)
+            return cleave_fail(error, CLEAVE_BAD_INPUT,
+                               "%s: \"%s\" was calibrated with %d thread%s a device, and "
+                               "--device-threads is %lld",
+                               path, machine->kinds[k].name, threads, threads == 1 ? "" : "s",
+                               (long long)asked);
+    }
+    return CLEAVE_OK;
+}

@@ -55,6 +55,10 @@ void inputs_put_per_device(cleave_json_writer *writer, const char *key, const in
                            int32_t n_devices);
 void inputs_put_bytes_between(cleave_json_writer *writer, const int64_t *bytes, int32_t n_devices);
 
+/* BAD_INPUT where a kind of device was calibrated for another number of threads. */
+cleave_status inputs_device_threads(const cleave_machine *machine, const char *path,
+                                    int64_t device_threads, cleave_error *error);
+
 /* "these figures rest on data sheets ..." where a kind of device was never calibrated, else "". */
 const char *inputs_provenance_note(const cleave_machine *machine);
 

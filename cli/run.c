@@ -23,7 +23,7 @@ typedef struct run_values {
         *inputs, *precision, *reduce_precision, *frozen, *attention, *from, *checkpoint,
         *lr_schedule, *no_decay, *log, *validate, *images, *hosts;
     int64_t batch, sequence, steps, epochs, validate_every, seed, checkpoint_every, keep, restart,
-        warmup, lr_steps;
+        warmup, lr_steps, device_threads;
     double learning_rate, lr_final, clip_norm, momentum, weight_decay, stall_timeout,
         checkpoint_time;
     bool shuffle, forward, throughput, json, quiet, no_overlap, override;
@@ -39,6 +39,7 @@ static const option_row rows[] = {
     ROWS_OF_MODEL,
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(run_values, layout),
      .help = "the layout to run (default: all on one device)"},
+    ROW_DEVICE_THREADS(run_values),
     {"--steps", "K", OPTION_INTEGER, offsetof(run_values, steps), .least = 1, .most = 0x1p40,
      .help = "training steps (default 10), or with --forward passes (default 1)"},
     {"--weights", "W.safetensors", OPTION_TEXT, offsetof(run_values, weights),
@@ -203,6 +204,7 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
         .log = values->log,
         .interrupted = &interrupted,
         .stall_timeout_seconds = values->stall_timeout,
+        .device_threads = (int32_t)values->device_threads,
         .no_overlap = values->no_overlap,
         .timeline = values->trace != NULL || values->machine != NULL,
         .quiet = values->quiet || values->json,
@@ -276,10 +278,11 @@ static cleave_status load(const run_values *values, cleave_arena *arena, run_inp
         CLEAVE_TRY(load_evaluated(values, arena, inputs, error));
     CLEAVE_TRY(
         cleave_model_fuse_attention(&inputs->model, &inputs->layout, arena, &inputs->model, error));
-    if (values->machine != NULL)
-        CLEAVE_TRY(cleave_machine_read(values->machine, inputs->layout.n_devices, arena,
-                                       &inputs->machine, error));
-    return CLEAVE_OK;
+    if (values->machine == NULL)
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_machine_read(values->machine, inputs->layout.n_devices, arena,
+                                   &inputs->machine, error));
+    return inputs_device_threads(&inputs->machine, values->machine, values->device_threads, error);
 }
 
 /* Rank 0 says what came of it. */

@@ -62,11 +62,16 @@ typedef struct cleave_device_kind {
                       asks, and no figure of a file */
     int64_t runtime_bytes;      /* resident memory of a rank beside arena and program; 0: unknown */
     const char *kernel_version; /* libraries that the times are of; null where none are */
+    int32_t threads;            /* of a device, that the times are of; 0: one, or nothing is said */
     int32_t n_kernels, n_fits;
     cleave_kernel_time *kernels; /* sorted by key */
     int32_t kernel_capacity;     /* that `kernels` has room for; 0: no more than there are */
     cleave_family_fit *fits;
 } cleave_device_kind;
+
+static inline int32_t cleave_device_kind_threads(const cleave_device_kind *kind) {
+    return kind->threads > 1 ? kind->threads : 1;
+}
 
 /* The peak of products of this type. */
 static inline double cleave_device_kind_flops(const cleave_device_kind *kind, cleave_type type) {

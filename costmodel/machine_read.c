@@ -15,14 +15,14 @@
              its products follow (costmodel/array.h); "launch": seconds of every item, 0 if left
              out; "source": where the figures come from.  After calibration also "runtime":
              resident bytes of a rank beside arena and program; "kernel_version": libraries that
-             the times are of; "kernels": [{"key", "family", "seconds", "spread", "flops", "bytes",
-             "workspace", "alone"}, ...] in seconds and bytes, without "seconds" and "spread" where
-             only the workspace is known, and without "alone" (seconds while the other devices did
-             nothing) where that was not measured; "fits": [{"family", "launch_seconds",
-             "seconds_per_flop", "seconds_per_byte", "spread", "workspace", "largest", "alone",
-             "near", "far_seconds_per_byte"}], "alone" a share of the seconds; "near", left out
-             where all bytes go alike: those beyond so many take the far ones.  Of the family "copy
-             rows" the flops are rows.
+             the times are of; "threads": of a device, 1 if left out; "kernels": [{"key", "family",
+             "seconds", "spread", "flops", "bytes", "workspace", "alone"}, ...] in seconds and
+             bytes, without "seconds" and "spread" where only the workspace is known, and without
+             "alone" (seconds while the other devices did nothing) where that was not measured;
+             "fits": [{"family", "launch_seconds", "seconds_per_flop", "seconds_per_byte", "spread",
+             "workspace", "largest", "alone", "near", "far_seconds_per_byte"}], "alone" a share of
+             the seconds; "near", left out where all bytes go alike: those beyond so many take the
+             far ones.  Of the family "copy rows" the flops are rows.
 
    NODE      "count": nodes, 1 if left out; "devices": in each; "kind": NAME, or "kinds": one NAME
              per device; "links": [LINK, ...].  Devices are numbered in the order of the nodes.

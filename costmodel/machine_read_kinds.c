@@ -9,9 +9,9 @@
 #include <string.h>
 
 static const char *const kind_keys[] = {
-    "memory",  "flops",          "memory_bandwidth", "efficiency", "launch", "source",
-    "runtime", "kernel_version", "kernels",          "fits",       "rates",  "array",
-    NULL};
+    "memory", "flops",   "memory_bandwidth", "efficiency", "launch",
+    "source", "runtime", "kernel_version",   "kernels",    "fits",
+    "rates",  "array",   "threads",          NULL};
 static const char *const rate_keys[] = {"bf16", "fp16", "fp8", NULL};
 static const char *const array_keys[] = {"cores",   "rows",      "columns", "clock",
                                          "on_chip", "sustained", NULL};
@@ -265,6 +265,11 @@ static cleave_status read_kind(const machine_reader *r, const cleave_json_cursor
         CLEAVE_TRY(machine_read_string(r, at, "source", &kind->source));
     if (cleave_json_find(at, "kernel_version", &member))
         CLEAVE_TRY(machine_read_string(r, at, "kernel_version", &kind->kernel_version));
+    if (cleave_json_find(at, "threads", &member)) {
+        int64_t threads;
+        CLEAVE_TRY(cleave_json_integer(&member, 1, 1 << 20, &threads, r->error));
+        kind->threads = (int32_t)threads;
+    }
     if (cleave_json_find(at, "kernels", &member))
         CLEAVE_TRY(read_kernels(r, &member, kind));
     if (cleave_json_find(at, "fits", &member))

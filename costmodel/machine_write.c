@@ -131,6 +131,10 @@ static void put_kind(cleave_json_writer *w, const cleave_device_kind *kind) {
         cleave_json_key(w, "kernel_version");
         cleave_json_put_string(w, kind->kernel_version);
     }
+    if (cleave_device_kind_threads(kind) > 1) {
+        cleave_json_key(w, "threads");
+        cleave_json_put_integer(w, kind->threads);
+    }
     if (kind->n_kernels > 0)
         put_kernels(w, kind);
     if (kind->n_fits > 0)

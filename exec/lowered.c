@@ -8,7 +8,7 @@ cleave_status cleave_lower_run(const cleave_model *model, const cleave_layout *l
                                const cleave_run_options *options, cleave_arena *arena,
                                cleave_program *program, cleave_error *error) {
     cleave_kernels *kernels = NULL; /* for workspaces; a rank has its own */
-    CLEAVE_TRY(cleave_kernels_create(&kernels, error));
+    CLEAVE_TRY(cleave_kernels_create_threads(options->device_threads, &kernels, error));
     cleave_lower_options lower = {
         .training = !options->forward,
         .optimizer_states = options->forward ? 0 : cleave_optimizer_states(&options->optimizer),

@@ -14,6 +14,7 @@
 #include "exec/dropped.h"
 #include "exec/kernels/convert.h"
 #include "exec/kernels/copy.h"
+#include "exec/kernels/share.h"
 #include "exec/memory.h"
 #include "graph/program/work.h"
 
@@ -105,7 +106,11 @@ cleave_status cleave_rank_create_within(cleave_rank *rank, cleave_world *world,
         rank->request_of[m] = mine ? n_requests++ : -1;
     }
     CLEAVE_TRY(cleave_world_reserve(world, n_requests, error));
-    return cleave_kernels_create(&rank->kernels, error);
+    if (options->device_threads > 1)
+        rank->cuts = CLEAVE_ARENA_ARRAY(arena, cleave_kernel_cut, program->n_computes);
+    if (options->device_threads > 1 && rank->cuts == NULL)
+        return cleave_fail_memory(error, "preparing a rank");
+    return cleave_kernels_create_threads(options->device_threads, &rank->kernels, error);
 }
 
 cleave_status cleave_rank_new_memory(const cleave_rank *rank, char **memory, cleave_error *error) {
@@ -187,32 +192,40 @@ static cleave_status run_compute(cleave_rank *rank, const cleave_compute *comput
         call.workspace = cleave_rank_buffer(rank, compute->workspace);
         call.workspace_bytes = rank->program->buffers[compute->workspace].bytes;
     }
-    return rank->options->reference_kernels ? cleave_kernel_run_reference(&call, error)
-                                            : cleave_kernel_run(rank->kernels, &call, error);
+    if (rank->options->reference_kernels)
+        return cleave_kernel_run_reference(&call, error);
+    if (rank->cuts != NULL) {
+        cleave_kernel_cut *cut = &rank->cuts[compute - rank->program->computes];
+        if (cut->n == 0)
+            *cut = cleave_kernel_find_cut(rank->kernels, &call);
+        call.cut = *cut;
+    }
+    return cleave_kernel_run(rank->kernels, &call, error);
 }
 
-/* An update, of elements `from` to `to` of its gradient. */
-typedef struct update_range {
+typedef struct running_update {
+    const cleave_rank *rank;
     const cleave_update *of;
     cleave_optimizer optimizer;
     cleave_update_step at;
-    int64_t from, to;
-} update_range;
+} running_update;
 
-/* A master is rounded while it lies in the cache. */
-static void run_range(cleave_rank *rank, const update_range *range) {
+/* Of elements `from` to `to` of its gradient.  A master is rounded while it lies in the cache. */
+static void run_range(void *context, int64_t from, int64_t to) {
     enum { CACHED = 1 << 13 };
+    const running_update *range = context;
+    const cleave_rank *rank = range->rank;
     const cleave_update *update = range->of;
     char *parameter = cleave_rank_buffer(rank, update->parameter);
     const float *gradient = cleave_rank_buffer(rank, update->gradient);
     bool rounds = update->master >= 0;
     float *exact = rounds ? cleave_rank_buffer(rank, update->master)
                           : (void *)((float *)(void *)parameter + update->first);
-    int64_t n = range->to - range->from;
+    int64_t n = to - from;
     n = rounds && n > CACHED ? CACHED : n;
-    for (int64_t i = range->from; i < range->to; i += n) {
+    for (int64_t i = from; i < to; i += n) {
         float *state[2] = {NULL, NULL};
-        n = n < range->to - i ? n : range->to - i;
+        n = n < to - i ? n : to - i;
         for (int s = 0; s < 2; s++)
             if (update->state[s] >= 0)
                 state[s] = (float *)cleave_rank_buffer(rank, update->state[s]) + i;
@@ -227,9 +240,10 @@ static cleave_status run_update(cleave_rank *rank, const cleave_update *update,
                                 cleave_error *error) {
     int64_t n = rank->program->buffers[update->gradient].bytes / (int64_t)sizeof(float);
     int32_t pieces = cleave_work_pieces_of_bytes(cleave_update_bytes(rank->program, update));
-    update_range range = {.of = update,
-                          .optimizer = rank->options->optimizer,
-                          .at = {.step = rank->step + 1, .scale = 1}};
+    running_update range = {.rank = rank,
+                            .of = update,
+                            .optimizer = rank->options->optimizer,
+                            .at = {.step = rank->step + 1, .scale = 1}};
     if (!cleave_decay_acts(rank->options->no_decay,
                            rank->program->model->tensors[update->tensor].name))
         range.optimizer.weight_decay = 0;
@@ -239,9 +253,8 @@ static cleave_status run_update(cleave_rank *rank, const cleave_update *update,
     for (int32_t i = 0; i < pieces; i++) {
         if (i > 0)
             CLEAVE_TRY(poll(rank, error));
-        range.from = cleave_block_start(n, pieces, i);
-        range.to = cleave_block_start(n, pieces, i + 1);
-        run_range(rank, &range);
+        cleave_share_range(cleave_kernels_team(rank->kernels), cleave_block_start(n, pieces, i),
+                           cleave_block_start(n, pieces, i + 1), run_range, &range);
     }
     return CLEAVE_OK;
 }
@@ -259,7 +272,7 @@ static cleave_status run_copy(cleave_rank *rank, const cleave_copy *copy, cleave
             cleave_copy_piece_cut(piece, cuts, i, &cut);
             if (i > 0 || (p > 0 && p * polls / copy->n_pieces > (p - 1) * polls / copy->n_pieces))
                 CLEAVE_TRY(poll(rank, error));
-            cleave_copy_piece_run(&cut, to, from);
+            cleave_share_copy(cleave_kernels_team(rank->kernels), &cut, to, from);
         }
     }
     return CLEAVE_OK;

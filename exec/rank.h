@@ -16,6 +16,8 @@ typedef struct cleave_rank {
     const cleave_program *program;
     const cleave_run_options *options;
     cleave_kernels *kernels;
+    cleave_kernel_cut *cuts; /* [n_computes] for the kernels' threads, n 0: not found yet; null: one
+                                thread */
     cleave_rank_load *load;
     void *load_context;
     int32_t device;

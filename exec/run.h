@@ -48,6 +48,7 @@ typedef struct cleave_run_options {
     double stall_timeout_seconds; /* a transfer that waits longer ends the run and is named; 0:
                                      never */
     bool reference_kernels;       /* naive kernels only: for tests */
+    int32_t device_threads;       /* of every rank, for its kernels; 0 and 1: one */
     bool no_overlap; /* communication of the other lane waits until the main lane can't go on */
     bool timeline;   /* keep the timeline of a step of median time */
     bool quiet;      /* no progress */

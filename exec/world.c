@@ -41,7 +41,8 @@ cleave_status cleave_world_begin(cleave_world **world, cleave_error *error) {
     cleave_world *joined = calloc(1, sizeof *joined);
     if (joined == NULL)
         return cleave_fail_memory(error, "joining the MPI world");
-    if (MPI_Init(NULL, NULL) != MPI_SUCCESS) {
+    int provided; /* threads of kernels call no MPI, which any of its levels allows here */
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
         free(joined);
         return cleave_fail(error, CLEAVE_FAILED, "MPI could not be initialised");
     }

@@ -65,21 +65,22 @@ bool calibrate_is_byte_family(const char *family) {
     return false;
 }
 
-cleave_status calibrate_byte_work_measure(const calibrate_byte_work *of, int32_t n_devices,
-                                          int64_t touched_bytes, double seconds_budget,
-                                          cleave_measurement *result, cleave_error *error) {
+cleave_status calibrate_byte_work_measure(cleave_team *team, const calibrate_byte_work *of,
+                                          int32_t n_devices, int64_t touched_bytes,
+                                          double seconds_budget, cleave_measurement *result,
+                                          cleave_error *error) {
     const cleave_optimizer optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD);
     switch (of->family) {
     case LOAD:
         return cleave_load_measure(of->bytes, touched_bytes, seconds_budget, result, error);
     case UPDATE:
-        return cleave_update_measure(&optimizer, of->bytes, touched_bytes, seconds_budget, result,
-                                     error);
+        return cleave_update_measure(team, &optimizer, of->bytes, touched_bytes, seconds_budget,
+                                     result, error);
     case ROWS:
-        return cleave_rows_measure(of->bytes, of->row_bytes, n_devices, touched_bytes,
+        return cleave_rows_measure(team, of->bytes, of->row_bytes, n_devices, touched_bytes,
                                    seconds_budget, result, error);
     default:
-        return cleave_copy_measure(of->family == SUM ? CLEAVE_COPY_SUM : CLEAVE_COPY_ASSIGN,
+        return cleave_copy_measure(team, of->family == SUM ? CLEAVE_COPY_SUM : CLEAVE_COPY_ASSIGN,
                                    of->bytes, touched_bytes, seconds_budget, result, error);
     }
 }

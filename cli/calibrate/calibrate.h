@@ -10,7 +10,7 @@
 typedef struct calibrate_values {
     const char *output, *name, *precision, *reduce_precision;
     const char *list, *import, *through, *machine, *python, *device; /* another one measures */
-    int64_t threads;
+    int64_t device_threads;
     bool compile;
     option_texts models, inputs, layouts;
     option_integers batches, sequences;

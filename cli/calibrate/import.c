@@ -81,6 +81,7 @@ static cleave_status apply_kernels(const calibrate_times *times, cleave_arena *a
         kind->runtime_bytes = 0;
     }
     kind->kernel_version = version;
+    kind->threads = (int32_t)times->threads;
     kind->source = "calibrated";
     for (int32_t i = 0; i < times->n_kernels; i++)
         CLEAVE_TRY(cleave_device_kind_add_kernel(kind, &times->kernels[i], arena, error));

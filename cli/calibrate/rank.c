@@ -171,14 +171,15 @@ static cleave_status measure_byte_work(calibration *c, const calibrate_byte_work
     cleave_work work;
     double seconds = c->values->again ? bytes_seconds / 5 : bytes_seconds;
     calibrate_byte_work_describe(of, &work);
+    cleave_team *team = cleave_kernels_team(c->kernels);
     cleave_world_barrier(c->world);
-    CLEAVE_TRY(
-        calibrate_byte_work_measure(of, c->n_devices, c->touched_bytes, seconds, &result, error));
+    CLEAVE_TRY(calibrate_byte_work_measure(team, of, c->n_devices, c->touched_bytes, seconds,
+                                           &result, error));
     cleave_world_barrier(c->world);
     double share = share_alone(c, &work);
     if (c->rank == 0 && c->n_devices > 1 && !(share > 0))
-        CLEAVE_TRY(calibrate_byte_work_measure(of, c->n_devices, c->touched_bytes, seconds, &alone,
-                                               error));
+        CLEAVE_TRY(calibrate_byte_work_measure(team, of, c->n_devices, c->touched_bytes, seconds,
+                                               &alone, error));
     CLEAVE_TRY(keep(c, &work, &result, share > 0 ? share * result.seconds : alone.seconds, error));
     if (of->stands_for_memory) {
         c->kind.bytes_per_second = work.bytes / result.seconds;
@@ -325,8 +326,13 @@ static cleave_status begin_kind(calibration *c, cleave_error *error) {
     double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     int32_t n_sharing;
     CLEAVE_TRY(count_ranks_of_a_host(c, &n_sharing, error));
+    int32_t threads = (int32_t)c->values->device_threads;
+    const char *name = threads > 1 ? cleave_arena_printf(c->arena, "%d cores", threads) : "core";
+    if (name == NULL)
+        return cleave_fail_memory(error, "calibrating");
     c->kind = (cleave_device_kind){
-        .name = "core",
+        .name = name,
+        .threads = threads,
         .source = "calibrated",
         .memory_bytes = (int64_t)(memory / n_sharing),
         .flops_per_second = 100e9, /* until a kernel shows what it is */
@@ -346,7 +352,8 @@ static cleave_status begin_kind(calibration *c, cleave_error *error) {
     CLEAVE_TRY(
         cleave_machine_parse(text, (size_t)bytes, c->values->output, 0, c->arena, &old, error));
     const cleave_device_kind *kind = &old.kinds[0];
-    if (kind->kernel_version != NULL && strcmp(kind->kernel_version, c->kind.kernel_version) == 0) {
+    if (kind->kernel_version != NULL && strcmp(kind->kernel_version, c->kind.kernel_version) == 0 &&
+        cleave_device_kind_threads(kind) == cleave_device_kind_threads(&c->kind)) {
         int64_t memory_bytes = c->kind.memory_bytes;
         double rate = c->kind.rates[CLEAVE_BF16];
         c->kind = *kind;
@@ -419,7 +426,8 @@ static cleave_status measure_all(calibration *c, calibrate_works *works, cleave_
        must be found again, which takes longer than most kernels. */
     cleave_process_keep_memory();
     CLEAVE_TRY(begin_kind(c, error));
-    CLEAVE_TRY(cleave_kernels_create(&c->kernels, error));
+    CLEAVE_TRY(
+        cleave_kernels_create_threads((int32_t)c->values->device_threads, &c->kernels, error));
     CLEAVE_TRY(measure_links(c, error));
     CLEAVE_TRY(list_works(c, works, error));
     calibrate_byte_works bytes;

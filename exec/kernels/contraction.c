@@ -58,20 +58,25 @@ static void merge(loops *list) {
     list->n = n;
 }
 
-/* Do the axes that Z has go through its elements, each once?  Its strides are then 1 and products
-   of the extents below.  Sums of two axes, as a window's, meet elements twice and may leave out
-   others. */
+/* Do the axes that Z has go through its elements, each once?  Of each, a step is then no shorter
+   than all that the axes of shorter steps reach.  Sums of two axes, as a window's, meet elements
+   twice and may leave out others. */
 static bool covers(const contraction *c, int64_t size) {
     static const int classes[] = {BATCH, ROWS, COLUMNS};
-    int64_t covered = 1;
-    for (bool found = true; found;) {
-        found = false;
-        for (int k = 0; k < 3 && !found; k++)
-            for (int i = 0; i < c->classes[classes[k]].n && !found; i++) {
+    int64_t covered = 1, reached = 1;
+    for (const loop *next = &(const loop){.extent = 1}; next != NULL;) {
+        next = NULL;
+        for (int k = 0; k < 3; k++)
+            for (int i = 0; i < c->classes[classes[k]].n; i++) {
                 const loop *item = &c->classes[classes[k]].items[i];
-                found = item->stride[Z] == covered;
-                covered *= found ? item->extent : 1;
+                if (item->stride[Z] >= reached &&
+                    (next == NULL || item->stride[Z] < next->stride[Z]))
+                    next = item;
             }
+        if (next != NULL) {
+            covered *= next->extent;
+            reached = next->stride[Z] * next->extent;
+        }
     }
     return covered == size;
 }

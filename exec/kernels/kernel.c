@@ -3,6 +3,8 @@
 #include "exec/kernels/kernel_table.h"
 
 #include "exec/kernels/blas.h"
+#include "exec/kernels/copy.h"
+#include "exec/kernels/kernel_operands.h"
 #include "exec/kernels/widen.h"
 #include "graph/model/precision.h"
 #include "graph/program/work.h"
@@ -38,9 +40,47 @@ cleave_status cleave_kernels_create(cleave_kernels **kernels, cleave_error *erro
     return CLEAVE_OK;
 }
 
+/* On the thread that it is for: flushing to zero and OpenMP's number of threads are of threads.
+   OpenBLAS without threads of its own may be in one call at a time, so parts are multiplied by
+   oneDNN. */
+static cleave_status create_share(void *context, int32_t part, int32_t thread,
+                                  cleave_error *error) {
+    cleave_kernels **share = &((cleave_kernels *)context)->shares[part];
+    (void)thread;
+    CLEAVE_TRY(cleave_kernels_create(share, error));
+    (*share)->small_products_by_blas = (*share)->large_products_by_blas = false;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_kernels_create_threads(int32_t n_threads, cleave_kernels **kernels,
+                                            cleave_error *error) {
+    cleave_kernels *made = NULL;
+    CLEAVE_TRY(cleave_kernels_create(&made, error));
+    if (n_threads > 1) {
+        made->shares = calloc((size_t)n_threads, sizeof *made->shares);
+        cleave_status status = made->shares == NULL
+                                   ? cleave_fail_memory(error, "starting the kernels")
+                                   : cleave_team_create(n_threads, &made->team, error);
+        if (status == CLEAVE_OK)
+            status = cleave_team_run(made->team, n_threads, create_share, made, error);
+        if (status != CLEAVE_OK) {
+            cleave_kernels_destroy(made);
+            return status;
+        }
+    }
+    *kernels = made;
+    return CLEAVE_OK;
+}
+
+cleave_team *cleave_kernels_team(const cleave_kernels *kernels) { return kernels->team; }
+
 void cleave_kernels_destroy(cleave_kernels *kernels) {
     if (kernels == NULL)
         return;
+    for (int32_t i = 0; kernels->team != NULL && i < cleave_team_size(kernels->team); i++)
+        cleave_kernels_destroy(kernels->shares[i]);
+    cleave_team_destroy(kernels->team);
+    free(kernels->shares);
     cleave_onednn_destroy(kernels->onednn);
     free(kernels);
 }
@@ -69,47 +109,57 @@ void cleave_kernel_call_describe(const cleave_model *model, const cleave_nest *n
         call->output.type = cleave_output_type(model, nest, part);
 }
 
-/* A row, and whether it is given the call with its operands widened. */
-typedef struct choice {
-    const cleave_kernel_row *row; /* null: the reference */
-    bool widens;
-} choice;
-
-static choice choose(cleave_kernels *kernels, const cleave_kernel_call *call) {
-    cleave_kernel_call wide;
-    bool widens = cleave_kernel_widen(call, &wide);
-    for (int i = 0; i < N_ROWS; i++) {
-        if (!(table[i]->kinds >> call->nest->kind & 1) || !(table[i]->passes >> call->pass & 1) ||
-            (call->accumulated != 0 && !table[i]->accumulates))
-            continue;
-        if ((!widens || table[i]->takes_bf16) && table[i]->fits(kernels, call))
-            return (choice){table[i], false};
-        if (widens && table[i]->fits(kernels, &wide))
-            return (choice){table[i], true};
-    }
-    return (choice){NULL, false};
+static bool fits_without(cleave_kernels *kernels, const cleave_kernel_row *row,
+                         const cleave_kernel_call *call, unsigned without) {
+    cleave_kernel_call adapted;
+    if (without == 0)
+        return row->fits(kernels, call);
+    cleave_kernel_adapt(call, without, &adapted);
+    return row->fits(kernels, &adapted);
 }
 
-static int64_t workspace_of(cleave_kernels *kernels, choice taken, const cleave_kernel_call *call) {
-    cleave_kernel_call wide;
+/* Of each row: the call as it is, with its gaps closed, and widened, too. */
+cleave_kernel_taken cleave_kernel_take(cleave_kernels *kernels, const cleave_kernel_call *call) {
+    unsigned met = cleave_kernel_obstacles(call), gaps = met & CLEAVE_GAPS,
+             halves = met & CLEAVE_HALVES;
+    for (int i = 0; i < N_ROWS; i++) {
+        const cleave_kernel_row *row = table[i];
+        if (!(row->kinds >> call->nest->kind & 1) || !(row->passes >> call->pass & 1) ||
+            (call->accumulated != 0 && !row->accumulates))
+            continue;
+        bool knows = halves == 0 || row->takes_bf16;
+        if (knows && (gaps == 0 || row->takes_gaps) && row->fits(kernels, call))
+            return (cleave_kernel_taken){row, 0};
+        if (knows && gaps != 0 && fits_without(kernels, row, call, gaps))
+            return (cleave_kernel_taken){row, gaps};
+        if (halves != 0 && fits_without(kernels, row, call, met))
+            return (cleave_kernel_taken){row, met};
+    }
+    return (cleave_kernel_taken){NULL, 0};
+}
+
+static int64_t workspace_of(cleave_kernels *kernels, cleave_kernel_taken taken,
+                            const cleave_kernel_call *call) {
+    cleave_kernel_call adapted;
     if (taken.row == NULL)
         return 0;
-    if (taken.widens)
-        cleave_kernel_widen(call, &wide);
+    if (taken.without != 0)
+        cleave_kernel_adapt(call, taken.without, &adapted);
     int64_t bytes = taken.row->workspace == NULL
                         ? 0
-                        : taken.row->workspace(kernels, taken.widens ? &wide : call);
-    return taken.widens ? bytes + cleave_kernel_widened_bytes(call) : bytes;
+                        : taken.row->workspace(kernels, taken.without != 0 ? &adapted : call);
+    return taken.without != 0 ? bytes + cleave_kernel_adapted_bytes(call, taken.without) : bytes;
 }
 
 const char *cleave_kernel_choice(cleave_kernels *kernels, const cleave_kernel_call *call) {
-    const cleave_kernel_row *row = choose(kernels, call).row;
+    const cleave_kernel_row *row = cleave_kernel_take(kernels, call).row;
     return row != NULL ? row->name : "reference";
 }
 
-cleave_status cleave_kernel_run(cleave_kernels *kernels, const cleave_kernel_call *call,
-                                cleave_error *error) {
-    choice taken = choose(kernels, call);
+/* By the calling thread alone. */
+static cleave_status run_alone(cleave_kernels *kernels, const cleave_kernel_call *call,
+                               cleave_error *error) {
+    cleave_kernel_taken taken = cleave_kernel_take(kernels, call);
     if (taken.row == NULL)
         return cleave_kernel_run_reference(call, error);
     int64_t needed = workspace_of(kernels, taken, call);
@@ -118,8 +168,42 @@ cleave_status cleave_kernel_run(cleave_kernels *kernels, const cleave_kernel_cal
                            "the %s kernel of nest %s needs %lld bytes of workspace and has %lld",
                            taken.row->name, call->nest->name, (long long)needed,
                            (long long)call->workspace_bytes);
-    return taken.widens ? cleave_kernel_run_widened(kernels, taken.row, call, error)
-                        : taken.row->run(kernels, call, error);
+    return taken.without != 0
+               ? cleave_kernel_run_adapted(kernels, taken.row, call, taken.without, error)
+               : taken.row->run(kernels, call, error);
+}
+
+typedef struct shared_call {
+    cleave_kernels *kernels;
+    const cleave_kernel_call *call;
+} shared_call;
+
+static cleave_status run_part(void *context, int32_t i, int32_t thread, cleave_error *error) {
+    const shared_call *of = context;
+    cleave_kernel_call part;
+    cleave_kernel_cut_part(of->call, i, &part);
+    part.workspace_bytes = of->call->workspace_bytes / of->call->cut.n / 64 * 64;
+    if (of->call->workspace != NULL)
+        part.workspace = (char *)of->call->workspace + i * part.workspace_bytes;
+    return run_alone(of->kernels->shares[thread], &part, error);
+}
+
+/* The call with its cut. */
+static cleave_kernel_call with_cut(cleave_kernels *kernels, const cleave_kernel_call *call) {
+    cleave_kernel_call cut = *call;
+    if (cut.cut.n == 0)
+        cut.cut = cleave_kernel_find_cut(kernels, call);
+    return cut;
+}
+
+cleave_status cleave_kernel_run(cleave_kernels *kernels, const cleave_kernel_call *call,
+                                cleave_error *error) {
+    if (kernels->team == NULL)
+        return run_alone(kernels, call, error);
+    const cleave_kernel_call cut = with_cut(kernels, call);
+    shared_call shared = {kernels, &cut};
+    return cut.cut.n == 1 ? run_alone(kernels, call, error)
+                          : cleave_team_run(kernels->team, cut.cut.n, run_part, &shared, error);
 }
 
 int64_t cleave_kernel_workspace(void *kernels, const cleave_model *model, const cleave_nest *nest,
@@ -129,8 +213,20 @@ int64_t cleave_kernel_workspace(void *kernels, const cleave_model *model, const 
     return cleave_kernel_call_workspace(kernels, &call);
 }
 
+/* Every part has as much as the one that needs most. */
 int64_t cleave_kernel_call_workspace(cleave_kernels *kernels, const cleave_kernel_call *call) {
-    return workspace_of(kernels, choose(kernels, call), call);
+    const cleave_kernel_call cut = with_cut(kernels, call);
+    cleave_kernel_call part;
+    if (cut.cut.n == 1)
+        return workspace_of(kernels, cleave_kernel_take(kernels, call), call);
+    int64_t most = 0;
+    for (int32_t i = 0; i < cut.cut.n; i++) {
+        cleave_kernel_cut_part(&cut, i, &part);
+        cleave_kernels *of = kernels->shares[i];
+        int64_t bytes = workspace_of(of, cleave_kernel_take(of, &part), &part);
+        most = bytes > most ? bytes : most;
+    }
+    return (most + 63) / 64 * 64 * cut.cut.n;
 }
 
 cleave_status cleave_kernel_poll_now(const cleave_kernel_call *call, cleave_error *error) {
@@ -193,7 +289,17 @@ int cleave_kernel_record_axis(const cleave_nest *nest) {
 
 void cleave_kernel_zero(const cleave_kernel_call *call, const cleave_operand *operand,
                         const cleave_array *array) {
-    memset(
-        array->data, 0,
-        (size_t)(cleave_kernel_array_size(call, operand, array) * cleave_type_bytes(array->type)));
+    if (cleave_kernel_is_dense(call, operand, array)) {
+        int64_t n = cleave_kernel_array_size(call, operand, array);
+        memset(array->data, 0, (size_t)(n * cleave_type_bytes(array->type)));
+        return;
+    }
+    cleave_copy_piece piece = {.mode = CLEAVE_COPY_FILL,
+                               .type = array->type,
+                               .rank = call->model->tensors[operand->tensor].rank};
+    for (int d = 0; d < piece.rank; d++) {
+        piece.extent[d] = array->box.hi[d] - array->box.lo[d];
+        piece.destination_stride[d] = array->strides[d];
+    }
+    cleave_copy_piece_run(&piece, array->data, NULL);
 }

@@ -2,10 +2,12 @@
 #ifndef CLEAVE_EXEC_KERNELS_KERNEL_H
 #define CLEAVE_EXEC_KERNELS_KERNEL_H
 
+#include "exec/kernels/team.h"
 #include "graph/model/model.h"
 #include "graph/model/part.h"
 
-/* A local piece: dense in the memory order of its tensor, over the clipped box of its operand. */
+/* A local piece: dense in the memory order of its tensor, over the clipped box of its operand; or a
+   box of such a one, with gaps where the rest of it is. */
 typedef struct cleave_array {
     void *data;       /* null: the pass does not use it */
     cleave_type type; /* of its elements: float, int64_t, or uint16_t that hold bf16 */
@@ -16,6 +18,12 @@ typedef struct cleave_array {
 /* What a long kernel calls between two of its pieces.  Nothing that the kernel reads or writes may
    change meanwhile. */
 typedef cleave_status cleave_kernel_poll(void *context, cleave_error *error);
+
+/* A call cut along an axis, for threads that each write a box of their own: no sum is cut. */
+typedef struct cleave_kernel_cut {
+    int16_t axis, n; /* parts; 1: it is not cut, 0: that is to be found */
+    int32_t grain;   /* cuts are at multiples of it, from the call's part on */
+} cleave_kernel_cut;
 
 typedef struct cleave_kernel_call {
     const cleave_model *model;
@@ -38,6 +46,7 @@ typedef struct cleave_kernel_call {
     int32_t pieces;
     cleave_kernel_poll *poll; /* may be null */
     void *poll_context;
+    cleave_kernel_cut cut; /* a function of all above but the data, and of the kernels' threads */
 } cleave_kernel_call;
 
 /* A call with the boxes and strides of every operand under this part, and no data yet.  Gradients,
@@ -52,6 +61,18 @@ typedef struct cleave_kernels cleave_kernels;
 cleave_status cleave_kernels_create(cleave_kernels **kernels,
                                     cleave_error *error); /* sets flush-to-zero too */
 void cleave_kernels_destroy(cleave_kernels *kernels);
+
+/* The same with threads (1 or less: one) that share every call out among them.  Results are
+   functions of how many there are, too, and never of which of them is quick; those of sums differ
+   by it only as the libraries' products of other shapes do.  All calls are of the thread that
+   created them. */
+cleave_status cleave_kernels_create_threads(int32_t n_threads, cleave_kernels **kernels,
+                                            cleave_error *error);
+/* These threads, for other work between calls and in polls; null: there is one. */
+cleave_team *cleave_kernels_team(const cleave_kernels *kernels);
+
+/* How the kernels would cut a call: for one that is made often.  Needs no data. */
+cleave_kernel_cut cleave_kernel_find_cut(cleave_kernels *kernels, const cleave_kernel_call *call);
 
 /* Runs the fastest kernel there is for this call, else the reference. */
 cleave_status cleave_kernel_run(cleave_kernels *kernels, const cleave_kernel_call *call,

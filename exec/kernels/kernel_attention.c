@@ -447,6 +447,7 @@ const cleave_kernel_row cleave_attention_kernel = {
     .kinds = 1u << CLEAVE_NEST_ATTENTION,
     .passes = 1u << CLEAVE_PASS_FORWARD | 1u << CLEAVE_PASS_INPUT_GRADIENT,
     .accumulates = true,
+    .takes_gaps = true,
     .fits = fits,
     .workspace = workspace,
     .run = run,

@@ -218,6 +218,7 @@ const cleave_kernel_row cleave_gather_kernel = {
     .kinds = 1u << CLEAVE_NEST_GATHER | 1u << CLEAVE_NEST_REDUCE,
     .passes = 1u << CLEAVE_PASS_FORWARD | 1u << CLEAVE_PASS_INPUT_GRADIENT,
     .takes_bf16 = true,
+    .takes_gaps = true,
     .fits = fits,
     .run = run,
 };

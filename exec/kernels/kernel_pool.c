@@ -304,6 +304,7 @@ const cleave_kernel_row cleave_pool_kernel = {
     .name = "pool",
     .kinds = 1u << CLEAVE_NEST_POOL,
     .passes = 1u << CLEAVE_PASS_FORWARD | 1u << CLEAVE_PASS_INPUT_GRADIENT,
+    .takes_gaps = true,
     .fits = fits,
     .workspace = workspace,
     .run = run,

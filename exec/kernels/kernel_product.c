@@ -166,6 +166,7 @@ const cleave_kernel_row cleave_product_kernel = {
               1u << CLEAVE_PASS_WEIGHT_GRADIENT,
     .accumulates = true,
     .takes_bf16 = true,
+    .takes_gaps = true,
     .fits = fits,
     .workspace = find_workspace,
     .run = run,

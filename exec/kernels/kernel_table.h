@@ -10,6 +10,8 @@ struct cleave_kernels {
     cleave_onednn *onednn;
     bool small_products_by_blas, large_products_by_blas; /* by OpenBLAS, else by oneDNN */
     bool multiplies_bf16;                                /* else what is bf16 is widened */
+    cleave_team *team;                                   /* null: one thread, else */
+    cleave_kernels **shares; /* [threads] each one's, for its part of a call */
 };
 
 /* A fast kernel.  `fits` and `workspace` look at maps and boxes only, never at data. */
@@ -19,6 +21,8 @@ typedef struct cleave_kernel_row {
     bool accumulates;       /* can add to gradients */
     bool takes_bf16;        /* asked whether it fits calls with operands of bf16; others, and where
                                it does not, are asked of calls that are widened: widen.h */
+    bool takes_gaps; /* and calls with operands that have gaps, in which it leaves what is there;
+                        of others these are closed first */
     bool (*fits)(cleave_kernels *kernels, const cleave_kernel_call *call);
     int64_t (*workspace)(cleave_kernels *kernels, const cleave_kernel_call *call); /* null: none */
     cleave_status (*run)(cleave_kernels *kernels, const cleave_kernel_call *call,
@@ -28,6 +32,22 @@ typedef struct cleave_kernel_row {
 extern const cleave_kernel_row cleave_product_kernel, cleave_winograd_kernel,
     cleave_convolution_kernel, cleave_pool_kernel, cleave_gather_kernel, cleave_attention_kernel,
     cleave_tile_kernel;
+
+/* A row, and without which obstacles (widen.h) it is given the call. */
+typedef struct cleave_kernel_taken {
+    const cleave_kernel_row *row; /* null: the reference */
+    unsigned without;
+} cleave_kernel_taken;
+
+cleave_kernel_taken cleave_kernel_take(cleave_kernels *kernels, const cleave_kernel_call *call);
+
+/* The cut of a call along an axis for the threads that the kernels have, and what its largest part
+   costs, in bytes that a core moves in the same time; 0: it can't be cut so. */
+double cleave_kernel_cut_along(cleave_kernels *kernels, const cleave_kernel_call *call, int axis,
+                               cleave_kernel_cut *found);
+
+/* Part i of a call that is cut, without workspace; of its polls the first one has its share. */
+void cleave_kernel_cut_part(const cleave_kernel_call *call, int32_t i, cleave_kernel_call *part);
 
 /* The convolution that a call asks for; false where its nest is none. */
 bool cleave_kernel_describe_convolution(const cleave_kernel_call *call, cleave_convolution *c);

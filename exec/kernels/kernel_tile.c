@@ -306,15 +306,18 @@ static cleave_status walk_all(tile_run *run, void (*body)(tile_run *run), cleave
 }
 
 static void finish_moments(const tile_run *run, int64_t n) {
+    const cleave_kernel_call *call = run->call;
     const cleave_tile_plan *plan = run->plan;
     double count = 1;
     for (int l = 0; l < plan->n_loops; l++)
         if (plan->stride[plan->output][l] == 0)
             count *= (double)plan->extent[l];
-    float *output = run->call->output.data;
-    int64_t record = run->call->output.strides[0];
-    for (int64_t at = 0; at < n; at++) {
-        if (at / record % 3 != 0) /* dense: the index in dimension 0 */
+    float *output = call->output.data;
+    int64_t record = call->output.strides[0];
+    /* Parts one behind the other may have gaps between them. */
+    int64_t end = call->model->tensors[call->nest->output.tensor].order[0] == 0 ? n / 3 : n;
+    for (int64_t at = 0; at < end; at++) {
+        if (at / record % 3 != 0) /* the index in dimension 0 */
             continue;
         double mean = run->total[at] / count, square = run->square[at] - mean * run->total[at];
         output[at] = (float)count;
@@ -406,6 +409,7 @@ const cleave_kernel_row cleave_tile_kernel = {
     .kinds = ~0u,
     .passes = ~0u,
     .takes_bf16 = true,
+    .takes_gaps = true,
     .fits = fits,
     .workspace = workspace,
     .run = run_kernel,

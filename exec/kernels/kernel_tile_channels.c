@@ -113,7 +113,7 @@ void tile_channels_find_lines(tile_run *run) {
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 static int64_t place_of(const tile_run *run, int stream, int64_t row) {
-    return run->plan->reach[stream].base + row * run->plan->extent[1] + run->column;
+    return run->plan->reach[stream].base + row * run->plan->stride[stream][0] + run->column;
 }
 
 static const float *read_row(const tile_run *run, int stream, const cleave_array *array,

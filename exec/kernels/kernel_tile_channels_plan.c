@@ -4,7 +4,7 @@
 enum { LEAST_COLUMNS = 16 };
 
 static bool is_matrix(const cleave_tile_plan *plan, int stream) {
-    return plan->stride[stream][0] == plan->extent[1] && plan->stride[stream][1] == 1;
+    return plan->stride[stream][0] >= plan->extent[1] && plan->stride[stream][1] == 1;
 }
 
 /* Registers that vary along the columns of a matrix, a stream, alone; of inputs that a pass does

@@ -280,6 +280,35 @@ static bool written_once(const cleave_kernel_call *call, const cleave_operand *o
     return points == cleave_kernel_array_size(call, operand, array);
 }
 
+/* Are the elements of an array together, in whatever order, in the dimensions from this one on?
+   Sums are kept for all from its first to its last. */
+static bool is_together(const cleave_kernel_call *call, const cleave_operand *operand,
+                        const cleave_array *array, int from) {
+    int64_t reached = 1, size = 1;
+    for (int d = from; d < call->model->tensors[operand->tensor].rank; d++) {
+        int64_t extent = array->box.hi[d] - array->box.lo[d];
+        reached += (extent - 1) * array->strides[d];
+        size *= extent;
+    }
+    return reached == size;
+}
+
+/* A record whose parts lie one behind the other may have gaps between them. */
+static bool sums_together(const cleave_kernel_call *call, const cleave_tile_plan *plan) {
+    const cleave_nest *nest = call->nest;
+    bool backward = call->pass != CLEAVE_PASS_FORWARD;
+    for (int i = 0; backward && i < nest->n_inputs; i++)
+        if (plan->gradient[i] >= 0 && plan->summed[i] &&
+            !is_together(call, &nest->inputs[i], &call->input_gradients[i], 0))
+            return false;
+    int from = nest->combiner == CLEAVE_COMBINE_MOMENTS &&
+                       call->model->tensors[nest->output.tensor].order[0] == 0
+                   ? 1
+                   : 0;
+    return backward || nest->combiner == CLEAVE_COMBINE_NONE ||
+           is_together(call, &nest->output, &call->output, from);
+}
+
 bool cleave_tile_plan_make(const cleave_kernel_call *call, cleave_tile_plan *plan) {
     const cleave_nest *nest = call->nest;
     *plan = (cleave_tile_plan){.combiner = nest->combiner};
@@ -304,6 +333,8 @@ bool cleave_tile_plan_make(const cleave_kernel_call *call, cleave_tile_plan *pla
                                             &plan->reach[plan->gradient[i]]);
     if (!backward && nest->combiner == CLEAVE_COMBINE_NONE &&
         !written_once(call, &nest->output, &call->output, &plan->reach[plan->output]))
+        return false;
+    if (!sums_together(call, plan))
         return false;
     make_loops(call, plan);
     tile_channels_plan(call, plan);

@@ -293,6 +293,7 @@ const cleave_kernel_row cleave_winograd_kernel = {
     .kinds = 1u << CLEAVE_NEST_CONVOLUTION,
     .passes = 1u << CLEAVE_PASS_FORWARD | 1u << CLEAVE_PASS_INPUT_GRADIENT |
               1u << CLEAVE_PASS_WEIGHT_GRADIENT,
+    .takes_gaps = true,
     .fits = fits,
     .workspace = workspace,
     .run = run,

@@ -1,90 +1,103 @@
 #include "exec/kernels/widen.h"
 
 #include "exec/kernels/convert.h"
+#include "exec/kernels/copy.h"
+#include "exec/kernels/kernel_operands.h"
 
-enum { MOST_OPERANDS = 2 * CLEAVE_MAX_INPUTS + 3 };
-
-/* An operand that is widened; where it is in both calls. */
-typedef struct widened {
-    const cleave_array *array;
-    cleave_array *wide;
-    int64_t n;
-    bool reads, writes;
-} widened;
-
-typedef struct widening {
-    int n;
-    widened items[MOST_OPERANDS];
-} widening;
-
-static void add(widening *w, const cleave_kernel_call *call, const cleave_operand *operand,
-                const cleave_array *array, cleave_array *wide, bool reads, bool writes) {
-    if (array->type == CLEAVE_BF16 && (reads || writes))
-        w->items[w->n++] =
-            (widened){array, wide, cleave_kernel_array_size(call, operand, array), reads, writes};
+static unsigned obstacles_of(const cleave_kernel_call *call, const cleave_kernel_operand *of) {
+    const cleave_array *array = cleave_kernel_array_of(call, of);
+    return (array->type == CLEAVE_BF16 ? CLEAVE_HALVES : 0) |
+           (cleave_kernel_is_dense(call, of->operand, array) ? 0 : CLEAVE_GAPS);
 }
 
-/* The operands of bf16 that the pass uses. */
-static widening list(const cleave_kernel_call *call, cleave_kernel_call *wide) {
-    const cleave_nest *nest = call->nest;
-    bool forward = call->pass == CLEAVE_PASS_FORWARD;
-    uint32_t gradients = forward ? 0 : cleave_kernel_gradients(call);
-    widening w = {.n = 0};
-    for (int i = 0; i < nest->n_inputs; i++) {
-        uint32_t bit = UINT32_C(1) << i;
-        add(&w, call, &nest->inputs[i], &call->inputs[i], &wide->inputs[i],
-            forward || (nest->kept_inputs & bit) != 0, false);
-        add(&w, call, &nest->inputs[i], &call->input_gradients[i], &wide->input_gradients[i],
-            (call->accumulated & bit) != 0, (gradients & bit) != 0);
+unsigned cleave_kernel_obstacles(const cleave_kernel_call *call) {
+    cleave_kernel_operand list[CLEAVE_MOST_KERNEL_OPERANDS];
+    unsigned found = 0;
+    for (int n = cleave_kernel_operands(call, list), i = 0; i < n; i++)
+        found |= obstacles_of(call, &list[i]);
+    return found;
+}
+
+/* The operands that are made anew, in both calls. */
+static int adapt(const cleave_kernel_call *call, unsigned without, cleave_kernel_call *adapted,
+                 cleave_kernel_operand *list) {
+    int n = cleave_kernel_operands(call, list), n_made = 0;
+    *adapted = *call;
+    for (int i = 0; i < n; i++) {
+        if ((obstacles_of(call, &list[i]) & without) == 0)
+            continue;
+        cleave_array *array = cleave_kernel_array(adapted, &list[i]);
+        if ((without & CLEAVE_HALVES) && array->type == CLEAVE_BF16) {
+            array->type = CLEAVE_F32;
+            adapted->widened = true;
+        }
+        cleave_tensor_strides(&call->model->tensors[list[i].operand->tensor], &array->box,
+                              array->strides);
+        list[n_made++] = list[i];
     }
-    add(&w, call, &nest->output, &call->output, &wide->output, !forward && nest->kept_output,
-        forward);
-    add(&w, call, &nest->output, &call->combined, &wide->combined, nest->kept_combined, false);
-    add(&w, call, &nest->output, &call->output_gradient, &wide->output_gradient, !forward, false);
-    return w;
+    return n_made;
 }
 
-bool cleave_kernel_widen(const cleave_kernel_call *call, cleave_kernel_call *wide) {
-    *wide = *call;
-    widening w = list(call, wide);
-    for (int i = 0; i < w.n; i++)
-        w.items[i].wide->type = CLEAVE_F32;
-    wide->widened = w.n > 0;
-    return w.n > 0;
+void cleave_kernel_adapt(const cleave_kernel_call *call, unsigned without,
+                         cleave_kernel_call *adapted) {
+    cleave_kernel_operand list[CLEAVE_MOST_KERNEL_OPERANDS];
+    adapt(call, without, adapted, list);
 }
 
-static int64_t bytes_of(const widened *item) {
-    return (item->n * (int64_t)sizeof(float) + 63) / 64 * 64;
+static int64_t bytes_of(const cleave_kernel_call *adapted, const cleave_kernel_operand *of) {
+    const cleave_array *array = cleave_kernel_array_of(adapted, of);
+    int64_t n = cleave_kernel_array_size(adapted, of->operand, array);
+    return (n * cleave_type_bytes(array->type) + 63) / 64 * 64;
 }
 
-int64_t cleave_kernel_widened_bytes(const cleave_kernel_call *call) {
-    cleave_kernel_call wide = *call;
-    widening w = list(call, &wide);
+int64_t cleave_kernel_adapted_bytes(const cleave_kernel_call *call, unsigned without) {
+    cleave_kernel_operand list[CLEAVE_MOST_KERNEL_OPERANDS];
+    cleave_kernel_call adapted;
     int64_t bytes = 0;
-    for (int i = 0; i < w.n; i++)
-        bytes += bytes_of(&w.items[i]);
+    for (int n = adapt(call, without, &adapted, list), i = 0; i < n; i++)
+        bytes += bytes_of(&adapted, &list[i]);
     return bytes;
 }
 
-cleave_status cleave_kernel_run_widened(cleave_kernels *kernels, const cleave_kernel_row *row,
-                                        const cleave_kernel_call *call, cleave_error *error) {
-    cleave_kernel_call wide;
-    cleave_kernel_widen(call, &wide);
-    widening w = list(call, &wide);
-    char *at = call->workspace;
-    for (int i = 0; i < w.n; i++) {
-        const widened *item = &w.items[i];
-        item->wide->data = item->array->data != NULL ? at : NULL;
-        at += bytes_of(item);
-        if (item->reads && item->array->data != NULL)
-            cleave_convert(CLEAVE_BF16, item->array->data, CLEAVE_F32, item->wide->data, item->n);
+static void move(const cleave_kernel_call *call, const cleave_operand *operand,
+                 const cleave_array *from, const cleave_array *to) {
+    int rank = call->model->tensors[operand->tensor].rank;
+    if (cleave_kernel_is_dense(call, operand, from) && cleave_kernel_is_dense(call, operand, to)) {
+        cleave_convert(from->type, from->data, to->type, to->data,
+                       cleave_kernel_array_size(call, operand, from));
+        return;
     }
-    wide.workspace = at;
-    wide.workspace_bytes = call->workspace_bytes - (at - (char *)call->workspace);
-    CLEAVE_TRY(row->run(kernels, &wide, error));
-    for (int i = 0; i < w.n; i++)
-        if (w.items[i].writes && w.items[i].array->data != NULL)
-            cleave_convert(CLEAVE_F32, w.items[i].wide->data, CLEAVE_BF16, w.items[i].array->data,
-                           w.items[i].n);
+    cleave_copy_piece piece = {
+        .mode = CLEAVE_COPY_ASSIGN, .type = to->type, .source_type = from->type, .rank = rank};
+    for (int d = 0; d < rank; d++) {
+        piece.extent[d] = from->box.hi[d] - from->box.lo[d];
+        piece.destination_stride[d] = to->strides[d];
+        piece.source_stride[d] = from->strides[d];
+    }
+    cleave_copy_piece_run(&piece, to->data, from->data);
+}
+
+cleave_status cleave_kernel_run_adapted(cleave_kernels *kernels, const cleave_kernel_row *row,
+                                        const cleave_kernel_call *call, unsigned without,
+                                        cleave_error *error) {
+    cleave_kernel_operand list[CLEAVE_MOST_KERNEL_OPERANDS];
+    cleave_kernel_call adapted;
+    int n = adapt(call, without, &adapted, list);
+    char *at = call->workspace;
+    for (int i = 0; i < n; i++) {
+        const cleave_array *array = cleave_kernel_array_of(call, &list[i]);
+        cleave_array *made = cleave_kernel_array(&adapted, &list[i]);
+        made->data = array->data != NULL ? at : NULL;
+        at += bytes_of(&adapted, &list[i]);
+        if (list[i].reads && array->data != NULL)
+            move(call, list[i].operand, array, made);
+    }
+    adapted.workspace = at;
+    adapted.workspace_bytes = call->workspace_bytes - (at - (char *)call->workspace);
+    CLEAVE_TRY(row->run(kernels, &adapted, error));
+    for (int i = 0; i < n; i++)
+        if (list[i].writes && cleave_kernel_array_of(call, &list[i])->data != NULL)
+            move(call, list[i].operand, cleave_kernel_array_of(&adapted, &list[i]),
+                 cleave_kernel_array_of(call, &list[i]));
     return CLEAVE_OK;
 }

@@ -1,20 +1,26 @@
-/* Calls with operands in bf16 by kernels that know f32 alone: their operands are widened into the
-   workspace, and what they give is rounded from there.  So every kernel runs whatever its operands
-   are stored as, only slower. */
+/* Operands as a kernel wants them: of bf16 in f32, those with gaps in arrays that have none, in the
+   workspace; what was written goes back from there. */
 #ifndef CLEAVE_EXEC_KERNELS_WIDEN_H
 #define CLEAVE_EXEC_KERNELS_WIDEN_H
 
 #include "exec/kernels/kernel_table.h"
 
-/* The same call with all of its operands in f32, yet without data; false where it is that already.
- */
-bool cleave_kernel_widen(const cleave_kernel_call *call, cleave_kernel_call *wide);
+/* What may be in a kernel's way, as bits. */
+enum { CLEAVE_HALVES = 1, CLEAVE_GAPS = 2 };
 
-/* Bytes of the workspace that the operands take. */
-int64_t cleave_kernel_widened_bytes(const cleave_kernel_call *call);
+/* What of that the operands have that the pass uses. */
+unsigned cleave_kernel_obstacles(const cleave_kernel_call *call);
 
-/* Runs a kernel's row so. */
-cleave_status cleave_kernel_run_widened(cleave_kernels *kernels, const cleave_kernel_row *row,
-                                        const cleave_kernel_call *call, cleave_error *error);
+/* The call without these, and without data. */
+void cleave_kernel_adapt(const cleave_kernel_call *call, unsigned without,
+                         cleave_kernel_call *adapted);
+
+/* Bytes of workspace for its operands. */
+int64_t cleave_kernel_adapted_bytes(const cleave_kernel_call *call, unsigned without);
+
+/* Runs a kernel on operands so made; the rest of the workspace is its own. */
+cleave_status cleave_kernel_run_adapted(cleave_kernels *kernels, const cleave_kernel_row *row,
+                                        const cleave_kernel_call *call, unsigned without,
+                                        cleave_error *error);
 
 #endif

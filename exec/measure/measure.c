@@ -5,7 +5,7 @@
 #include "base/progress.h"
 #include "exec/data/initial.h"
 #include "exec/kernels/convert.h"
-#include "exec/kernels/copy.h"
+#include "exec/kernels/share.h"
 #include "exec/measure/surroundings.h"
 #include "exec/memory.h"
 #include "graph/model/filled.h"
@@ -289,6 +289,7 @@ cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model 
     cleave_kernel_call_describe(model, nest, pass, part, &of.call);
     int64_t workspace = cleave_kernel_workspace(kernels, model, nest, pass, part);
     of.call.workspace_bytes = workspace;
+    of.call.cut = cleave_kernel_find_cut(kernels, &of.call);
     cleave_status status = CLEAVE_OK;
     if ((of.call.workspace = own(&of, workspace)) == NULL || !fill_call(&of))
         status = cleave_fail_memory(error, "measuring kernels");
@@ -308,6 +309,7 @@ cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model 
 /* ---- data movement and updates ------------------------------------------------------------- */
 
 typedef struct vector_subject {
+    cleave_team *team;
     float *memory; /* arrays of n, the first of each `stride` after the last one's */
     int n_arrays;
     int64_t n, stride;
@@ -318,18 +320,24 @@ typedef struct vector_subject {
 static cleave_status run_copy(void *context, cleave_error *error) {
     (void)error;
     vector_subject *of = context;
-    cleave_copy_piece_run(&of->piece, of->memory, of->memory + of->stride);
+    cleave_share_copy(of->team, &of->piece, of->memory, of->memory + of->stride);
     return CLEAVE_OK;
+}
+
+static void update_range(void *context, int64_t from, int64_t to) {
+    const vector_subject *of = context;
+    int states = cleave_optimizer_states(of->optimizer);
+    float *const state[2] = {states > 0 ? of->memory + 2 * of->stride + from : NULL,
+                             states > 1 ? of->memory + 3 * of->stride + from : NULL};
+    const cleave_update_step at = {.step = 1, .scale = 1};
+    cleave_optimizer_update(of->optimizer, &at, to - from, of->memory + from,
+                            of->memory + of->stride + from, state);
 }
 
 static cleave_status run_update(void *context, cleave_error *error) {
     (void)error;
     vector_subject *of = context;
-    int states = cleave_optimizer_states(of->optimizer);
-    float *const state[2] = {states > 0 ? of->memory + 2 * of->stride : NULL,
-                             states > 1 ? of->memory + 3 * of->stride : NULL};
-    const cleave_update_step at = {.step = 1, .scale = 1};
-    cleave_optimizer_update(of->optimizer, &at, of->n, of->memory, of->memory + of->stride, state);
+    cleave_share_range(of->team, 0, of->n, update_range, of);
     return CLEAVE_OK;
 }
 
@@ -381,11 +389,11 @@ static cleave_status measure_vectors(vector_subject *of, subject *run, recency r
 
 static int64_t floats_of(int64_t bytes) { return bytes > 12 ? bytes / 4 : 3; }
 
-cleave_status cleave_copy_measure(cleave_copy_mode mode, int64_t bytes, int64_t touched_bytes,
-                                  double seconds_budget, cleave_measurement *result,
-                                  cleave_error *error) {
+cleave_status cleave_copy_measure(cleave_team *team, cleave_copy_mode mode, int64_t bytes,
+                                  int64_t touched_bytes, double seconds_budget,
+                                  cleave_measurement *result, cleave_error *error) {
     int64_t n = floats_of(bytes) / 3 * 3; /* whole records of moments */
-    vector_subject of = {.n_arrays = 2, .n = n};
+    vector_subject of = {.team = team, .n_arrays = 2, .n = n};
     of.piece = (cleave_copy_piece){.mode = mode,
                                    .type = CLEAVE_F32,
                                    .rank = 2,
@@ -398,12 +406,12 @@ cleave_status cleave_copy_measure(cleave_copy_mode mode, int64_t bytes, int64_t 
     return measure_vectors(&of, run_copy, recent, touched_bytes, seconds_budget, result, error);
 }
 
-cleave_status cleave_rows_measure(int64_t bytes, int64_t row_bytes, int64_t apart,
-                                  int64_t touched_bytes, double seconds_budget,
+cleave_status cleave_rows_measure(cleave_team *team, int64_t bytes, int64_t row_bytes,
+                                  int64_t apart, int64_t touched_bytes, double seconds_budget,
                                   cleave_measurement *result, cleave_error *error) {
     int64_t row = row_bytes / 4, n_rows = bytes / row_bytes;
-    vector_subject of = {.n_arrays = 2,
-                         .n = n_rows * row * apart}; /* as far as the source reaches */
+    vector_subject of = {
+        .team = team, .n_arrays = 2, .n = n_rows * row * apart}; /* as far as the source reaches */
     of.piece = (cleave_copy_piece){.mode = CLEAVE_COPY_ASSIGN,
                                    .type = CLEAVE_F32,
                                    .rank = 2,
@@ -414,10 +422,11 @@ cleave_status cleave_rows_measure(int64_t bytes, int64_t row_bytes, int64_t apar
                            error);
 }
 
-cleave_status cleave_update_measure(const cleave_optimizer *optimizer, int64_t bytes,
-                                    int64_t touched_bytes, double seconds_budget,
+cleave_status cleave_update_measure(cleave_team *team, const cleave_optimizer *optimizer,
+                                    int64_t bytes, int64_t touched_bytes, double seconds_budget,
                                     cleave_measurement *result, cleave_error *error) {
-    vector_subject of = {.n_arrays = 2 + cleave_optimizer_states(optimizer),
+    vector_subject of = {.team = team,
+                         .n_arrays = 2 + cleave_optimizer_states(optimizer),
                          .n = floats_of(bytes),
                          .optimizer = optimizer};
     return measure_vectors(&of, run_update, NONE_RECENT, touched_bytes, seconds_budget, result,

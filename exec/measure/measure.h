@@ -26,20 +26,22 @@ cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model 
                                     double seconds_budget, cleave_measurement *result,
                                     cleave_error *error);
 
-/* The same for a contiguous copy of `bytes` read (and as many written) in one of its modes, where a
-   step touches `touched_bytes`, negative: more than any cache holds; */
-cleave_status cleave_copy_measure(cleave_copy_mode mode, int64_t bytes, int64_t touched_bytes,
-                                  double seconds_budget, cleave_measurement *result,
-                                  cleave_error *error);
-/* the same packed from rows of `row_bytes`, each `apart` rows after the last one's start, */
-cleave_status cleave_rows_measure(int64_t bytes, int64_t row_bytes, int64_t apart,
+/* The same by a team's threads, null: by one, for a contiguous copy of `bytes` read (and as many
+   written) in one of its modes, where a step touches `touched_bytes`, negative: more than any cache
+   holds; */
+cleave_status cleave_copy_measure(cleave_team *team, cleave_copy_mode mode, int64_t bytes,
                                   int64_t touched_bytes, double seconds_budget,
                                   cleave_measurement *result, cleave_error *error);
+/* the same packed from rows of `row_bytes`, each `apart` rows after the last one's start, */
+cleave_status cleave_rows_measure(cleave_team *team, int64_t bytes, int64_t row_bytes,
+                                  int64_t apart, int64_t touched_bytes, double seconds_budget,
+                                  cleave_measurement *result, cleave_error *error);
 /* and for the update of a parameter of `bytes`. */
-cleave_status cleave_update_measure(const cleave_optimizer *optimizer, int64_t bytes,
-                                    int64_t touched_bytes, double seconds_budget,
+cleave_status cleave_update_measure(cleave_team *team, const cleave_optimizer *optimizer,
+                                    int64_t bytes, int64_t touched_bytes, double seconds_budget,
                                     cleave_measurement *result, cleave_error *error);
-/* Filling `bytes` of data from a datum in memory in row-major order, into channels-last order. */
+/* By one thread, filling `bytes` of data from a datum in memory in row-major order, into
+ * channels-last order. */
 cleave_status cleave_load_measure(int64_t bytes, int64_t touched_bytes, double seconds_budget,
                                   cleave_measurement *result, cleave_error *error);
 

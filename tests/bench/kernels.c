@@ -363,7 +363,7 @@ int main(int argc, char **argv) {
     only = *a.words != NULL ? bench_take(&a) : "";
     bench_end(&a);
     if (cleave_kernels_create(&kernels, &error) != CLEAVE_OK ||
-        cleave_copy_measure(CLEAVE_COPY_ASSIGN, 25 << 20, -1, 2 * seconds_per_case, &copy,
+        cleave_copy_measure(NULL, CLEAVE_COPY_ASSIGN, 25 << 20, -1, 2 * seconds_per_case, &copy,
                             &error) != CLEAVE_OK) {
         fprintf(stderr, "%s\n", error.message);
         return 1;

@@ -13,6 +13,8 @@ models=(--model "$models/lenet5.onnx" --batch 256)
 calibrated=$work/machine.json
 expect_ok calibrate "${models[@]}" --devices 2 --time 1 -o "$calibrated"
 
+run_only=() # options of `run` alone
+
 # ROOM is of resident bytes r, in awk.
 expect_layout() { # LAYOUT MACHINE RANKS ROOM OPTION...
     local layout=$1 with=$2 ranks=$3 room=$4
@@ -20,7 +22,7 @@ expect_layout() { # LAYOUT MACHINE RANKS ROOM OPTION...
     expect_ok simulate "${models[@]}" --machine "$with" --layout "$layout" --json "$@"
     local predicted resident
     predicted=$(json_list "$work/out" peak_bytes)
-    expect_ok run "${models[@]}" --layout "$layout" --steps 2 --json "$@"
+    expect_ok run "${models[@]}" --layout "$layout" --steps 2 --json "${run_only[@]}" "$@"
     resident=$(json_list "$work/out" rss_peak_bytes)
     awk -v predicted="$predicted" -v resident="$resident" -v ranks="$ranks" 'BEGIN {
         n = split(predicted, p, " ")
@@ -47,6 +49,14 @@ expect_law mcmc 1
 for seed in 1 2 3; do
     expect_law random "$seed" --momentum 0.9
 done
+
+# ---- threads, each with scratch of its own
+
+expect_ok calibrate "${models[@]}" --devices 2 --device-threads 2 --time 1 -o "$calibrated"
+run_only=(--device-threads 2)
+expect_law data-parallel 0 --optimizer adam
+expect_law random 5 --momentum 0.9
+run_only=()
 
 # ---- bf16
 

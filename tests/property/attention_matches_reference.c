@@ -4,7 +4,7 @@
    output or of all gradients: what single gradients are sums of may cancel.
 
    Results are poisoned before each call, the workspace has a fence behind it, and whatever the
-   number of pieces the bits are the same. */
+   number of pieces the bits are the same.  By one thread, and by three. */
 #include "../support/one_nest.h"
 #include "base/random.h"
 #include "exec/kernels/kernel.h"
@@ -23,6 +23,7 @@ typedef struct subject {
     cleave_kernels *kernels;
     cleave_kernel_call call; /* all arrays have memory */
     bool hides;              /* whole rows, by a bias */
+    int *n_cuts;             /* calls that threads share */
 } subject;
 
 static int64_t draw(cleave_random *random, int64_t from, int64_t to) {
@@ -117,6 +118,7 @@ static void run_fenced(const subject *of, cleave_pass pass, int32_t pieces) {
     call.workspace = memory;
     call.workspace_bytes = bytes;
     cr_assert_str_eq(cleave_kernel_choice(of->kernels, &call), "attention");
+    *of->n_cuts += cleave_kernel_find_cut(of->kernels, &call).n > 1;
     cr_assert_eq(cleave_kernel_run(of->kernels, &call, &error), CLEAVE_OK, "%s", error.message);
     for (int i = 0; i < FENCE_BYTES; i++)
         cr_assert_eq(memory[bytes + i], FENCE, "the kernel wrote behind its workspace");
@@ -264,9 +266,9 @@ static cleave_part draw_part(const cleave_nest *nest, cleave_random *random, boo
 }
 
 static void check_nest(const cleave_model *model, const cleave_nest *nest, cleave_random *random,
-                       cleave_kernels *kernels, bool hides, const char *what) {
+                       cleave_kernels *kernels, bool hides, int *n_cuts, const char *what) {
     for (int i = 0; i < N_PARTS; i++) {
-        subject of = {.kernels = kernels, .hides = hides};
+        subject of = {.kernels = kernels, .hides = hides, .n_cuts = n_cuts};
         cleave_part part = draw_part(nest, random, i == 0);
         cleave_kernel_call_describe(model, nest, CLEAVE_PASS_FORWARD, &part, &of.call);
         of.call.seed = 7;
@@ -281,7 +283,7 @@ static void check_nest(const cleave_model *model, const cleave_nest *nest, cleav
 /* Attention of the model of a config.json, texts of so many tokens; the kernels of each operator.
  */
 static int check_config(const char *config, int64_t length, cleave_random *random,
-                        cleave_kernels *kernels, bool hides) {
+                        cleave_kernels *kernels, bool hides, int *n_cuts) {
     cleave_arena arena = {0};
     cleave_model model;
     cleave_error error = {""};
@@ -302,7 +304,7 @@ static int check_config(const char *config, int64_t length, cleave_random *rando
         if (nest->attention == NULL)
             continue;
         snprintf(what, sizeof what, "%s, %d tokens", nest->name, (int)length);
-        check_nest(&model, nest, random, kernels, hides, what);
+        check_nest(&model, nest, random, kernels, hides, n_cuts, what);
         n++;
     }
     cleave_arena_free(&arena);
@@ -312,12 +314,18 @@ static int check_config(const char *config, int64_t length, cleave_random *rando
 static void check_rows(const char *config, int n_attentions, const int64_t *lengths, int n_lengths,
                        bool hides) {
     cleave_error error = {""};
-    cleave_kernels *kernels;
-    cleave_random random = {.key = 11};
-    cr_assert_eq(cleave_kernels_create(&kernels, &error), CLEAVE_OK, "%s", error.message);
-    for (int i = 0; i < n_lengths; i++)
-        cr_expect_eq(check_config(config, lengths[i], &random, kernels, hides), n_attentions);
-    cleave_kernels_destroy(kernels);
+    for (int32_t threads = 1; threads <= 3; threads += 2) {
+        cleave_kernels *kernels;
+        cleave_random random = {.key = 11};
+        int n_cuts = 0;
+        cr_assert_eq(cleave_kernels_create_threads(threads, &kernels, &error), CLEAVE_OK, "%s",
+                     error.message);
+        for (int i = 0; i < n_lengths; i++)
+            cr_expect_eq(check_config(config, lengths[i], &random, kernels, hides, &n_cuts),
+                         n_attentions);
+        cr_expect_eq(n_cuts > 0, threads > 1, "%d threads cut %d calls", threads, n_cuts);
+        cleave_kernels_destroy(kernels);
+    }
 }
 
 static void check(const char *config, int n_attentions, const int64_t *lengths, int n_lengths) {

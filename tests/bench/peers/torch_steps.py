@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A training step of Cleave beside PyTorch's on one core, in turns: eager, and for images with channels last too.
+"""A training step of Cleave beside PyTorch's on one core or several, in turns: eager, and for images with channels last too.
 
 Images are torchvision's classes, exported as they train; BERT and GPT-2 are transformers', by the same config.json; the
-LSTM is two layers of torch.nn's, byte_gpt that of configs/models.  Plain SGD, one thread each.  In f32, or by --bf16 with autocast against --precision
-bf16.  Every step time is the median of a process's steps but the first; every round runs all sides, and its ratio is ours
+LSTM is two layers of torch.nn's, byte_gpt that of configs/models.  Plain SGD, --threads each (one), and if these are more our step by
+one thread, too.  In f32, or by --bf16 with autocast against --precision bf16.  Every step time is the median of a process's steps but the first; every round runs all sides, and its ratio is ours
 over PyTorch's.  Of --rounds ratios the median is printed with their range, against each side of PyTorch, and the load.
 --before COMMAND is another build of ours, which then has a column, too.  Needs PyTorch, torchvision, transformers, onnx.
 """
@@ -75,10 +75,10 @@ def make(name, batch=0):
             lambda out: F.cross_entropy(out.logits.float().flatten(0, 1), targets))
 
 
-def peer(name, side, steps, bf16):
+def peer(name, side, steps, threads, bf16):
     """Prints the seconds of PyTorch's step."""
     import torch
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     model, x, loss_of = make(name)
     if side == "channels-last":
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
@@ -96,8 +96,9 @@ def peer(name, side, steps, bf16):
     print(json.dumps({"step_seconds": statistics.median(seconds[1:])}))
 
 
-def seconds_of(command):
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
+def seconds_of(command, threads):
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
     return json.loads(done.stdout)["step_seconds"]
@@ -120,18 +121,22 @@ def sides_of(given, name, folder):
     """What is run in turns: (label, command)."""
     words = [*ours(name, folder), "--steps", str(given.steps), "--json", "--quiet"]
     words += ["--precision", "bf16"] if given.bf16 else []
-    found = [("ours", [given.cleave, "run", *words])]
+    shared = ["--device-threads", str(given.threads)] if given.threads > 1 else []
+    found = [("ours", [given.cleave, "run", *words, *shared])]
+    if shared:
+        found.append(("one thread", [given.cleave, "run", *words]))
     if given.before:
-        found.append(("before", [given.before, "run", *words]))
+        found.append(("before", [given.before, "run", *words, *shared]))
     peers = [] if is_ours_alone(name) else ["eager", "channels-last"] if TABLE[name][0] == "torchvision" else ["eager"]
-    again = [sys.executable, os.path.abspath(__file__), given.cleave, name, "--steps", str(given.steps)]
+    again = [sys.executable, os.path.abspath(__file__), given.cleave, name, "--steps", str(given.steps),
+             "--threads", str(given.threads)]
     again += ["--bf16"] if given.bf16 else []
     return found + [(side, [*again, "--peer", side]) for side in peers]
 
 
 def compare(given, name, folder):
     sides, watch = sides_of(given, name, folder), others.Watch()
-    taken = [[seconds_of(command) for _, command in sides] for _ in range(given.rounds)]
+    taken = [[seconds_of(command, given.threads) for _, command in sides] for _ in range(given.rounds)]
     parts = [f"ours {1e3 * statistics.median(row[0] for row in taken):8.1f} ms"]
     for i, (label, _) in list(enumerate(sides))[1:]:
         ratios = [row[0] / row[i] for row in taken]
@@ -146,6 +151,7 @@ def main():
     parser.add_argument("models", nargs="*", help=f"of {', '.join(TABLE)} (default all)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each (default 5)")
     parser.add_argument("--steps", type=int, default=4, help="of each turn, of which the first does not count (default 4)")
+    parser.add_argument("--threads", type=int, default=1, help="of each side (default 1)")
     parser.add_argument("--bf16", action="store_true", help="multiply in bf16")
     parser.add_argument("--before", metavar="COMMAND", help="another build of cleave, in turns with the others")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
@@ -153,10 +159,10 @@ def main():
     unknown = [name for name in given.models if name not in TABLE]
     if unknown:
         parser.error(f"{unknown[0]} is none of {', '.join(TABLE)}")
-    if given.rounds < 1 or given.steps < 2:
-        parser.error("--rounds is below 1, or --steps below 2")
+    if given.rounds < 1 or given.steps < 2 or given.threads < 1:
+        parser.error("--rounds or --threads is below 1, or --steps below 2")
     if given.peer:
-        peer(given.models[0], given.peer, given.steps, given.bf16)
+        peer(given.models[0], given.peer, given.steps, given.threads, given.bf16)
         return
     for command in [given.cleave] + ([given.before] if given.before else []):
         if not os.access(command, os.X_OK):

@@ -507,7 +507,8 @@ Test(machine, a_calibrated_machine_reads_back_the_same) {
         .efficiency = {[CLEAVE_EFFICIENCY_MEMORY] = cleave_efficiency_flat(2.0 / 3)},
         .launch_seconds = 1e-6 / 3,
         .runtime_bytes = 34567891,
-        .kernel_version = "oneDNN 2.6.3"};
+        .kernel_version = "oneDNN 2.6.3",
+        .threads = 2};
     const cleave_kernel_time times[] = {
         {"product b", "product", 1e-3 / 3, 0.01, 1e9, 1e6, 0, 1e-3 / 9},
         {"product a", "product", 2e-3 / 3, 0.01, 2e9, 1e6, 4096, 0},
@@ -543,6 +544,7 @@ Test(machine, a_calibrated_machine_reads_back_the_same) {
     write_and_read(&again, &text);
     expect_same_machine(&machine, &again);
     cr_expect_str_eq(again.kinds[0].kernel_version, "oneDNN 2.6.3");
+    cr_expect_eq(cleave_device_kind_threads(&again.kinds[0]), 2);
     cr_expect(same(again.links[0].protocol.receiving.large, 10.0 / 3));
     /* "product b" alone: 7/11 of its time; "product a" was not measured alone. */
     cr_expect_float_eq(again.kinds[0].fits[0].alone, 7.0 / 11, 1e-9);
