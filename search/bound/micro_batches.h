@@ -18,9 +18,10 @@ typedef struct cleave_micro_bound_options {
 } cleave_micro_bound_options;
 
 /* The space is all splits of candidates on the machine's blocks (search/problem/candidates.h),
-   those of data parallel and megatron on groups of all sizes, and those of `layouts`; each
-   micro-batch of it an m-th of the batch, the same for all operators.  BAD_INPUT where the batch
-   can't be cut so: then there is no such layout.  The proof is in micro_batches.c. */
+   those that a list of candidates leaves out, too, those of data parallel and megatron on groups of
+   all sizes, and those of `layouts`; each micro-batch of it an m-th of the batch, the same for all
+   operators.  BAD_INPUT where the batch can't be cut so: then there is no such layout.  The proof
+   is in micro_batches.c. */
 cleave_status cleave_lower_bound_in_micro_batches(const cleave_problem *problem,
                                                   const cleave_micro_bound_options *options,
                                                   double *seconds, cleave_error *error);

@@ -3,6 +3,7 @@
 #include "search/problem/node_cost.h"
 
 #include "base/list.h"
+#include "graph/model/attention.h"
 #include "search/problem/node_cells.h"
 
 #include <stdlib.h>
@@ -19,9 +20,11 @@ enum { FIRST_CAPACITY = 256 };
 struct cleave_node_costs {
     const cleave_model *model;
     const cleave_machine *machine;
-    cleave_arena arena, scratch;          /* scratch is reset by every call */
-    cleave_parts *parts;                  /* [n_nests] of the operator at hand */
-    uint32_t *padded_axes;                /* [n_nests] cleave_nest_padded_axes */
+    cleave_arena arena, scratch; /* scratch is reset by every call */
+    cleave_parts *parts;         /* [n_nests] of the operator at hand */
+    uint32_t *padded_axes;       /* [n_nests] cleave_nest_padded_axes */
+    uint32_t *stuck_out_axes;    /* [n_nests] the same but for what masks hide, of which it matters
+                                    how much of it a part has, not where */
     CLEAVE_LIST(cleave_compute) computes; /* that differ, of the operator at hand */
     cleave_cost_cache *cache;
     known_cost *known; /* [capacity] by the first half of the key, the next free one */
@@ -36,9 +39,11 @@ cleave_status cleave_node_costs_create(const cleave_model *model, const cleave_m
     result->machine = machine;
     result->parts = CLEAVE_ARENA_ARRAY(&result->arena, cleave_parts, model->n_nests);
     result->padded_axes = CLEAVE_ARENA_ARRAY(&result->arena, uint32_t, model->n_nests);
+    result->stuck_out_axes = CLEAVE_ARENA_ARRAY(&result->arena, uint32_t, model->n_nests);
     result->known = calloc(FIRST_CAPACITY, sizeof *result->known);
     result->capacity = FIRST_CAPACITY;
-    bool made = result->parts != NULL && result->padded_axes != NULL && result->known != NULL;
+    bool made = result->parts != NULL && result->padded_axes != NULL &&
+                result->stuck_out_axes != NULL && result->known != NULL;
     cleave_status status = made ? cleave_node_costs_take(result, model, error)
                                 : cleave_fail_memory(error, "pricing operators");
     if (status != CLEAVE_OK) {
@@ -56,8 +61,12 @@ cleave_status cleave_node_costs_take(cleave_node_costs *costs, const cleave_mode
     cleave_cost_cache_destroy(costs->cache);
     costs->cache = cache;
     costs->model = model;
-    for (int32_t n = 0; n < model->n_nests; n++)
+    for (int32_t n = 0; n < model->n_nests; n++) {
+        cleave_nest unmasked = model->nests[n];
+        unmasked.attention = NULL;
         costs->padded_axes[n] = cleave_nest_padded_axes(model, &model->nests[n]);
+        costs->stuck_out_axes[n] = cleave_nest_padded_axes(model, &unmasked);
+    }
     return CLEAVE_OK;
 }
 
@@ -112,21 +121,32 @@ static uint64_t mix(uint64_t hash, int64_t value) {
     return hash ^ hash >> 32;
 }
 
-/* The bucket of parts that work like one; empty where it is the first of them. */
+/* How much of the scores in a part is seen. */
+static double seen_of(const cleave_nest *nest, const cleave_part *part) {
+    return nest->attention == NULL
+               ? 1
+               : cleave_attention_seen_share(nest->attention, part->lo, part->hi);
+}
+
+/* The bucket of parts that cost what one does; empty where it is the first of them. */
 static int32_t *find_bucket(const cleave_node_costs *costs, int32_t nest, const cleave_part *part,
                             const batch *b) {
     const cleave_nest *of = &costs->model->nests[nest];
-    uint64_t hash = 0;
+    uint32_t lies = costs->stuck_out_axes[nest];
+    double seen = seen_of(of, part);
+    uint64_t hash = mix(0, (int64_t)(0x1p30 * seen));
     for (int a = 0; a < of->n_axes; a++) {
         hash = mix(hash, part->hi[a] - part->lo[a]);
-        if ((costs->padded_axes[nest] >> a & 1) != 0)
+        if ((lies >> a & 1) != 0)
             hash = mix(hash, part->lo[a]);
     }
     int32_t at = (int32_t)(hash & (uint64_t)(b->n_buckets - 1));
-    while (b->bucket[at] >= 0 &&
-           !cleave_parts_work_alike(of, costs->padded_axes[nest], part,
-                                    &costs->computes.items[b->bucket[at]].part))
-        at = (at + 1) & (b->n_buckets - 1);
+    for (; b->bucket[at] >= 0; at = (at + 1) & (b->n_buckets - 1)) {
+        const cleave_part *other = &costs->computes.items[b->bucket[at]].part;
+        if (cleave_parts_work_alike(of, lies, part, other) && !(seen_of(of, other) < seen) &&
+            !(seen_of(of, other) > seen))
+            break;
+    }
     return &b->bucket[at];
 }
 

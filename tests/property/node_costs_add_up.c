@@ -6,6 +6,8 @@
 #include "../support/models.h"
 #include "../support/test_machine.h"
 #include "base/random.h"
+#include "graph/import/import.h"
+#include "graph/model/attention.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -105,26 +107,52 @@ static void compare(subject *s, int32_t op, const cleave_split *split, const cha
     cr_assert_arr_eq(few.least, all.least, sizeof all.least);
 }
 
+static void compare_all(subject *s, const char *name) {
+    cleave_random random = {.key = cleave_hash_string(name)};
+    s->machine = make_machine(&s->arena, 2, 2, "16 GiB");
+    cr_assert_eq(cleave_node_costs_create(&s->model, &s->machine, &s->costs, NULL), CLEAVE_OK);
+    cr_assert_eq(cleave_cost_cache_create(&s->model, &s->machine, &s->cache, NULL), CLEAVE_OK);
+    for (int32_t op = 0; op < s->model.n_operators; op++)
+        for (int i = 0; i < 12; i++) {
+            cr_assert_leq(s->model.operators[op].n_nests * CLEAVE_N_COMPUTE_PASSES, MOST_LEAST);
+            cleave_split split = draw(s, op, &random);
+            compare(s, op, &split, name);
+            cleave_arena_reset(&s->scratch);
+        }
+    cr_expect_gt(s->n_uneven, s->model.n_operators, "%s", name);
+    cleave_cost_cache_destroy(s->cache);
+    cleave_node_costs_destroy(s->costs);
+    cleave_arena_free(&s->scratch);
+    cleave_arena_free(&s->arena);
+}
+
 Test(node_costs, of_uneven_degrees_are_those_of_all_parts) {
     for (int which = 0; which < N_MODELS; which++) {
         subject s = {.n_uneven = 0};
-        cleave_random random = {.key = (uint64_t)which};
         cleave_error error = {""};
         cr_assert(hand_model(which, &s.arena, &s.model, &error), "%s", error.message);
-        s.machine = make_machine(&s.arena, 2, 2, "16 GiB");
-        cr_assert_eq(cleave_node_costs_create(&s.model, &s.machine, &s.costs, &error), CLEAVE_OK);
-        cr_assert_eq(cleave_cost_cache_create(&s.model, &s.machine, &s.cache, &error), CLEAVE_OK);
-        for (int32_t op = 0; op < s.model.n_operators; op++)
-            for (int i = 0; i < 12; i++) {
-                cr_assert_leq(s.model.operators[op].n_nests * CLEAVE_N_COMPUTE_PASSES, MOST_LEAST);
-                cleave_split split = draw(&s, op, &random);
-                compare(&s, op, &split, hand_model_names[which]);
-                cleave_arena_reset(&s.scratch);
-            }
-        cr_expect_gt(s.n_uneven, s.model.n_operators, "%s", hand_model_names[which]);
-        cleave_cost_cache_destroy(s.cache);
-        cleave_node_costs_destroy(s.costs);
-        cleave_arena_free(&s.scratch);
-        cleave_arena_free(&s.arena);
+        compare_all(&s, hand_model_names[which]);
     }
+}
+
+/* Five blocks of tokens and more of them in some parts than in others, which see a part of each
+   other (CLEAVE_SEEN_GRAIN). */
+Test(node_costs, of_attention_are_by_how_much_is_seen) {
+    static const char config[] =
+        "{\"model_type\": \"gpt2\", \"vocab_size\": 11, \"n_embd\": 8, \"n_layer\": 1, "
+        "\"n_head\": 2, \"n_positions\": 320, \"attn_pdrop\": 0.0, \"resid_pdrop\": 0.0, "
+        "\"embd_pdrop\": 0.0}";
+    const cleave_import_request request = {.file = "gpt",
+                                           .data = config,
+                                           .bytes = sizeof config - 1,
+                                           .batch = 3,
+                                           .sequence = 5 * CLEAVE_SEEN_GRAIN,
+                                           .with_loss = true};
+    subject s = {.n_uneven = 0};
+    cleave_error error = {""};
+    cr_assert_eq(cleave_model_import_as(&request, &s.arena, &s.model, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_assert_eq(cleave_model_fuse_attention(&s.model, NULL, &s.arena, &s.model, &error), CLEAVE_OK,
+                 "%s", error.message);
+    compare_all(&s, "gpt");
 }
