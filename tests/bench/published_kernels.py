@@ -52,6 +52,11 @@ def mist_kernels(folder, kind, cache):
                 smallest, flops = min(samples * tokens, inner, columns), 2 * samples * tokens * inner * columns
                 for name, seconds in (("bf16 product", forward), ("bf16 weight gradient", backward - forward)):
                     yield name, look_up(efficiency[name], smallest), flops / seconds / peak
+            elif "bmm" in os.path.basename(path):  # scores of many heads, or what they weigh; two gradients
+                (heads, rows, inner), (_, _, columns) = extents[-2:]
+                smallest, flops = min(rows, inner, columns), 2 * heads * rows * inner * columns
+                for products, seconds in ((1, forward), (2, backward)):
+                    yield "bf16 product", look_up(efficiency["bf16 product"], smallest), products * flops / seconds / peak
             elif "flash_attn_qkvpacked_func" in key and extents[0][0] > 0:
                 samples, tokens, _, heads, width = extents[0]
                 flops = samples * tokens ** 2 * heads * 2 * width  # half of the scores are hidden
