@@ -13,6 +13,22 @@ int32_t cost_find_fit(const cleave_device_kind *kind, const char *family) {
     return -1;
 }
 
+/* Where nothing was measured, or who asks says so, a framework is taken to run, in the kernels that
+   it has.  What goes on in one computes while that reads and writes. */
+static double price_by_data_sheet(const cleave_device_kind *kind, const cleave_work *work) {
+    bool is_measured = kind->n_kernels > 0 || kind->n_fits > 0;
+    cleave_framework_kernels of = {1, work->bytes};
+    if (work->has_kernels && (kind->is_eager || !is_measured))
+        of = kind->is_eager ? work->eager : work->compiled;
+    double flops = of.n > 0 ? work->flops : 0;
+    return kind->launch_seconds * of.n +
+           fmax(flops / (cleave_device_kind_flops(kind, work->type) *
+                         cleave_efficiency_of_work(kind->efficiency, work)),
+                of.bytes /
+                    (kind->bytes_per_second *
+                     cleave_efficiency_find(kind->efficiency, CLEAVE_EFFICIENCY_MEMORY, of.bytes)));
+}
+
 double cost_find_price(const cleave_device_kind *kind, const cleave_work *work,
                        cleave_provenance *provenance, int32_t *source) {
     const cleave_kernel_time *kernel = cleave_device_kind_find_kernel(kind, work->key);
@@ -28,14 +44,7 @@ double cost_find_price(const cleave_device_kind *kind, const cleave_work *work,
         return cleave_family_fit_seconds(fit, work->flops, work->bytes);
     }
     *provenance = CLEAVE_PROVENANCE_DATA_SHEET;
-    bool is_apart = kind->is_eager && work->eager.n_kernels > 0;
-    double bytes = is_apart ? work->eager.bytes : work->bytes;
-    return kind->launch_seconds * (is_apart ? work->eager.n_kernels : 1) +
-           fmax(work->flops / (cleave_device_kind_flops(kind, work->type) *
-                               cleave_efficiency_of_work(kind->efficiency, work)),
-                bytes /
-                    (kind->bytes_per_second *
-                     cleave_efficiency_find(kind->efficiency, CLEAVE_EFFICIENCY_MEMORY, bytes)));
+    return price_by_data_sheet(kind, work);
 }
 
 double cleave_cost_compute(const cleave_device_kind *kind, const cleave_work *work,

@@ -154,8 +154,8 @@ static cleave_status create_pricers(session *s, cleave_error *error) {
                                         s->options->memory_limit_bytes, &s->pricers[s->n_pricers],
                                         error));
     s->pricer = &s->pricers[n - 1];
-    if (!s->reach.only_folds)
-        return CLEAVE_OK;
+    if (!s->reach.only_folds || session_is_alone(s)) /* of one layout all blocks can be lowered: */
+        return CLEAVE_OK; /* of those alone it is known what a framework allocates */
     return cleave_repeats_create(s->pricer, &s->problem.blocks, &s->pricer->repeats, error);
 }
 

@@ -43,6 +43,7 @@ static cleave_status add_work(const collector *c, const cleave_nest *nest, cleav
             return CLEAVE_OK;
         cleave_operator_work_describe(c->model, nest->op, backward, part, &work.work);
     }
+    work.work.has_kernels = false; /* it will be timed as it is */
     work.expected_seconds = cleave_cost_compute(&c->machine->kinds[0], &work.work, &provenance);
     return CLEAVE_LIST_PUSH(c->works, work) ? CLEAVE_OK
                                             : cleave_fail_memory(error, "listing what to measure");

@@ -17,8 +17,8 @@ static double size_of(const cleave_model *model, const cleave_operand *operand,
     return (double)cleave_box_size(model->tensors[operand->tensor].rank, &box);
 }
 
-static void add_kernel(cleave_eager *of, double bytes) {
-    of->n_kernels++;
+static void add_kernel(cleave_framework_kernels *of, double bytes) {
+    of->n++;
     of->bytes += bytes;
 }
 
@@ -36,12 +36,12 @@ static bool converts(const cleave_model *model, const cleave_nest *nest, int32_t
 }
 
 /* Forward; a register that is read twice by one function is read once. */
-static cleave_eager spell_out(const cleave_model *model, const cleave_nest *nest,
-                              const cleave_part *part, bool exact) {
+static cleave_framework_kernels spell_out(const cleave_model *model, const cleave_nest *nest,
+                                          const cleave_part *part, bool exact) {
     double size[CLEAVE_MAX_INPUTS + CLEAVE_MAX_TAPE] = {0}, written = 0;
     cleave_type stored = model->tensors[nest->output.tensor].stored;
     double number = (double)cleave_type_bytes(exact ? CLEAVE_F32 : stored);
-    cleave_eager made = {0};
+    cleave_framework_kernels made = {0};
     for (int k = 0; k < nest->n_inputs; k++) {
         size[k] = size_of(model, &nest->inputs[k], part);
         if (exact && converts(model, nest, nest->inputs[k].tensor))
@@ -65,15 +65,18 @@ static cleave_eager spell_out(const cleave_model *model, const cleave_nest *nest
     return made;
 }
 
-cleave_eager cleave_eager_of(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
-                             const cleave_part *part) {
+bool cleave_kernels_spelled_out(const cleave_model *model, const cleave_nest *nest,
+                                cleave_pass pass, const cleave_part *part,
+                                cleave_framework_kernels *made) {
     const char *type = model->operators[nest->op].type;
     for (size_t i = 0; i < sizeof spelled_out / sizeof *spelled_out; i++) {
         if (pass == CLEAVE_PASS_WEIGHT_GRADIENT || strcmp(type, spelled_out[i].type) != 0)
             continue;
-        cleave_eager made = spell_out(model, nest, part, spelled_out[i].exact);
+        *made = spell_out(model, nest, part, spelled_out[i].exact);
         int times = pass == CLEAVE_PASS_FORWARD ? 1 : 2;
-        return (cleave_eager){times * made.n_kernels, times * made.bytes};
+        made->n *= times;
+        made->bytes *= times;
+        return true;
     }
-    return (cleave_eager){0};
+    return false;
 }

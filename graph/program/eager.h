@@ -5,20 +5,23 @@
    what combines.  Norms by the mean square work in f32 in between and are converted before and
    after (as the Llama of Hugging Face transformers, where rotary positions, too, are spelled out
    in the type of queries and keys).  Backward each function is as many kernels
-   as it has operands: about twice of forward.  All else (softmax, layer norms, activations, losses)
-   is one kernel there as well, as PyTorch has them. */
+   as it has operands: about twice of forward.  All else is in the kernels of
+   graph/program/one_kernel.h. */
 #ifndef CLEAVE_GRAPH_PROGRAM_EAGER_H
 #define CLEAVE_GRAPH_PROGRAM_EAGER_H
 
 #include "graph/model/model.h"
 #include "graph/model/part.h"
 
-typedef struct cleave_eager {
-    int32_t n_kernels; /* 0: it is one kernel, as with a compiler */
-    double bytes;      /* that all of them read and write */
-} cleave_eager;
+/* What a nest begins; others of its kernel begin nothing. */
+typedef struct cleave_framework_kernels {
+    int32_t n;
+    double bytes; /* that it reads and writes in all of them, and in one that another began */
+} cleave_framework_kernels;
 
-cleave_eager cleave_eager_of(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
-                             const cleave_part *part);
+/* False, and nothing, where it is not spelled out. */
+bool cleave_kernels_spelled_out(const cleave_model *model, const cleave_nest *nest,
+                                cleave_pass pass, const cleave_part *part,
+                                cleave_framework_kernels *made);
 
 #endif

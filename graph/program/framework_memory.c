@@ -61,11 +61,13 @@ typedef struct use {
 
 typedef struct lives {
     const cleave_program *program;
+    bool is_eager;
     int32_t *parameter;      /* 1 + the persistent buffer with most, [n_tensors x n_devices]; */
     int32_t *written;        /* 1 + the buffer that a compute wrote last, [n_tensors x n_devices] */
-    int32_t *waiting, *next; /* of dropout: first item of [n_nests x n_devices], [n_items] */
+    int32_t *waiting, *next; /* for backward: first item of [n_nests x n_devices], [n_items] */
     use *uses;               /* [n_buffers] */
     bool *again;             /* [n_nests] it is recomputed */
+    bool *is_read;           /* [n_nests] backward of another reads what it gives */
     CLEAVE_LIST(change) changes;
     bool failed; /* memory was short */
 } lives;
@@ -163,13 +165,30 @@ static void note_backward(lives *l, const cleave_compute *compute, int32_t item)
     }
 }
 
-/* A mask of a byte for each element, from forward until backward. */
-static void note_dropout(lives *l, int32_t item) {
+/* What ends an operator with a product between others that are recomputed, and no backward reads.
+ */
+static bool ends_kept_product(const lives *l, int32_t id) {
+    const cleave_model *model = l->program->model;
+    const cleave_operator *op = &model->operators[model->nests[id].op];
+    const cleave_nest *product = &model->nests[op->main_nest];
+    bool between = false;
+    for (int k = 0; k < product->n_inputs; k++) {
+        int32_t writer = cleave_tensor_writer(model, product->inputs[k].tensor);
+        between = between || (writer >= 0 && l->again[writer]);
+    }
+    return between && product->kind == CLEAVE_NEST_PRODUCT && !l->again[id] && !l->is_read[id] &&
+           op->nests[op->n_nests - 1] == id;
+}
+
+/* What waits from forward until backward besides what that reads: of dropout a mask of a byte for
+   each element; without a compiler the result of a product that a checkpoint keeps. */
+static void note_waiting(lives *l, int32_t item) {
     const cleave_program *program = l->program;
     const cleave_item *at = &program->items[item];
     const cleave_compute *compute = &program->computes[at->subject];
     const cleave_nest *nest = &program->model->nests[compute->nest];
-    if (nest->attention != NULL || !has_opcode(nest, CLEAVE_OP_DROPOUT))
+    bool masks = nest->attention == NULL && has_opcode(nest, CLEAVE_OP_DROPOUT);
+    if (!masks && !(l->is_eager && ends_kept_product(l, compute->nest)))
         return;
     int32_t *first = &l->waiting[(int64_t)compute->nest * program->n_devices + at->device];
     if (compute->pass == CLEAVE_PASS_FORWARD) {
@@ -179,17 +198,29 @@ static void note_dropout(lives *l, int32_t item) {
             first = &l->next[*first - 1];
         *first = item + 1;
     } else if (compute->pass == CLEAVE_PASS_INPUT_GRADIENT && *first > 0) {
-        int32_t from = *first - 1;
-        const cleave_compute *forward = &program->computes[program->items[from].subject];
-        const cleave_buffer *output = &program->buffers[forward->output];
+        int32_t from = *first - 1, subject = program->items[from].subject;
+        const cleave_buffer *output = &program->buffers[program->computes[subject].output];
         *first = l->next[from];
-        put(l, at->device, program->n_buffers + program->items[from].subject, from, item,
-            output->bytes / cleave_type_bytes(output->type));
+        put(l, at->device, program->n_buffers + subject,
+            masks ? from : program->buffers[output->storage].last + 1, item,
+            masks ? output->bytes / cleave_type_bytes(output->type) : output->bytes);
     }
+}
+
+static void note_readers(lives *l) {
+    const cleave_model *model = l->program->model;
+    for (int32_t n = 0; n < model->n_nests; n++)
+        for (int k = 0; k < model->nests[n].n_inputs; k++) {
+            int32_t writer = cleave_tensor_writer(model, model->nests[n].inputs[k].tensor);
+            if (writer >= 0 && (model->nests[n].kept_inputs >> k & 1) != 0)
+                l->is_read[writer] = true;
+        }
 }
 
 static void note_uses(lives *l) {
     const cleave_program *program = l->program;
+    if (l->is_eager)
+        note_readers(l);
     for (int32_t b = 0; b < program->n_buffers; b++) {
         const cleave_buffer *of = &program->buffers[b];
         l->uses[b] = (use){.forward_last = -1, .backward_first = -1};
@@ -210,7 +241,7 @@ static void note_uses(lives *l) {
             note_forward(l, compute, i);
         else
             note_backward(l, compute, i);
-        note_dropout(l, i);
+        note_waiting(l, i);
     }
 }
 
@@ -310,7 +341,7 @@ static bool measure(lives *l, bool *has, int64_t *live, int32_t *block,
     return true;
 }
 
-cleave_status cleave_program_framework_memory(const cleave_program *program,
+cleave_status cleave_program_framework_memory(const cleave_program *program, bool is_eager,
                                               cleave_framework_memory *memory,
                                               cleave_error *error) {
     int64_t n_buffers = program->n_buffers, n_devices = program->n_devices;
@@ -322,16 +353,18 @@ cleave_status cleave_program_framework_memory(const cleave_program *program,
     int64_t *live = CLEAVE_ARENA_ARRAY(&scratch, int64_t, n_devices);
     int32_t *block = CLEAVE_ARENA_ARRAY(&scratch, int32_t, n_ids);
     lives l = {.program = program,
+               .is_eager = is_eager,
                .parameter = CLEAVE_ARENA_ARRAY(&scratch, int32_t, n_places),
                .written = CLEAVE_ARENA_ARRAY(&scratch, int32_t, n_places),
                .waiting =
                    CLEAVE_ARENA_ARRAY(&scratch, int32_t, program->model->n_nests * n_devices),
                .next = CLEAVE_ARENA_ARRAY(&scratch, int32_t, program->n_items),
                .uses = CLEAVE_ARENA_ARRAY(&scratch, use, n_buffers),
-               .again = CLEAVE_ARENA_ARRAY(&scratch, bool, program->model->n_nests)};
+               .again = CLEAVE_ARENA_ARRAY(&scratch, bool, program->model->n_nests),
+               .is_read = CLEAVE_ARENA_ARRAY(&scratch, bool, program->model->n_nests)};
     bool made = has != NULL && largest != NULL && live != NULL && block != NULL &&
                 l.parameter != NULL && l.written != NULL && l.waiting != NULL && l.next != NULL &&
-                l.uses != NULL && l.again != NULL;
+                l.uses != NULL && l.again != NULL && l.is_read != NULL;
     if (made) {
         mark(program, largest, has);
         made = measure(&l, has, live, block, memory);

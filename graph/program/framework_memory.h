@@ -10,6 +10,9 @@
      its own share kept (Megatron-LM's sequence parallelism: Korthikanti et al. 2022, 4.2.2; DTensor
      keeps the whole).
    - A softmax keeps what it gives, not its scores; dropout keeps a byte for each element.
+   - Without a compiler a selective checkpoint keeps what it is told to, read by backward or not
+     (the policies of torch.utils.checkpoint): of a product between functions that are recomputed
+     its result, until its own backward.
    - The gradient of a parameter that the device has whole lies in a buffer that stays (Megatron-LM,
      DDP); it has the type in which gradients are added up over devices.
 
@@ -26,7 +29,7 @@ typedef struct cleave_framework_memory {
 } cleave_framework_memory;
 
 /* Of a program in which all items stand.  FAILED when memory is short. */
-cleave_status cleave_program_framework_memory(const cleave_program *program,
+cleave_status cleave_program_framework_memory(const cleave_program *program, bool is_eager,
                                               cleave_framework_memory *memory, cleave_error *error);
 
 #endif

@@ -16,6 +16,7 @@
 #include "graph/model/filled.h"
 #include "graph/model/gather.h"
 #include "graph/model/precision.h"
+#include "graph/program/one_kernel.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -28,6 +29,7 @@ const char *const cleave_nest_kind_names[] = {"convolution", "product", "pool", 
 static const double piece_bytes = 0x1p25;
 /* Within what sockets hold, so that a link needn't wait. */
 static const double copy_piece_bytes = 0x1p20;
+static const cleave_kernel_share alone = CLEAVE_KERNEL_ALONE;
 static const char *const combiner_names[] = {"", " sum", " max", " moments"};
 
 typedef cleave_work_text text;
@@ -199,23 +201,22 @@ static double count_gather_bytes(const cleave_model *model, const cleave_nest *n
 }
 
 static double count_bytes(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
-                          const cleave_part *part) {
+                          const cleave_part *part, const cleave_kernel_share *share) {
     bool backward = pass != CLEAVE_PASS_FORWARD;
     if (nest->kind == CLEAVE_NEST_GATHER)
         return count_gather_bytes(model, nest, pass, part);
     uint32_t gradients = backward ? cleave_nest_pass_inputs(model, nest, pass) : 0;
     double bytes =
         operand_size(model, &nest->output, part) * bytes_of(output_type(model, nest, pass, part));
-    if (backward && nest->kept_output)
-        bytes *= 2;
+    bytes *= !share->output ? 0 : backward && nest->kept_output ? 2 : 1;
     if (nest->attention != NULL)
         bytes +=
             operand_size(model, &nest->statistics, part) * stored_bytes(model, &nest->statistics);
     for (int i = 0; i < nest->n_inputs; i++) {
         double size = operand_size(model, &nest->inputs[i], part);
-        if (reads_input(nest, pass, gradients, i))
+        if (reads_input(nest, pass, gradients, i) && (share->inputs >> i & 1) != 0)
             bytes += size * stored_bytes(model, &nest->inputs[i]);
-        if ((gradients >> i & 1) != 0)
+        if ((gradients & share->gradients) >> i & 1)
             bytes += size * bytes_of(cleave_gradient_type(model, nest, part, i));
     }
     return bytes;
@@ -269,7 +270,7 @@ int32_t cleave_work_pieces(const cleave_model *model, const cleave_nest *nest, c
                            const cleave_part *part) {
     double piece_flops = is_product(nest) || nest->attention != NULL ? 0x1p29 : 0x1p27;
     return round_pieces(count_flops(model, nest, pass, part) / piece_flops +
-                        count_bytes(model, nest, pass, part) / piece_bytes);
+                        count_bytes(model, nest, pass, part, &alone) / piece_bytes);
 }
 
 int32_t cleave_work_pieces_of_bytes(double bytes) { return round_pieces(bytes / piece_bytes); }
@@ -327,6 +328,16 @@ static double find_smallest(const cleave_model *model, const cleave_nest *nest,
     return smallest;
 }
 
+static cleave_framework_kernels kernels_of(const cleave_model *model, const cleave_nest *nest,
+                                           cleave_pass pass, const cleave_part *part,
+                                           bool is_eager) {
+    cleave_framework_kernels made;
+    if (is_eager && cleave_kernels_spelled_out(model, nest, pass, part, &made))
+        return made;
+    cleave_kernel_share share = cleave_kernel_share_of(model, nest, pass, part, is_eager);
+    return (cleave_framework_kernels){share.launches, count_bytes(model, nest, pass, part, &share)};
+}
+
 void cleave_work_measure(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                          const cleave_part *part, cleave_work *work) {
     work->key[0] = work->family[0] = '\0';
@@ -337,8 +348,10 @@ void cleave_work_measure(const cleave_model *model, const cleave_nest *nest, cle
                                                            : CLEAVE_WORK_OTHER;
     work->smallest = work->sort == CLEAVE_WORK_PRODUCT ? find_smallest(model, nest, part) : 0;
     work->flops = count_flops(model, nest, pass, part);
-    work->bytes = count_bytes(model, nest, pass, part);
-    work->eager = cleave_eager_of(model, nest, pass, part);
+    work->bytes = count_bytes(model, nest, pass, part, &alone);
+    work->compiled = kernels_of(model, nest, pass, part, false);
+    work->eager = kernels_of(model, nest, pass, part, true);
+    work->has_kernels = true;
 }
 
 void cleave_work_describe(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,

@@ -176,8 +176,9 @@ static cleave_status price_lowered(cleave_pricer *pricer, const cleave_price_sub
     if (what->grounds == NULL)
         return CLEAVE_OK;
     if (!lowered->repeats && !lowered->is_few)
-        CLEAVE_TRY(
-            cleave_program_framework_memory(&lowered->program, &what->grounds->framework, error));
+        CLEAVE_TRY(cleave_program_framework_memory(&lowered->program,
+                                                   pricer->machine->kinds[0].is_eager,
+                                                   &what->grounds->framework, error));
     what->grounds->known = true;
     mark_used_rules(&lowered->program, &what->layout->collectives, what->grounds->used_rules);
     return CLEAVE_OK;

@@ -16,8 +16,9 @@ What the sources leave open is filled in as follows:
   torchtitan "selective" keeps every other product and attention: `alternate`.
   Mist       fp16 as bf16, gradients too, since its files say float16 of parameters and float32 of the optimizer alone;
              L4s at 1,050 MHz, as its README has them set; the row without a plan has that of its test-small-base.yaml.
-  Sailor     OPT and GPT-Neo as GPT-2, in f32 (DeepSpeed without "fp16", in NVIDIA's container, which multiplies it in
-             TF32) and with stored scores, as its code has them.  Its memory is what nvidia-smi says of the device (the
+  Sailor     OPT and GPT-Neo as GPT-2 with what their code has otherwise, in f32 (DeepSpeed without "fp16", in NVIDIA's container, which multiplies it in
+             TF32) and with stored scores, as its code has them; its masks are kernels of their own, since Megatron's fused softmax
+             takes 16 bits alone (FusedScaleMaskSoftmax).  Its memory is what nvidia-smi says of the device (the
              first figure of its log's last line); what its own simulator adds for what is not the allocator's is taken off
              it, see BESIDES_TORCH, and the rest held against what the allocator reserves.
 
@@ -27,50 +28,21 @@ What the sources leave open is filled in as follows:
 import argparse
 import concurrent.futures
 import csv
-import glob
 import json
-import math
 import os
 import re
 import resource
 import subprocess
 import sys
-import statistics
 import tempfile
 
 import published_page
+from published_kernels import kernels_table
+from published_sources import SOURCES, TITAN_MODELS, TREE, llama, machine
 
-TREE = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", ".."))
 COLUMNS = ["group", "name", "model", "machine", "devices", "sequence", "batch", "micro_batch", "data", "tensor",
            "pipeline", "virtual", "layers", "context", "expert", "sequence_parallel", "schedule", "recompute", "sharding", "precision",
            "reduce_precision", "attention", "framework", "besides", "step", "memory", "reserved"]
-MIB = 1024 * 1024
-
-
-def llama(layers, width, inner, heads, kv_heads, vocabulary):
-    return {"model_type": "llama", "hidden_size": width, "intermediate_size": inner, "num_hidden_layers": layers,
-            "num_attention_heads": heads, "num_key_value_heads": kv_heads, "vocab_size": vocabulary,
-            "max_position_embeddings": 1 << 20, "tie_word_embeddings": False}
-
-
-def deepseek(layers, sequence, of):
-    """Megatron's own: a first layer without experts, and as many rows for an expert as an even choice fills."""
-    return {"model_type": "deepseek_v3", "hidden_size": of["hidden_size"], "intermediate_size": of["intermediate_size"],
-            "num_hidden_layers": layers, "first_k_dense_replace": 1, "num_attention_heads": of["head_num"],
-            "num_key_value_heads": of["kv_head_num"], "vocab_size": of["vocab_size"],
-            "n_routed_experts": of["expert_num"], "num_experts_per_tok": of["topk"], "n_group": 8, "topk_group": 3,
-            "n_shared_experts": of["moe_shared_expert_intermediate_size"] // of["moe_ffn_hidden_size"],
-            "moe_intermediate_size": of["moe_ffn_hidden_size"], "q_lora_rank": of["q_lora_rank"],
-            "kv_lora_rank": of["kv_lora_rank"], "qk_nope_head_dim": of["qk_head_dim"],
-            "qk_rope_head_dim": of["qk_pos_emb_head_dim"], "v_head_dim": of["v_head_dim"],
-            "rope_interleave": False, "max_position_embeddings": 1 << 20,
-            "expert_capacity": -(-sequence * of["topk"] // of["expert_num"]),
-            "tie_word_embeddings": False}
-
-
-def gpt2(layers, width, heads, vocabulary, sequence, dropout=0.0):
-    return {"model_type": "gpt2", "n_layer": layers, "n_embd": width, "n_head": heads, "vocab_size": vocabulary,
-            "n_positions": sequence, "attn_pdrop": dropout, "resid_pdrop": dropout, "embd_pdrop": dropout}
 
 
 def unlike(folder, name, kinds):
@@ -106,172 +78,6 @@ def with_triton(folder, path):
     with open(path, "w") as file:
         json.dump(content, file)
     return path
-
-
-def machine(kind):
-    """The file that ships for a kind of device: KIND-NODESxDEVICES.json."""
-    found = [path for path in glob.glob(os.path.join(TREE, "configs", "machines", kind + "-*.json"))
-             if re.fullmatch(re.escape(kind) + r"-\d+x\d+\.json", os.path.basename(path))]
-    return found[0] if found else None
-
-
-def read(folder, name):
-    with open(os.path.join(folder, name), newline="") as file:
-        return list(csv.DictReader(file))
-
-
-# ---- sources: each gives rows, of which `kind` names the device -------------------------------------------------------
-
-def simumax(folder):
-    models = {row["model"]: json.loads(row["config_json"]) for row in read(folder, "simumax_models.csv")}
-    for row in read(folder, "simumax_b200.csv"):
-        of = next((models[m] for m in models if m.startswith(row["model"])), None)
-        data, micro_batch = int(row["dp"]), int(row["mbs"])
-        run = {"kind": "b200", "group": f"simumax {row['model']}", "name": row["case"].replace("_cef", ""),
-               "sequence": row["seq"], "batch": data * micro_batch * int(row["microbatches"]),
-               "micro_batch": micro_batch, "data": data, "tensor": row["tp"], "pipeline": row["pp"],
-               "context": row["cp"], "expert": row["ep"], "sharding": 1, "precision": "bf16", "reduce_precision": "mixed", "step": f"{row['measured_ms']} ms",
-               "memory": f"{float(row['max_rank_alloc_mb']) * MIB:.0f}"}
-        if int(row["pp"]) > 1:
-            run["layers"] = "|".join([str(int(row["layers"]) // int(row["pp"]))] * int(row["pp"]))
-        if of["model_type"] == "dense":
-            run["model"] = llama(int(row["layers"]), of["hidden_size"], of["intermediate_size"], of["head_num"],
-                                 of["kv_head_num"], of["vocab_size"])
-        else:
-            run["model"] = deepseek(int(row["layers"]), int(row["seq"]), of)
-        yield run
-
-
-TITAN_MODELS = {"Llama3.1-8B": (32, 4096, 14336, 32, 8, 128256), "Llama3.1-70B": (80, 8192, 28672, 64, 8, 128256),
-                "Llama3.1-405B": (126, 16384, 53248, 128, 8, 128256)}
-
-
-def torchtitan(folder):
-    for row in read(folder, "torchtitan.csv"):
-        gpus, sequence, batch = int(row["gpus"]), int(row["seq"]), int(row["gbs"])
-        step = batch * sequence / (gpus * float(row["measured_tokens_s_gpu"]))
-        techniques = row["techniques"]
-        besides = ("products in 8 bits" if re.search("float8|fp8", techniques) else
-                   "asynchronous tensor parallelism" if "asyncTP" in techniques else "")
-        schedule = row["pp_schedule"].lower()
-        yield {"kind": "h200" if row["hardware"].startswith("H200") else "h100-500w",
-               "group": f"torchtitan {row['model']} {gpus}", "name": f"{row['model']} {gpus} {techniques}",
-               "model": llama(*TITAN_MODELS[row["model"]]), "devices": gpus, "sequence": sequence, "batch": batch,
-               "micro_batch": batch // int(row["fsdp_dp"]) // (int(row["local_batch"]) if int(row["pp"]) > 1 else 1),
-               "data": row["fsdp_dp"], "tensor": row["tp"], "pipeline": row["pp"], "context": row["cp"],
-               "virtual": 2 if schedule.startswith("interleaved") else 1,
-               "framework": "compiled" if "compile" in techniques else "eager",
-               "recompute": "alternate" if row["act_ckpt"].startswith("selective") else row["act_ckpt"],
-               "sharding": 3, "precision": "bf16", "reduce_precision": "mixed", "besides": besides, "step": f"{step:.9g}",
-               "reserved": f"{row['measured_mem_gib']} GiB" if row["measured_mem_gib"] else ""}
-
-
-def llm_foundry(folder):
-    sizes = {re.search("mpt-(.*).yaml", row["yaml"]).group(1): row
-             for row in read(folder, "llm_foundry_mpt_arch.csv") if "mpt-" in row["yaml"]}
-    kinds = {"h100_80gb": "h100", "a100_80gb": "a100", "a100_40gb": "a100-40"}
-    for row in read(folder, "llm_foundry_mpt.csv"):
-        of, gpus, sequence = sizes[row["model"]], int(row["gpus"]), int(row["seq"])
-        in_2024 = "Large Scale" in row["section"] and row["model"] in ("1b", "3b", "7b", "70b")
-        besides = "products in 8 bits" if "fp8" in row["precision"] else \
-            "activations are moved to the host" if row["act_offload"] == "True" else ""
-        yield {"kind": kinds[row["gpu"]], "group": f"MPT {row['model']} {row['gpu']}",
-               "name": f"{row['model']} {row['gpu']} x{gpus} {sequence} {row['mbs']}",
-               "model": gpt2(int(of["n_layers"]), int(of["d_model"]), int(of["n_heads"]), int(of["vocab"]), sequence),
-               "devices": gpus, "sequence": sequence, "batch": row["gbs"], "micro_batch": row["mbs"],
-               "recompute": "full" if row["act_ckpt"] == "True" else "none",
-               "sharding": 3 if row["sharding"] == "FULL_SHARD" else 2, "precision": "bf16",
-               "reduce_precision": "bf16" if row["mp_mode"] == "PURE" else "f32",
-               "kernels": "flash" if in_2024 else "triton", "besides": besides, "step": row["derived_step_s"]}
-
-
-def mist(folder):
-    widths = {"1.3b": (24, 2048, 16), "2.7b": (32, 2560, 32), "7b": (32, 4096, 32)}
-    for row in read(folder, "mist_l4.csv"):
-        layers, width, heads = widths[row["size"]]
-        text = row["config_yaml"]
-        numbers = {key: [float(x) for x in re.findall(r"- (-?[\d.]+)", part)]
-                   for key, part in re.findall(r"(\w+): ((?:- )+-?[\d.]+(?: (?:- )+-?[\d.]+)*)", text)}
-        run = {"kind": "l4-1050mhz", "group": f"Mist {row['family']} {row['size']}",
-               "name": f"{row['family']} {row['size']} x{row['gpus']}{' flash' if row['flash'] == 'True' else ''}",
-               "devices": row["gpus"], "sequence": row["seq"] or 2048, "batch": row["gbs"], "sharding": 0, "recompute": "none",
-               "precision": "bf16", "reduce_precision": "bf16", "attention": "fused" if row["flash"] == "True" else "stored",
-               "step": row["measured_iter_s"], "memory": ""}
-        peaks = [float(x) for x in re.findall(r"[\d.]+", row["stage_peak_alloc"])]
-        run["memory"] = f"{max(peaks) * MIB:.0f}" if peaks else ""
-        reserved = [float(x) for x in re.findall(r"[\d.]+", row["stage_peak_reserved"])]
-        run["reserved"] = f"{max(reserved) * MIB:.0f}" if reserved else ""
-        run["model"] = gpt2(layers, width, heads, 50304, 2048) if row["family"] == "gpt" else \
-            llama(layers, width, {"1.3b": 5632, "2.7b": 6912, "7b": 11008}[row["size"]], heads, heads, 50304)
-        if "stage_strategies" not in numbers:
-            run.update(data=2, micro_batch=8, batch=32, sharding=1, recompute="full")
-            yield run
-            continue
-        plan, stages = numbers["stage_strategies"], len(numbers["layer_partitions"])
-        each = [plan[10 * s:10 * s + 10] for s in range(stages)]
-        micro_batch, data, tensor, weights, gradients, updates = (int(x) for x in each[0][:6])
-        run["sharding"] = 3 if weights else 2 if gradients else updates
-        run.update(pipeline=stages, data=data, tensor=tensor, micro_batch=micro_batch,
-                   layers="|".join(f"{n:.0f}" for n in numbers["layer_partitions"]) if stages > 1 else "")
-        if any(sum(stage[6:]) > 0 for stage in each):
-            run["besides"] = "state or activations are moved to the host"
-        elif any(numbers["gradient_checkpointing"]):
-            run["besides"] = "some layers of some stages are recomputed"
-        yield run
-
-
-# What Sailor's own simulator counts beside torch's memory: "for fused kernel loading, depends on GPU + platform" where it
-# foretells the memory of its GH200s, "shown in nvidia-smi, but not as part of torch mem" of tensor parallelism where it
-# looks whether other plans fit.
-BESIDES_TORCH = {"gh200": 5.06e9, "rtx": 3.0e9}
-
-
-def sailor(folder):
-    sizes = {"OPT-350M": (24, 1024, 16, 50272), "GPT-NEO-2.7B": (32, 2560, 20, 50257)}
-    for row in read(folder, "sailor_validation.csv"):
-        tensor = re.findall(r"tp(\d+)", row["stage_replicas_gpuxcount_tp"])
-        layers, width, heads, vocabulary = sizes[row["model"]]
-        run = {"kind": "gh200" if "GH" in row["cluster"] else "rtx", "group": f"Sailor {row['model']}",
-               "name": f"{row['model']} {row['cluster'].split()[0]} N{row['nodes']} pp{row['pp']} mbs{row['mbs']}",
-               "model": gpt2(layers, width, heads, vocabulary, 2048), "sequence": 2048, "batch": row["gbs"],
-               "micro_batch": row["mbs"], "data": row["dp_per_stage"].split("|")[0], "tensor": tensor[0],
-               "pipeline": row["pp"], "sequence_parallel": "no", "precision": "f32", "attention": "stored",
-               "step": row["measured_iter_s"]}
-        run["reserved"] = f"{float(row['max_mem_bytes']) - BESIDES_TORCH[run['kind']]:.0f}"
-        if int(row["pp"]) > 1:  # 0 is the embedding, the last is the head
-            ends = [[int(n) for n in part.split("-")] for part in row["layers_per_stage"].split("|")]
-            run["layers"] = "|".join(str(min(b, layers) - max(a, 1) + 1) for a, b in ends)
-        if "GH" not in row["cluster"]:
-            run["nodes"] = [(kind.lower(), int(n)) for kind, n in
-                            re.findall(r"([\w-]+?)-?x(\d+)/tp", row["stage_replicas_gpuxcount_tp"])]
-        yield run
-
-
-def megatron(folder):
-    """A formula, of what has to be kept: as many micro-batches as its pipeline has under way tell the same.  It counts
-    masks of dropout, and what is dropped out of attention's weights."""
-    sizes = {"megatron-22B": (48, 6144, 64), "gpt3-175B": (96, 12288, 96), "turing-530B": (105, 20480, 128),
-             "megatron-1T": (128, 25600, 160)}
-    for row in read(folder, "megatron_seqsel_fig1_memory.csv"):
-        layers, width, heads = sizes[row["model"]]
-        pipeline, micro_batch = int(row["pp"]), int(row["mbs"])
-        micro_batches = min(int(row["gbs"]) // micro_batch, pipeline * (2 if int(row["vp"]) > 1 else 1))
-        memory = float(row["params_opt_gib"]) + float(row["activations_gib"])
-        yield {"kind": "a100", "group": "Megatron memory", "name": f"{row['model']} {row['mode']}",
-               "model": gpt2(layers, width, heads, 51200, 2048, dropout=0.1), "devices": row["gpus"], "sequence": 2048,
-               "batch": micro_batch * micro_batches, "micro_batch": micro_batch, "data": 1, "tensor": row["tp"],
-               "pipeline": pipeline, "virtual": row["vp"],
-               "layers": "|".join([str(layers // (pipeline * int(row["vp"])))] * pipeline * int(row["vp"]))
-               if pipeline > 1 else "", "attention": "stored", "precision": "bf16", "reduce_precision": "mixed",
-               "sharding": 0,
-               "recompute": "selective" if row["recompute"] == "attn_only" else "none", "memory": f"{memory:.9g} GiB",
-               "sequence_parallel": "no" if row["mode"] == "none" else "yes"}
-
-
-SOURCES = {"simumax": ("simumax_b200.csv", simumax), "torchtitan": ("torchtitan.csv", torchtitan),
-           "llm_foundry": ("llm_foundry_mpt.csv", llm_foundry), "mist": ("mist_l4.csv", mist),
-           "sailor": ("sailor_validation.csv", sailor),
-           "megatron": ("megatron_seqsel_fig1_memory.csv", megatron)}
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -404,89 +210,6 @@ def print_table(rows):
     widths = [max(len(str(row[c])) for row in rows) for c in range(len(rows[0]))]
     for row in rows:
         print("  ".join(str(x).ljust(w) if c == 0 else str(x).rjust(w) for c, (x, w) in enumerate(zip(row, widths))))
-
-
-# ---- tables against kernels ------------------------------------------------------------------------------------------
-
-def look_up(table, size):
-    """As costmodel/efficiency.c."""
-    if not isinstance(table, list):
-        return table
-    for (low, at_low), (high, at_high) in zip(table, table[1:]):
-        if size <= low:
-            return at_low
-        if size <= high:
-            return at_low + (at_high - at_low) * math.log(size / low) / math.log(high / low)
-    return table[-1][1]
-
-
-def kernel_of(row, efficiency):
-    """What the machine file says of a measured kernel: (which table, share, measured share); None of what has no table."""
-    number = {key: int(n) for key, n in re.findall(r"(\w+)=(\d+)", row["shape"])}
-    measured = float(row["measured_efficiency"])
-    if row["op"] == "matmul" and number and measured > 0:
-        name = "bf16 weight gradient" if "layout=NT" in row["shape"] else "bf16 product"
-        return name, look_up(efficiency[name], min(number["m"], number["k"], number["n"])), measured
-    if row["op"] in ("sdp_fwd", "sdp_bwd") and number:
-        flops = number["batch"] * number["seq_len"] ** 2 * number["head_num"] * \
-            (number["qk_head_dim"] + number["v_head_dim"])  # half of the scores are hidden, and not computed
-        name, flops = ("attention", flops) if row["op"] == "sdp_fwd" else ("attention backward", 2.5 * flops)
-        return name, look_up(efficiency[name], flops), measured / 2
-    return None
-
-
-def mist_kernels(folder, kind, cache):
-    """(table, share that the machine file has, share that was measured) of kernels that Mist's authors timed on an L4."""
-    with open(machine(kind)) as file:
-        of = next(iter(json.load(file)["kinds"].values()))
-    peak, efficiency = float(of["rates"]["fp16"].split()[0]) * 1e12, of["efficiency"]
-    for path in glob.glob(os.path.join(folder, "mist_node_database", cache, "*.json")):
-        with open(path) as file:
-            timed = json.load(file)
-        for key, times in timed.items():
-            forward, backward = (times[way][1] for way in ("fwd", "bwd"))  # medians, seconds
-            extents = [[int(n) for n in shape.split(", ")] for shape in re.findall(r"shape=\(([\d, ]+\d)\)", key)]
-            if "fused_dense_func" in key and extents[0][0] > 0:
-                (samples, tokens, inner), (columns, _) = extents[:2]
-                smallest, flops = min(samples * tokens, inner, columns), 2 * samples * tokens * inner * columns
-                for name, seconds in (("bf16 product", forward), ("bf16 weight gradient", backward - forward)):
-                    yield name, look_up(efficiency[name], smallest), flops / seconds / peak
-            elif "flash_attn_qkvpacked_func" in key and extents[0][0] > 0:
-                samples, tokens, _, heads, width = extents[0]
-                flops = samples * tokens ** 2 * heads * 2 * width  # half of the scores are hidden
-                for name, more, seconds in (("attention", 1, forward), ("attention backward", 2.5, backward)):
-                    yield name, look_up(efficiency[name], more * flops), more * flops / seconds / peak
-
-
-def describe_errors(name, errors):
-    errors = sorted(errors)
-    return [name, len(errors), f"{100 * statistics.median(errors):.1f} %", f"{100 * errors[int(0.9 * len(errors))]:.1f} %"]
-
-
-def kernels_table(folder):
-    rows = [["table", "measured", "median error", "90 %"]]
-    found = {}
-    files = {"a100_pcie": "a100", "b200_bf16_ceperm": "b200"}
-    for row in read(folder, "simumax_kernel_efficiency.csv"):
-        with open(machine(files[row["system"]])) as file:
-            kind = next(iter(json.load(file)["kinds"].values()))
-        said = kernel_of(row, kind["efficiency"])
-        if said is not None:
-            found.setdefault(f"{files[row['system']]}: {said[0]}", []).append(abs(said[1] / said[2] - 1))
-    for kind, cache in (("l4", "_backup_cache_NVIDIA_L4"), ("l4-1050mhz", "cache_NVIDIA_L4")):
-        for name, said, measured in mist_kernels(folder, kind, cache):
-            found.setdefault(f"{kind}: {name}", []).append(abs(said / measured - 1))
-    with open(machine("a100")) as file:
-        spans = {s["devices"]: s for s in json.load(file)["collectives"]["within"]}
-    for row in read(folder, "vtrain_nccl_allreduce.csv"):
-        n = int(row["gpus"])
-        if row["gpu"] != "a100" or n not in spans:
-            continue
-        bandwidth, latency = (float(spans[n][key].split()[0]) for key in ("bandwidth", "latency"))
-        seconds = latency * 1e-6 + 2 * (n - 1) / n * int(row["bytes"]) / (bandwidth * 1e9)
-        if float(row["in_place_us"]) > 0:
-            found.setdefault(f"a100: all-reduce of {n}", []).append(abs(seconds / float(row["in_place_us"]) * 1e6 - 1))
-    return rows + [describe_errors(name, errors) for name, errors in found.items()]
 
 
 # ---- effects that are left out ---------------------------------------------------------------------------------------
