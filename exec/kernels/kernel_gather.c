@@ -187,7 +187,7 @@ static cleave_status run(cleave_kernels *kernels, const cleave_kernel_call *call
         return cleave_fail(error, CLEAVE_FAILED, "the gather kernel does not fit nest %s",
                            call->nest->name);
     bool forward = call->pass == CLEAVE_PASS_FORWARD;
-    if (!forward)
+    if (!forward && !(call->accumulated >> of.in_table & 1))
         cleave_kernel_zero(call, &call->nest->inputs[of.in_table],
                            &call->input_gradients[of.in_table]);
     int64_t index[CLEAVE_MAX_AXES] = {0};
@@ -217,6 +217,7 @@ const cleave_kernel_row cleave_gather_kernel = {
     .name = "gather",
     .kinds = 1u << CLEAVE_NEST_GATHER | 1u << CLEAVE_NEST_REDUCE,
     .passes = 1u << CLEAVE_PASS_FORWARD | 1u << CLEAVE_PASS_INPUT_GRADIENT,
+    .accumulates = true,
     .takes_bf16 = true,
     .fits = fits,
     .run = run,
