@@ -35,7 +35,7 @@ typedef struct cleave_kernel_call {
     cleave_array combined;        /* backward of moments; statistics of attention: forward writes */
     cleave_array output_gradient; /* backward: read */
     cleave_array input_gradients[CLEAVE_MAX_INPUTS]; /* backward: overwritten, */
-    uint32_t accumulated; /* or, with bit i, added to: of products and attention only */
+    uint32_t accumulated; /* or, with bit i, added to; not by convolutions and pools */
     void *workspace;
     int64_t workspace_bytes;
     bool widened;  /* from operands of bf16, for a kernel that knows f32 alone */

@@ -7,7 +7,8 @@
    others are walked, whatever their strides.
 
    What a loss takes at its targets is a look-up, too, in a table that has rows of its own for every
-   id, and where ids count from the start alone. */
+   id, and where ids count from the start alone.  It may be spelt as a product with 0 or 1: zero
+   wins over whatever it is multiplied with. */
 #include "exec/kernels/convert.h"
 #include "exec/kernels/kernel_table.h"
 
@@ -58,7 +59,8 @@ static int selected_axis(const cleave_nest *nest) {
     bool selects = nest->n_inputs == 2 && nest->n_instructions == 3 &&
                    nest->combiner == CLEAVE_COMBINE_SUM && tape[0].opcode == CLEAVE_OP_INDEX &&
                    tape[1].opcode == CLEAVE_OP_EQUAL && tape[1].a == 2 && tape[1].b == 1 &&
-                   tape[2].opcode == CLEAVE_OP_MASK && tape[2].a == 0 && tape[2].b == 3;
+                   (tape[2].opcode == CLEAVE_OP_MASK || tape[2].opcode == CLEAVE_OP_MUL) &&
+                   tape[2].a == 0 && tape[2].b == 3;
     return selects ? tape[0].a : -1;
 }
 
@@ -187,7 +189,7 @@ static cleave_status run(cleave_kernels *kernels, const cleave_kernel_call *call
         return cleave_fail(error, CLEAVE_FAILED, "the gather kernel does not fit nest %s",
                            call->nest->name);
     bool forward = call->pass == CLEAVE_PASS_FORWARD;
-    if (!forward)
+    if (!forward && !(call->accumulated >> of.in_table & 1))
         cleave_kernel_zero(call, &call->nest->inputs[of.in_table],
                            &call->input_gradients[of.in_table]);
     int64_t index[CLEAVE_MAX_AXES] = {0};
@@ -217,6 +219,7 @@ const cleave_kernel_row cleave_gather_kernel = {
     .name = "gather",
     .kinds = 1u << CLEAVE_NEST_GATHER | 1u << CLEAVE_NEST_REDUCE,
     .passes = 1u << CLEAVE_PASS_FORWARD | 1u << CLEAVE_PASS_INPUT_GRADIENT,
+    .accumulates = true,
     .takes_bf16 = true,
     .takes_gaps = true,
     .fits = fits,

@@ -136,6 +136,10 @@ static void seed_moments(tile_run *run, int last) {
     run->tile.adjoint[last] = seed;
 }
 
+static bool adds(const tile_run *run, int input) {
+    return (run->call->accumulated >> input & 1) != 0;
+}
+
 /* Where the gradients of these inputs are made: in place, or in scratch. */
 static void place_gradients(tile_run *run, uint64_t inputs) {
     const cleave_tile_plan *plan = run->plan;
@@ -147,6 +151,8 @@ static void place_gradients(tile_run *run, uint64_t inputs) {
         run->tile.adjoint[i] = direct
                                    ? (float *)run->call->input_gradients[i].data + run->at[stream]
                                    : run->adjoint[i];
+        if (direct && adds(run, i))
+            run->tile.given |= cleave_register_bit(i);
     }
 }
 
@@ -159,7 +165,8 @@ static void sink_gradients(tile_run *run, uint64_t inputs) {
         if (plan->summed[i])
             tile_add(run, stream, run->tile.adjoint[i], run->sums[i]);
         else if (run->tile.adjoint[i] == run->adjoint[i])
-            tile_scatter(run, stream, run->adjoint[i], &run->call->input_gradients[i]);
+            (adds(run, i) ? tile_add_to : tile_scatter)(run, stream, run->adjoint[i],
+                                                        &run->call->input_gradients[i]);
     }
 }
 
@@ -215,9 +222,13 @@ static void backward_columns(tile_run *run) {
         load_columns(run, column);
         run->tile.given = plan->frontier;
         place_gradients(run, plan->by_column);
-        for (int r = 0; r < plan->tape.n_registers; r++)
+        for (int r = 0; r < plan->tape.n_registers; r++) {
+            float *to = run->tile.adjoint[r];
+            bool adds_there =
+                r < run->call->nest->n_inputs && adds(run, r) && to != run->adjoint[r];
             for (int c = 0; run->column_sums[r] != NULL && c < run->columns; c++)
-                run->tile.adjoint[r][c] = (float)run->column_sums[r][run->column + c];
+                to[c] = (adds_there ? to[c] : 0) + (float)run->column_sums[r][run->column + c];
+        }
         cleave_tape_backward(&plan->tape, &run->tile);
         sink_gradients(run, plan->by_column);
     }
@@ -353,9 +364,9 @@ static cleave_status run_backward(tile_run *run, cleave_error *error) {
         if (!(plan->gradients >> i & 1))
             continue;
         size[i] = cleave_kernel_array_size(call, &call->nest->inputs[i], &call->input_gradients[i]);
-        if (plan->gradient[i] < 0)
+        if (plan->gradient[i] < 0 && !adds(run, i))
             cleave_kernel_zero(call, &call->nest->inputs[i], &call->input_gradients[i]);
-        else if (plan->summed[i])
+        else if (plan->gradient[i] >= 0 && plan->summed[i])
             memset(run->sums[i], 0, (size_t)size[i] * sizeof(double));
     }
     size_t columns = (size_t)plan->extent[plan->n_loops - 1];
@@ -369,9 +380,11 @@ static cleave_status run_backward(tile_run *run, cleave_error *error) {
     if (plan->frontier != 0)
         backward_columns(run);
     for (int i = 0; i < call->nest->n_inputs; i++)
-        for (int64_t j = 0; run->sums[i] != NULL && j < size[i]; j++)
-            cleave_element_put(call->input_gradients[i].type, call->input_gradients[i].data, j,
-                               (float)run->sums[i][j]);
+        for (int64_t j = 0; run->sums[i] != NULL && j < size[i]; j++) {
+            const cleave_array *to = &call->input_gradients[i];
+            double before = adds(run, i) ? (double)cleave_element_get(to->type, to->data, j) : 0;
+            cleave_element_put(to->type, to->data, j, (float)(before + run->sums[i][j]));
+        }
     return CLEAVE_OK;
 }
 
@@ -408,6 +421,7 @@ const cleave_kernel_row cleave_tile_kernel = {
     .name = "tape",
     .kinds = ~0u,
     .passes = ~0u,
+    .accumulates = true,
     .takes_bf16 = true,
     .takes_gaps = true,
     .fits = fits,

@@ -155,19 +155,15 @@ static void pass_within(const cleave_instruction *bound, int n, const float *of,
             (int)(of[c] >= low) & (int)(of[c] <= high) ? x[c] : 0;
 }
 
-/* The line through an element, or along it, to a row of a matrix. */
-static void write_line(const tile_run *run, const float *x, bool slope, int stream,
-                       const cleave_array *array, int64_t row) {
+/* The line through an element to a row of the output. */
+static void write_line(const tile_run *run, const float *x, int64_t row) {
     const tile_channels *channels = &run->channels;
-    int64_t at = place_of(run, stream, row);
+    const cleave_array *array = &run->call->output;
+    int64_t at = place_of(run, run->plan->output, row);
     bool half = array->type == CLEAVE_BF16;
     float *y = half ? channels->row[2] : (float *)array->data + at;
-    const float *factor = channels->factor;
-    if (slope)
-        _Pragma("GCC ivdep") for (int c = 0; c < run->columns; c++) y[c] = factor[c] * x[c];
-    else
-        follow_lines(channels, run->columns, x, y);
-    if (run->plan->channels.bound != NULL && !slope)
+    follow_lines(channels, run->columns, x, y);
+    if (run->plan->channels.bound != NULL)
         keep_within(run->plan->channels.bound, run->columns, y);
     if (half)
         tile_round_row(run->columns, y, (uint16_t *)array->data + at);
@@ -240,7 +236,7 @@ static const float *read_matrix(const tile_run *run, int64_t row) {
 }
 
 static void forward_row(const tile_run *run, int64_t row) {
-    write_line(run, read_matrix(run, row), false, run->plan->output, &run->call->output, row);
+    write_line(run, read_matrix(run, row), row);
 }
 
 static void moments_row_forward(const tile_run *run, int64_t row) {
@@ -261,10 +257,32 @@ cleave_status tile_channels_forward(tile_run *run, cleave_error *error) {
     return CLEAVE_OK;
 }
 
+/* The line along an element, `slope`, or through it to a row of the matrix' gradient, or added to
+   it. */
 static void write_gradient(const tile_run *run, const float *x, bool slope, int64_t row) {
+    const tile_channels *channels = &run->channels;
     int matrix = run->plan->channels.matrix, stream = run->plan->gradient[matrix];
-    if (stream >= 0)
-        write_line(run, x, slope, stream, &run->call->input_gradients[matrix], row);
+    const cleave_array *array = &run->call->input_gradients[matrix];
+    if (stream < 0)
+        return;
+    bool half = array->type == CLEAVE_BF16, adds = (run->call->accumulated >> matrix & 1) != 0;
+    int n = run->columns;
+    int64_t at = place_of(run, stream, row);
+    float *y = half ? channels->row[2] : (float *)array->data + at;
+    const float *factor = channels->factor, *centre = channels->centre, *shift = channels->shift;
+    if (half && adds)
+        tile_widen_row(n, (const uint16_t *)array->data + at, y);
+    if (slope && adds)
+        _Pragma("GCC ivdep") for (int c = 0; c < n; c++) y[c] += factor[c] * x[c];
+    else if (slope)
+        _Pragma("GCC ivdep") for (int c = 0; c < n; c++) y[c] = factor[c] * x[c];
+    else if (adds)
+        _Pragma("GCC ivdep") for (int c = 0; c < n; c++) y[c] +=
+            factor[c] * (x[c] - centre[c]) + shift[c];
+    else
+        follow_lines(channels, n, x, y);
+    if (half)
+        tile_round_row(n, y, (uint16_t *)array->data + at);
 }
 
 /* The gradient behind a bound: where the output, or the line that it is made of, is within it. */

@@ -129,6 +129,16 @@ void tile_scatter(const tile_run *run, int stream, const float *from, const clea
             to[r * row + c * column] = *from++;
 }
 
+void tile_add_to(const tile_run *run, int stream, const float *from, const cleave_array *array) {
+    int64_t row = tile_row_stride(run, stream), column = tile_column_stride(run, stream);
+    for (int r = 0; r < run->rows; r++)
+        for (int c = 0; c < run->columns; c++) {
+            int64_t at = run->at[stream] + r * row + c * column;
+            float before = cleave_element_get(array->type, array->data, at);
+            cleave_element_put(array->type, array->data, at, before + *from++);
+        }
+}
+
 /* Sixteen running sums, so that it vectorises, in an order that depends on n alone. */
 static double sum_row(const float *x, int n) {
     float lane[16] = {0};

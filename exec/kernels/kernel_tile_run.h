@@ -67,6 +67,8 @@ void tile_round_row(int n, const float *restrict from, uint16_t *restrict to);
 
 /* The tile's values x, row by row, to the stream's elements in memory. */
 void tile_scatter(const tile_run *run, int stream, const float *x, const cleave_array *to);
+/* Added to them. */
+void tile_add_to(const tile_run *run, int stream, const float *x, const cleave_array *to);
 /* sums[element of the stream] += x */
 void tile_add(const tile_run *run, int stream, const float *x, double *sums);
 void tile_max(const tile_run *run, int stream, const float *x, float *best);

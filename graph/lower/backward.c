@@ -184,25 +184,34 @@ uint32_t lower_inputs_read(const cleave_nest *nest, uint32_t gradients) {
     return read & nest->kept_inputs;
 }
 
-/* ---- accumulating: a weight that many nests read, such as the cells of a recurrence ---------- */
+/* ---- accumulating: what several nests read alike, such as the weight of a recurrence's cells, or
+   what a normalisation takes statistics of and scales ------------------------------------------ */
 
 static int32_t stage_of(const lower_builder *builder, int32_t nest) {
     return cleave_schedule_stage_of(&builder->layout->schedule, builder->model->nests[nest].op);
 }
 
+static cleave_type gradient_type(const lowering *state, int32_t n, int i, const cleave_part *part) {
+    const cleave_model *model = state->base.model;
+    return cleave_gradient_type(model, &model->nests[n], part, i);
+}
+
 /* Do two nests of one stage read the same pieces on the same devices, part by part?  Then what they
    give to the gradient may be summed where it arises, replicas included.  (Which of two stages of
-   the same devices gives first is for the schedule to say.) */
+   the same devices gives first is for the schedule to say.)  One nest gives all of its own at once.
+ */
 static bool read_alike(const lowering *state, int32_t n, int i, lower_accumulator like) {
     const cleave_parts *a = &state->base.parts[n], *b = &state->base.parts[like.nest];
-    if (a->n != b->n || lower_goes_on(&state->base, n) != lower_goes_on(&state->base, like.nest) ||
+    if (n == like.nest || a->n != b->n ||
+        lower_goes_on(&state->base, n) != lower_goes_on(&state->base, like.nest) ||
         stage_of(&state->base, n) != stage_of(&state->base, like.nest))
         return false;
     for (int32_t p = 0; p < a->n; p++) {
         const cleave_part *x = &a->items[p], *y = &b->items[p];
         if (x->empty != y->empty || x->device != y->device || x->key != y->key ||
             lower_row(state, state->schedule->read[n][i])[p] !=
-                lower_row(state, state->schedule->read[like.nest][like.input])[p])
+                lower_row(state, state->schedule->read[like.nest][like.input])[p] ||
+            gradient_type(state, n, i, x) != gradient_type(state, like.nest, like.input, y))
             return false;
     }
     return true;
@@ -212,19 +221,52 @@ static int32_t visit_of(const lowering *state, lower_accumulator of) {
     return state->schedule->events[state->schedule->write_gradient[of.nest][of.input]].visit;
 }
 
-/* The gradient that this pass can add to: `nest` is -1 where there is none, and from now on this
-   one is there for others.  Only products can add at no cost. */
+/* May others add to what this pass gives for an input?  To a weight's gradient where products give
+   it, and to an activation's in each micro-batch by itself. */
+static bool may_be_added_to(const lowering *state, int32_t n, int i, cleave_pass pass) {
+    const lower_builder *builder = &state->base;
+    const cleave_nest *nest = &builder->model->nests[n];
+    int32_t tensor = nest->inputs[i].tensor, n_reduced = 0, n_others = 0;
+    if (pass == CLEAVE_PASS_INPUT_GRADIENT)
+        return !cleave_tensor_sees_parameter(builder->model, tensor) &&
+               !cleave_ring_passes(nest, i) && nest->n_turns == 0 &&
+               lower_value_when(builder, tensor) == CLEAVE_WHEN_EVERY;
+    lower_count_reduced(state, tensor, &n_reduced, &n_others);
+    return nest->kind == CLEAVE_NEST_PRODUCT &&
+           (!lower_goes_on(builder, n) || carries(state, n, i, pass) || n_others == 0);
+}
+
+/* Can it itself add at no cost?  Products, tapes and look-ups can; a sum of products in bf16 would
+   be rounded on its way. */
+static bool can_add(const lowering *state, int32_t n, int i, cleave_pass pass) {
+    const cleave_model *model = state->base.model;
+    const cleave_nest *nest = &model->nests[n];
+    switch (nest->kind) {
+    case CLEAVE_NEST_PRODUCT:
+        return pass == CLEAVE_PASS_WEIGHT_GRADIENT ||
+               !cleave_type_is_short(model->tensors[nest->inputs[i].tensor].stored);
+    case CLEAVE_NEST_MOMENTS:
+    case CLEAVE_NEST_POINTWISE:
+    case CLEAVE_NEST_REDUCE:
+    case CLEAVE_NEST_GATHER:
+        return true;
+    case CLEAVE_NEST_CONVOLUTION:
+    case CLEAVE_NEST_POOL:
+    case CLEAVE_NEST_ATTENTION:
+        return false;
+    }
+    return false;
+}
+
+/* The gradient that this pass adds to, the last one that was given; `nest` is -1 where there is
+   none, and from now on this one is there for others. */
 static lower_accumulator find_accumulator(lowering *state, const lower_event *event,
                                           cleave_pass pass) {
     int32_t n = event->nest, i = event->input;
-    int32_t n_reduced = 0, n_others = 0;
-    const cleave_nest *nest = &state->base.model->nests[n];
-    lower_tensor *of = &state->tensors[nest->inputs[i].tensor];
-    lower_count_reduced(state, nest->inputs[i].tensor, &n_reduced, &n_others);
-    if (pass != CLEAVE_PASS_WEIGHT_GRADIENT || nest->kind != CLEAVE_NEST_PRODUCT ||
-        (lower_goes_on(&state->base, n) && !carries(state, n, i, pass) && n_others > 0))
+    lower_tensor *of = &state->tensors[state->base.model->nests[n].inputs[i].tensor];
+    if (!may_be_added_to(state, n, i, pass))
         return (lower_accumulator){-1, -1};
-    for (int32_t a = 0; a < of->accumulators.n; a++)
+    for (int32_t a = of->accumulators.n - 1; a >= 0 && can_add(state, n, i, pass); a--)
         if (visit_of(state, of->accumulators.items[a]) == event->visit &&
             read_alike(state, n, i, of->accumulators.items[a]))
             return of->accumulators.items[a];

@@ -1,7 +1,7 @@
 /* Every fast kernel against the reference, over random nests and random parts of them, every pass;
    and the reference's own gradients against finite differences of its forward.
 
-   Each is cut into a random number of pieces.
+   Each is cut into a random number of pieces.  Some gradients are added to what is there.
 
    Operands that the model says backward does not read are withheld, results are poisoned before
    the call, and the workspace has a fence behind it. */
@@ -17,7 +17,8 @@
 enum { FENCE_BYTES = 256, FENCE = 0x5a };
 
 typedef struct tally {
-    int calls, polled, product, winograd, convolution, pool, gather, tape, lines, packed, reference;
+    int calls, polled, product, winograd, convolution, pool, gather, tape, lines, packed, reference,
+        added;
 } tally;
 
 static void count_choice(tally *seen, const char *name) {
@@ -49,6 +50,13 @@ static void poison(float *a, int64_t n) {
         a[i] = NAN;
 }
 
+/* What a result is before the call: poison, or what is added to. */
+static void prepare(float *a, int64_t n, bool added_to) {
+    poison(a, n);
+    for (int64_t i = 0; i < n && added_to; i++)
+        a[i] = (float)(i % 7) / 4;
+}
+
 static cleave_status count_poll(void *context, cleave_error *error) {
     (void)error;
     ++*(int *)context;
@@ -73,10 +81,11 @@ static cleave_status run(const subject *of, const cleave_kernel_call *call, clea
 
 /* Runs one pass twice and returns the worst difference of any result. */
 static double compare_pass(const subject *of, random_call *made, cleave_pass pass, int32_t pieces,
-                           tally *seen) {
+                           uint32_t accumulated, tally *seen) {
     cleave_error error = {{0}};
     const cleave_nest *nest = made->nest;
     cleave_kernel_call call = random_call_of_pass(made, pass);
+    call.accumulated = accumulated;
     if (of->row != NULL && workspace_of(of, &call) == 0)
         return 0;
     cleave_tile_plan plan;
@@ -99,6 +108,7 @@ static double compare_pass(const subject *of, random_call *made, cleave_pass pas
 
     cleave_array *results[CLEAVE_MAX_INPUTS];
     const cleave_operand *operands[CLEAVE_MAX_INPUTS];
+    bool added_to[CLEAVE_MAX_INPUTS] = {false};
     float *expected[CLEAVE_MAX_INPUTS];
     int n_results = 0;
     if (pass == CLEAVE_PASS_FORWARD) {
@@ -109,16 +119,17 @@ static double compare_pass(const subject *of, random_call *made, cleave_pass pas
     for (int i = 0; i < nest->n_inputs; i++)
         if (gradients >> i & 1) {
             operands[n_results] = &nest->inputs[i];
+            added_to[n_results] = (accumulated >> i & 1) != 0;
             results[n_results++] = &call.input_gradients[i];
         }
     for (int r = 0; r < n_results; r++)
-        poison(results[r]->data, one_nest_bytes(&call, operands[r], results[r]) / 4);
+        prepare(results[r]->data, one_nest_bytes(&call, operands[r], results[r]) / 4, added_to[r]);
     cr_assert(cleave_kernel_run_reference(&call, &error) == CLEAVE_OK, "%s", error.message);
     for (int r = 0; r < n_results; r++) {
         int64_t size = one_nest_bytes(&call, operands[r], results[r]);
         expected[r] = one_nest_memory(size);
         memcpy(expected[r], results[r]->data, (size_t)size);
-        poison(results[r]->data, size / 4);
+        prepare(results[r]->data, size / 4, added_to[r]);
     }
     polls = 0;
     cr_assert(run(of, &call, &error) == CLEAVE_OK, "%s", error.message);
@@ -138,6 +149,12 @@ static double compare_pass(const subject *of, random_call *made, cleave_pass pas
     return worst;
 }
 
+/* Programs have such passes add to gradients. */
+static bool adds(const cleave_nest *nest, cleave_pass pass) {
+    return pass != CLEAVE_PASS_FORWARD && nest->kind != CLEAVE_NEST_CONVOLUTION &&
+           nest->kind != CLEAVE_NEST_POOL;
+}
+
 static tally compare_many_by(const cleave_kernel_row *row, random_nest_maker *make, uint64_t n) {
     cleave_error error = {{0}};
     subject of = {.row = row};
@@ -155,7 +172,11 @@ static tally compare_many_by(const cleave_kernel_row *row, random_nest_maker *ma
                 if (pass != CLEAVE_PASS_FORWARD &&
                     cleave_nest_pass_inputs(&one.model, nest, pass) == 0)
                     continue;
-                double worst = compare_pass(&of, &made, pass, (int32_t)draw(&random, 1, 9), &seen);
+                int32_t pieces = (int32_t)draw(&random, 1, 9);
+                uint32_t accumulated =
+                    row == NULL && adds(nest, pass) ? (uint32_t)draw(&random, 0, 7) : 0;
+                seen.added += accumulated != 0;
+                double worst = compare_pass(&of, &made, pass, pieces, accumulated, &seen);
                 cr_expect(worst < 1e-4, "seed %llu, part %d, %s: %g off", (unsigned long long)seed,
                           p, cleave_pass_names[pass], worst);
             }
@@ -371,6 +392,7 @@ Test(kernels, look_ups_match_the_reference) {
 Test(kernels, selections_match_the_reference) {
     tally seen = compare_many(random_selection, 100);
     EXPECT_SHARE(seen, gather, 90);
+    EXPECT_SHARE(seen, added, 30);
 }
 
 Test(kernels, pointwise_tapes_match_the_reference) {
@@ -396,6 +418,7 @@ Test(kernels, moments_match_the_reference) {
 Test(kernels, rows_of_channels_match_the_reference) {
     tally seen = compare_many(random_lines, 300);
     EXPECT_SHARE(seen, tape, 100);
+    EXPECT_SHARE(seen, added, 30);
     EXPECT_SHARE(seen, lines, 50); /* parts of few channels are not */
 }
 

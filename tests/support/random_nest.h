@@ -386,7 +386,7 @@ static inline const cleave_nest *random_selection(one_nest *one, cleave_random *
     random_output(one, random, has[1]);
     int index = one_nest_do(one, CLEAVE_OP_INDEX, v, 0, 0, 0);
     int equal = one_nest_do(one, CLEAVE_OP_EQUAL, index, 1, 0, 0);
-    one_nest_do(one, CLEAVE_OP_MASK, 0, equal, 0, 0);
+    one_nest_do(one, chance(random, 50) ? CLEAVE_OP_MASK : CLEAVE_OP_MUL, 0, equal, 0, 0);
     return one_nest_finish(one, error);
 }
 

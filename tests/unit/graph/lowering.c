@@ -29,12 +29,14 @@ static void split(lowered *of, const char *name, const char *axis) {
                  CLEAVE_OK);
 }
 
-static void begin(lowered *of) {
+static void begin_with(lowered *of, int which) {
     cleave_error error = {""};
     *of = (lowered){0};
-    cr_assert(hand_model(MODEL_MLP, &of->arena, &of->model, &error), "%s", error.message);
+    cr_assert(hand_model(which, &of->arena, &of->model, &error), "%s", error.message);
     cr_assert_eq(cleave_layout_create(&of->model, P, &of->arena, &of->layout, &error), CLEAVE_OK);
 }
+
+static void begin(lowered *of) { begin_with(of, MODEL_MLP); }
 
 static void lower(lowered *of, bool symbolic) {
     cleave_error error = {""};
@@ -308,7 +310,32 @@ Test(lowering, one_device_needs_no_copy_of_an_activation) {
     begin(&of);
     lower(&of, false);
     cr_assert_eq(of.program.n_messages, 0);
-    /* The seed of backward, and the sum of the two gradients of the logits. */
-    cr_assert_eq(of.program.n_copies, 2);
+    /* The seed of backward; of the two gradients of the logits one is added to the other. */
+    cr_assert_eq(of.program.n_copies, 1);
+    cleave_arena_free(&of.arena);
+}
+
+/* The gradient that the statistics give is added to that of what they are taken of, which the nest
+   that scales has given just before. */
+Test(lowering, statistics_add_to_the_gradient_of_what_is_normalised) {
+    static lowered of;
+    begin_with(&of, MODEL_CNN);
+    lower(&of, false);
+    int32_t given = -1, n_added = 0;
+    for (int32_t i = 0; i < of.program.n_items; i++) {
+        if (of.program.items[i].kind != CLEAVE_ITEM_COMPUTE)
+            continue;
+        const cleave_compute *compute = &of.program.computes[of.program.items[i].subject];
+        const cleave_nest *nest = &of.model.nests[compute->nest];
+        if (compute->pass != CLEAVE_PASS_INPUT_GRADIENT)
+            continue;
+        if (nest->kind == CLEAVE_NEST_MOMENTS) {
+            cr_expect_eq(compute->input_gradients[0], given);
+            cr_expect_eq(compute->accumulated, 1);
+            n_added++;
+        }
+        given = compute->input_gradients[0];
+    }
+    cr_expect_eq(n_added, 1);
     cleave_arena_free(&of.arena);
 }
