@@ -6,7 +6,8 @@
    of them.  B's rows along the result's columns: a few rows of B at a time are added to all rows of
    the result, which stay in the second cache.
 
-   Few summed: the result is what there is much of, and is passed over once.
+   Few summed: the result is what there is much of, and is passed over once, while a block of B's
+   columns, laid out as it is read, stays in the second cache.
 
    All ask for the part of the large operand that comes next before they need it: a processor's own
    prefetcher stops at every page. */
@@ -14,7 +15,7 @@
 
 #include <string.h>
 
-enum { LANES = 16, MOST_ROWS = 16, MOST_SUMMED = 32, LEAST_ELEMENTS = 1 << 18 };
+enum { LANES = 16, MOST_ROWS = 16, MOST_SUMMED = 64, LEAST_ELEMENTS = 1 << 18 };
 
 /* Vectors are passed between functions of this file only, so how a processor without registers of
    their size would pass them does not matter. */
@@ -188,23 +189,24 @@ static void multiply_plain(const cleave_blas_product *p) {
     }
 }
 
-/* C[i, i + rows) x [j, j + columns) of vectors, over the whole sum; `a` has `rows` for each of it.
- */
+/* C[i, i + rows) x [j, j + columns) of vectors, over the whole sum; `a` has `rows` for each of it,
+   `b` a row of `b_row`. */
 __attribute__((always_inline)) static inline void update_tile(const cleave_blas_product *p,
-                                                              const float *a, int64_t i, int64_t j,
+                                                              const float *a, const float *b,
+                                                              int64_t b_row, int64_t i, int64_t j,
                                                               int rows, int columns) {
     vector sum[8][3];
     float *c = p->c + i * p->c_row + j;
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < columns; v++) {
             float *at = c + r * p->c_row + v * LANES;
-            __builtin_prefetch(at + 2 * columns * LANES, 1);
+            __builtin_prefetch(at + rows * p->c_row, 1);
             sum[r][v] = p->beta != 0.0f ? p->beta * load(at) : (vector){0};
         }
     for (int64_t k = 0; k < p->k; k++) {
         vector w[3];
         for (int v = 0; v < columns; v++)
-            w[v] = load(p->b + k * p->b_row + j + v * LANES);
+            w[v] = load(b + k * b_row + v * LANES);
         for (int r = 0; r < rows; r++)
             for (int v = 0; v < columns; v++)
                 sum[r][v] += a[k * rows + r] * w[v];
@@ -214,18 +216,23 @@ __attribute__((always_inline)) static inline void update_tile(const cleave_blas_
             store(c + r * p->c_row + v * LANES, sum[r][v]);
 }
 
+/* Columns of B that are laid out at once, in panels of the width of a tile. */
+enum { PANEL = 3 * LANES, PANELS = 10 };
+
 __attribute__((always_inline)) static inline void update_rows(const cleave_blas_product *p,
-                                                              int64_t i, int rows) {
+                                                              const float *panels, int64_t i,
+                                                              int64_t first, int64_t end,
+                                                              int rows) {
     float a[MOST_SUMMED * 8];
     for (int64_t k = 0; k < p->k; k++)
         for (int r = 0; r < rows; r++)
             a[k * rows + r] = p->alpha * p->a[k * p->a_row + i + r];
-    int64_t j = 0;
-    for (; j + 3 * LANES <= p->n; j += 3 * LANES)
-        update_tile(p, a, i, j, rows, 3);
-    for (; j + LANES <= p->n; j += LANES)
-        update_tile(p, a, i, j, rows, 1);
-    for (; j < p->n; j++)
+    int64_t j = first;
+    for (; j + PANEL <= end; j += PANEL, panels += p->k * PANEL)
+        update_tile(p, a, panels, PANEL, i, j, rows, 3);
+    for (; j + LANES <= end; j += LANES)
+        update_tile(p, a, p->b + j, p->b_row, i, j, rows, 1);
+    for (; j < end; j++)
         for (int r = 0; r < rows; r++) {
             float *to = p->c + (i + r) * p->c_row + j, sum = p->beta != 0.0f ? p->beta * *to : 0;
             for (int64_t k = 0; k < p->k; k++)
@@ -235,16 +242,26 @@ __attribute__((always_inline)) static inline void update_rows(const cleave_blas_
 }
 
 static void update(const cleave_blas_product *p) {
-    int64_t i = 0;
-    for (; i + 8 <= p->m; i += 8)
-        update_rows(p, i, 8);
-    for (; i < p->m; i++)
-        update_rows(p, i, 1);
+    float panels[MOST_SUMMED * PANEL * PANELS];
+    for (int64_t first = 0; first < p->n; first += PANEL * PANELS) {
+        int64_t end = first + PANEL * PANELS < p->n ? first + PANEL * PANELS : p->n, i = 0;
+        float *to = panels;
+        for (int64_t j = first; j + PANEL <= end; j += PANEL)
+            for (int64_t k = 0; k < p->k; k++, to += PANEL)
+                memcpy(to, p->b + k * p->b_row + j, PANEL * sizeof *to);
+        for (; i + 8 <= p->m; i += 8)
+            update_rows(p, panels, i, first, end, 8);
+        for (; i < p->m; i++)
+            update_rows(p, panels, i, first, end, 1);
+    }
 }
 
+/* Of more summed the libraries are as quick while the result stays in a cache. */
 static bool has_few_summed(const cleave_blas_product *p) {
+    enum { FEW = 32, TIMES = 8 };
+    int64_t least = p->k <= FEW ? LEAST_ELEMENTS : (int64_t)TIMES * LEAST_ELEMENTS;
     return p->k <= MOST_SUMMED && p->m >= 4 * MOST_ROWS && p->n >= 4 * MOST_ROWS &&
-           p->m * p->n >= LEAST_ELEMENTS && p->a_transposed && !p->b_transposed;
+           p->m * p->n >= least && p->a_transposed && !p->b_transposed;
 }
 
 bool cleave_few_rows_fits(const cleave_blas_product *p) {

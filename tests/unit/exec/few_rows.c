@@ -83,7 +83,9 @@ Test(few_rows, products_of_few_summed_are_their_sums_and_leave_the_rest_alone) {
     for (size_t i = 0; i < sizeof summed / sizeof summed[0]; i++) {
         check((shape){515, 523, summed[i], true, false}, 0.0f);
         check((shape){515, 523, summed[i], true, false}, 1.0f);
+        check((shape){267, 1055, summed[i], true, false}, 1.0f);
     }
+    check((shape){1451, 1459, 64, true, false}, 1.0f);
 }
 
 Test(few_rows, many_rows_and_small_operands_are_left_to_the_libraries) {
@@ -93,6 +95,8 @@ Test(few_rows, many_rows_and_small_operands_are_left_to_the_libraries) {
     cr_assert(!cleave_few_rows_fits(&p));
     p = (cleave_blas_product){.m = 8, .n = 4096, .k = 4096, .a_transposed = true};
     cr_assert(!cleave_few_rows_fits(&p));
-    p = (cleave_blas_product){.m = 4096, .n = 4096, .k = 33, .a_transposed = true};
+    p = (cleave_blas_product){.m = 4096, .n = 4096, .k = 65, .a_transposed = true};
+    cr_assert(!cleave_few_rows_fits(&p));
+    p = (cleave_blas_product){.m = 1024, .n = 1024, .k = 33, .a_transposed = true};
     cr_assert(!cleave_few_rows_fits(&p));
 }
