@@ -6,6 +6,7 @@
 #include <string.h>
 
 const char *const cleave_target_names[CLEAVE_N_TARGETS] = {"torch", "jax"};
+const bool cleave_target_narrows[CLEAVE_N_TARGETS] = {[CLEAVE_TARGET_TORCH] = true};
 
 typedef cleave_export_maker maker;
 
@@ -74,13 +75,13 @@ static cleave_status find_cuts(maker *make, cleave_arena *arena, cleave_error *e
     if (cuts == NULL)
         return cleave_fail_memory(error, "exporting a layout");
     cleave_mesh_of_primes(make->layout->n_devices / plan->n_groups, &plan->mesh);
+    bool narrow = cleave_target_narrows[plan->target] && plan->schedule.n_stages == 1;
     for (int32_t op = 0; op < n; op++) {
-        bool narrow;
         cleave_split split;
+        cleave_mesh_cut *cut = &plan->operators[op].cut;
         CLEAVE_TRY(find_split_in_group(make, op, arena, &split, error));
-        const char *why =
-            cleave_mesh_find_cut(&plan->mesh, &split, &plan->operators[op].cut, &narrow);
-        if (why == NULL && narrow)
+        const char *why = cleave_mesh_find_cut(&plan->mesh, &split, cut);
+        if (why == NULL && !narrow && cleave_mesh_widen(&plan->mesh, cut))
             why = "it is on some devices alone, and will be repeated on the others";
         if (why != NULL)
             cleave_export_lose(make, op, -1, "devices", why);
@@ -98,7 +99,8 @@ static void list_what_follows(maker *make, const cleave_mesh_cut *wanted) {
     for (int32_t op = 0; op < make->model->n_operators; op++) {
         const cleave_planned_operator *planned = &make->plan->operators[op];
         if (planned->name.named == CLEAVE_NAMED_NOTHING &&
-            memcmp(&planned->cut, &wanted[op], (size_t)make->plan->mesh.n) != 0)
+            memcmp(&planned->cut, &wanted[op],
+                   (size_t)make->plan->mesh.n * sizeof wanted[op].axis[0]) != 0)
             cleave_export_lose(make, op, -1, "function", "it is cut as what it reads");
     }
 }
@@ -135,9 +137,9 @@ bool cleave_export_owns(const cleave_model *model, const cleave_planned_operator
 static void compute(const cleave_export_plan *plan, const cleave_planned_operator *reader,
                     const cleave_frame_parameter *read, cleave_planned_parameter *parameter) {
     for (int i = 0; i < plan->mesh.n; i++) {
-        int8_t axis = reader->cut.axis[i];
-        int8_t d = axis < 0 ? CLEAVE_FRAME_APART : read->dimension[axis];
-        d = d < 0 ? CLEAVE_FRAME_APART : d;
+        int32_t axis = reader->cut.axis[i];
+        int32_t d = axis < 0 ? axis : read->dimension[axis];
+        d = axis >= 0 && d < 0 ? CLEAVE_FRAME_APART : d;
         if (!parameter->planned)
             parameter->computed[i] = d;
         else if (parameter->computed[i] != d)
@@ -155,9 +157,9 @@ static int find_share(const cleave_export_plan *plan, const cleave_planned_param
     bool taken[CLEAVE_MAX_RANK] = {false};
     file_shape(tensor, &rank, &shape);
     for (int i = 0; i < plan->mesh.n; i++)
-        if (parameter->computed[i] < 0)
+        if (parameter->computed[i] == CLEAVE_FRAME_APART)
             parts *= plan->mesh.size[i];
-        else
+        else if (parameter->computed[i] >= 0)
             taken[parameter->computed[i]] = true;
     for (int d = 0; parts > 1 && d < rank; d++)
         if (!taken[d] && shape[d] % parts == 0)
@@ -182,8 +184,8 @@ static void store(maker *make, int32_t t) {
             "a weight is gathered once for forward and backward, and its gradient is whole until "
             "then");
     for (int i = 0; share >= 0 && i < make->plan->mesh.n; i++)
-        if (parameter->stored[i] < 0)
-            parameter->stored[i] = (int8_t)share;
+        if (parameter->stored[i] == CLEAVE_FRAME_APART)
+            parameter->stored[i] = share;
 }
 
 static void plan_parameters(maker *make) {

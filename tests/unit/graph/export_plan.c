@@ -14,13 +14,19 @@ static cleave_export_plan plan;
 static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(export_plan, .fini = tear_down);
 
+/* All operators are repeated on all devices. */
 static void load(const char *file, int64_t batch, int32_t n_devices) {
     cleave_error error = {""};
     char path[256];
     snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s", file);
     cr_assert_eq(cleave_model_import(path, batch, true, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
+    const int32_t degree[CLEAVE_MAX_AXES] = {0},
+                  devices[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     cr_assert_eq(cleave_layout_create(&model, n_devices, &arena, &layout, NULL), CLEAVE_OK);
+    for (int32_t op = 0; op < model.n_operators; op++)
+        cr_assert_eq(cleave_layout_set(&layout, op, n_devices, degree, devices, &arena, NULL),
+                     CLEAVE_OK);
 }
 
 static int axis(int32_t op, const char *name) {
@@ -115,6 +121,29 @@ Test(export_plan, rows_of_images_and_inner_parts_of_a_flatten_are_lost_and_repea
     cr_expect_not_null(find_lost(conv, "h"));
     cr_expect_not_null(find_lost(dense, "w"));
     cr_expect_eq(plan.operators[conv].cut.axis[0], CLEAVE_MESH_REPEATS);
+    cr_expect_eq(plan.operators[dense].cut.axis[0], CLEAVE_MESH_REPEATS);
+}
+
+/* On device 1 of 2, between operators on both: its weight is there alone; JAX repeats it. */
+Test(export_plan, an_operator_on_one_device_is_on_it_alone_in_torch) {
+    load("alexnet.onnx", 8, 2);
+    for (int32_t op = 0; op < model.n_operators; op++)
+        split(model.operators[op].name, "n");
+    int32_t dense = cleave_model_find_operator(&model, "/classifier/classifier.4/Gemm");
+    const int32_t degree[CLEAVE_MAX_AXES] = {0}, second = 1;
+    cr_assert_eq(cleave_layout_set(&layout, dense, 1, degree, &second, &arena, NULL), CLEAVE_OK);
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.n_lost, 0, "%s", plan.n_lost > 0 ? plan.lost[0].why : "");
+    cr_expect_eq(plan.operators[dense].cut.axis[0], cleave_mesh_alone(1));
+    cr_expect_eq(plan.operators[dense].then.axis[0], cleave_mesh_alone(1));
+    cr_expect_eq(stored("classifier.4.weight"), cleave_mesh_alone(1));
+    cleave_layout back;
+    cr_assert_eq(cleave_export_read_back(&model, &layout, &plan, &arena, &back, NULL), CLEAVE_OK);
+    for (int32_t op = 0; op < model.n_operators; op++)
+        cr_expect(cleave_split_same(&back.splits[op], &layout.splits[op]), "%s",
+                  model.operators[op].name);
+    make(CLEAVE_TARGET_JAX);
+    cr_expect_not_null(find_lost(dense, "devices"));
     cr_expect_eq(plan.operators[dense].cut.axis[0], CLEAVE_MESH_REPEATS);
 }
 
