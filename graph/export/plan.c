@@ -148,23 +148,47 @@ static void compute(const cleave_export_plan *plan, const cleave_planned_operato
     parameter->planned = true;
 }
 
-/* The first dimension that every device that has the whole of it can have an equal share of. */
+/* How a dimension of a parameter can be shared by those that have the whole of it: the best first.
+   What is cut already can be cut on by dimensions of the mesh that are further in. */
+enum { SHARE_EVEN, SHARE_EVEN_ON, SHARE_UNEVEN, SHARE_UNEVEN_ON, N_SHARES };
+
+static int rate_share(const cleave_export_plan *plan, const cleave_planned_parameter *parameter,
+                      int dimension, int64_t extent) {
+    bool shared = false, on = false;
+    int64_t parts = 1;
+    for (int i = 0; i < plan->mesh.n; i++) {
+        bool cuts = parameter->computed[i] == dimension;
+        bool shares = parameter->computed[i] == CLEAVE_FRAME_APART;
+        if (cuts && shared)
+            return N_SHARES;
+        on = on || cuts;
+        shared = shared || shares;
+        parts *= cuts || shares ? plan->mesh.size[i] : 1;
+    }
+    if (extent % parts == 0)
+        return on ? SHARE_EVEN_ON : SHARE_EVEN;
+    return plan->target == CLEAVE_TARGET_JAX ? N_SHARES : on ? SHARE_UNEVEN_ON : SHARE_UNEVEN;
+}
+
+/* The dimension that every device that has the whole of it has a share of: of the best the first,
+   or where shares are uneven the longest. */
 static int find_share(const cleave_export_plan *plan, const cleave_planned_parameter *parameter,
                       const cleave_tensor *tensor) {
-    int rank;
+    int rank, found = CLEAVE_FRAME_STRIDED, best = N_SHARES;
     const int64_t *shape;
-    int64_t parts = 1;
-    bool taken[CLEAVE_MAX_RANK] = {false};
+    bool shared = false;
     file_shape(tensor, &rank, &shape);
     for (int i = 0; i < plan->mesh.n; i++)
-        if (parameter->computed[i] == CLEAVE_FRAME_APART)
-            parts *= plan->mesh.size[i];
-        else if (parameter->computed[i] >= 0)
-            taken[parameter->computed[i]] = true;
-    for (int d = 0; parts > 1 && d < rank; d++)
-        if (!taken[d] && shape[d] % parts == 0)
-            return d;
-    return parts == 1 ? CLEAVE_FRAME_APART : CLEAVE_FRAME_STRIDED;
+        shared = shared || parameter->computed[i] == CLEAVE_FRAME_APART;
+    for (int d = 0; shared && d < rank; d++) {
+        int share = rate_share(plan, parameter, d, shape[d]);
+        if (share < best ||
+            (share == best && best >= SHARE_UNEVEN && best < N_SHARES && shape[d] > shape[found])) {
+            best = share;
+            found = d;
+        }
+    }
+    return shared ? found : CLEAVE_FRAME_APART;
 }
 
 static void store(maker *make, int32_t t) {
@@ -177,7 +201,7 @@ static void store(maker *make, int32_t t) {
                                    : CLEAVE_FRAME_STRIDED;
     if (share == CLEAVE_FRAME_STRIDED)
         cleave_export_lose(make, -1, t, "update",
-                           "no dimension is a multiple of the devices that share it");
+                           "it has no dimension that can be cut on by the devices that share it");
     else if (sharded > CLEAVE_SHARDED_UPDATE)
         cleave_export_lose(
             make, -1, t, cleave_sharded_names[sharded],

@@ -189,6 +189,41 @@ Test(export_plan, a_sharded_update_is_cut_where_it_divides) {
     cr_expect_eq(stored("features.3.weight"), CLEAVE_FRAME_APART);
 }
 
+/* 1000 biases: 16 devices have 63 each, the last 55. */
+Test(export_plan, shares_are_uneven_where_no_dimension_divides_but_not_in_jax) {
+    load("alexnet.onnx", 8, 16);
+    int32_t bias = cleave_model_find_tensor(&model, "classifier.6.bias");
+    layout.sharded[bias] = CLEAVE_SHARDED_UPDATE;
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.n_lost, 0);
+    cr_expect_eq(plan.parameters[bias].stored[0], 0);
+    make(CLEAVE_TARGET_JAX);
+    cr_expect_eq(plan.n_lost, 1);
+    cr_expect_eq(plan.parameters[bias].stored[0], CLEAVE_FRAME_APART);
+}
+
+/* By columns on the outer of 2 x 2 the inner cuts each half of the bias on, and the weight along
+   its other dimension; on the inner the halves that are shared lie apart. */
+Test(export_plan, what_is_cut_is_cut_on_by_inner_dimensions_of_the_mesh) {
+    load("alexnet.onnx", 8, 4);
+    int32_t dense = cleave_model_find_operator(&model, "/classifier/classifier.6/Gemm");
+    int32_t bias = cleave_model_find_tensor(&model, "classifier.6.bias");
+    int32_t weight = cleave_model_find_tensor(&model, "classifier.6.weight");
+    int32_t degree[CLEAVE_MAX_AXES] = {0};
+    degree[axis(dense, "k")] = 2;
+    const int32_t outer[] = {0, 2, 1, 3}, inner[] = {0, 1, 2, 3};
+    layout.sharded[bias] = layout.sharded[weight] = CLEAVE_SHARDED_UPDATE;
+    cr_assert_eq(cleave_layout_set(&layout, dense, 2, degree, outer, &arena, NULL), CLEAVE_OK);
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.n_lost, 0);
+    cr_expect(plan.parameters[bias].stored[0] == 0 && plan.parameters[bias].stored[1] == 0);
+    cr_expect(plan.parameters[weight].stored[0] == 0 && plan.parameters[weight].stored[1] == 1);
+    cr_assert_eq(cleave_layout_set(&layout, dense, 2, degree, inner, &arena, NULL), CLEAVE_OK);
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.n_lost, 1);
+    cr_expect(plan.parameters[bias].stored[0] == CLEAVE_FRAME_APART);
+}
+
 /* Two stages on two groups of two devices, of two micro-batches; in each all operators are cut by
    samples, or repeated. */
 static int32_t put_in_stages(const char *begins, bool first_cut, bool second_cut) {
