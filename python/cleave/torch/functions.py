@@ -1,5 +1,6 @@
 """Functions that DTensor lacks or is wrong about, on parts: attention, pools, dropout, and the loss."""
 import itertools
+import math
 
 import torch
 import torch.distributed
@@ -12,6 +13,19 @@ from . import lie
 # Of an image whose samples and channels alone are cut, parts are pooled as the whole is.
 POOLS = {F.max_pool1d, F.max_pool2d, F.max_pool3d, torch.max_pool1d, torch.max_pool2d, torch.max_pool3d, F.avg_pool1d,
          F.avg_pool2d, F.avg_pool3d, F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d}
+
+VIEWS = {torch.Tensor.view, torch.Tensor.reshape, torch.reshape, torch.Tensor.flatten, torch.flatten,
+         torch.Tensor.unflatten, torch.unflatten}
+
+
+def _stays_cut(shape, dimension, parts, other):
+    """Are blocks of a dimension blocks of one of the other shape, of the same elements?"""
+    before, met = math.prod(shape[:dimension]), 1
+    for extent in other:
+        if met == before and (extent > 1 or shape[dimension] == 1):
+            return extent == shape[dimension] or (extent % parts == 0 and shape[dimension] % parts == 0)
+        met *= extent
+    return False
 
 
 def _tensors(x):
@@ -44,6 +58,8 @@ class Functions(TorchFunctionMode):
             return func(*args, **kwargs)
         if func is F.scaled_dot_product_attention and self.attention is not None:
             return self.attend(func, *args, **kwargs)
+        if func in VIEWS:
+            return self.view(func, *args, **kwargs)
         if func in POOLS:
             return self.pool(func, *args, **kwargs)
         if func is F.dropout:
@@ -80,6 +96,17 @@ class Functions(TorchFunctionMode):
         absent = lie.is_absent(self.mesh, words)
         y = lie.nothing(parts) if absent else func(*parts, *rest, **kwargs)
         return lie.join(y, self.mesh, self.attention.output, shape)
+
+    def view(self, func, x, *rest, **kwargs):
+        """What is no block of any dimension then is made whole first.  (DTensor does so, or fails, or makes nonsense of it,
+        as its version is.)"""
+        words = lie.words_of(x, self.mesh)
+        shape = func(torch.empty(x.shape, dtype=x.dtype, device="meta"), *rest, **kwargs).shape
+        parts = {word: math.prod(self.mesh.size(i) for i, w in enumerate(words) if w == word) for word in words}
+        stays = [word[0] != "S" or _stays_cut(x.shape, int(word[1:]), parts[word], shape) for word in words]
+        if not all(stays):
+            x = lie.move(x, self.mesh, [word if stay and word != "P" else "R" for word, stay in zip(words, stays)])
+        return func(x, *rest, **kwargs)
 
     def pool(self, func, x, *rest, **kwargs):
         words = [w if w in ("S0", "S1") or lie.is_alone(w) else "R" for w in lie.words_of(x, self.mesh)]
