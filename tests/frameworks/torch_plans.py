@@ -4,10 +4,11 @@
 usage: torch_plans.py CLEAVE TREE [--ranks 2,4] [--layouts N] [--models NAME,...|all] [--seed S] [--verbose]
 
 For every model and number of ranks: the plan that `cleave search` finds, and N layouts drawn at random, some with
-sharded updates, every second with operators on some ranks alone.  Three steps of SGD in double: losses, gradients of the first step and parameters are those of one
-device to 1e-10; on a mesh of one dimension the bytes that all ranks send in a step are those of the simulated program
-of the layout that was read back, to 1 %, where every operator is a module, and on any mesh those that `export` says
-DTensor moves, to 10 %, but for models of which much else is sent.  Then what has to be refused is.
+sharded updates, every second with operators on some ranks alone.  Three steps of SGD in double: losses, gradients of the
+first step and parameters are those of one device to 1e-10; on a mesh of one dimension the bytes that all ranks send in a
+step are those of the simulated program of the layout that was read back, to 1 %, where every operator is a module, and on
+any mesh those that `export` says DTensor moves, to 10 %, but for models of which much else is sent.  Then what has to be
+refused is.
 Exits 77 where there is no PyTorch.
 """
 import argparse

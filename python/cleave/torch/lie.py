@@ -89,7 +89,7 @@ class _Absent(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, gradient_words):
         ctx.shape, ctx.mesh, ctx.words = x.shape, x.device_mesh, gradient_words
-        return torch.empty(0, dtype=x.dtype, device=x.to_local().device)
+        return torch.empty(0, dtype=x.dtype, device=x.device_mesh.device_type)
 
     @staticmethod
     def backward(ctx, gradient):
@@ -143,12 +143,14 @@ def _share(part, mesh, i, owner, word, shape):
     """What one rank of a dimension of the mesh has alone, as `word` says: this rank's part, of this shape."""
     n, me, group = mesh.size(i), mesh.get_local_rank(i), mesh.get_group(i)
     ranks = dist.get_process_group_ranks(group)
-    mine = part if me == owner and word == "R" else part.new_empty(shape)
+    # What DTensor makes on a rank that has no part may be on another device.
+    mine = part if me == owner and word == "R" else torch.empty(shape, dtype=part.dtype, device=mesh.device_type)
     if word == "R":
         dist.broadcast(mine, ranks[owner], group)
     elif is_alone(word):
         to = int(word[1:])
-        _exchange([(True, part, ranks[to], group)] if me == owner else [(False, mine, ranks[owner], group)] if me == to else [])
+        _exchange([(True, part, ranks[to], group)] if me == owner else
+                  [(False, mine, ranks[owner], group)] if me == to else [])
     elif me != owner:
         _exchange([(False, mine, ranks[owner], group)])
     else:

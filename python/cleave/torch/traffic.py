@@ -1,7 +1,8 @@
 """Counts what a rank sends: with cleave.torch.Traffic() as traffic: loss.backward() ... ; traffic.bytes.
 
 As rings and pairwise exchanges would send it: an all-reduce of n ranks 2 (n - 1) / n of its bytes, a gather or scatter
-(n - 1) / n of the whole, an exchange (n - 1) / n of a rank's part; a broadcast, or a sum for one rank, n - 1 times its bytes in all.
+(n - 1) / n of the whole, an exchange (n - 1) / n of a rank's part; of n ranks all together a broadcast, or a sum for one
+of them, n - 1 times its bytes.
 """
 import torch
 import torch.distributed
