@@ -248,7 +248,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("cleave"), parser.add_argument("tree")
     parser.add_argument("--ranks", default="2,4")
-    parser.add_argument("--layouts", type=int, default=2)
+    parser.add_argument("--layouts", type=int, default=5)
     parser.add_argument("--models", default="")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--verbose", action="store_true")
