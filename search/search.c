@@ -252,7 +252,7 @@ cleave_status cleave_search(const cleave_model *model, const cleave_machine *mac
     CLEAVE_TRY(check_step(model, options, error));
     const cleave_constraints *given = options->constraints;
     bool constrains = given != NULL && (given->fixed != NULL || given->sorts != 0 ||
-                                        cleave_constraints_take_all(given));
+                                        cleave_constraints_have_target(given));
     session s = {.model = model,
                  .machine = machine,
                  .options = options,

@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { MOST_ROUNDS = 16 };
-enum { UNKNOWN = -3 }; /* of a wish: nobody has said anything yet */
+enum { UNKNOWN = INT32_MIN }; /* of a wish: nobody has said anything yet */
 
 typedef struct follower {
     const cleave_model *model;
@@ -36,7 +36,7 @@ static int wish_of(const follower *f, int32_t reader, const cleave_nest *nest,
                    const cleave_operand *operand, int32_t tensor, int i) {
     const cleave_mesh_cut *cut = &f->plan->operators[reader].cut;
     if (cut->axis[i] < 0)
-        return CLEAVE_MESH_REPEATS;
+        return cut->axis[i];
     int d = cleave_frame_dimension(f->model, nest, operand, cut->axis[i]);
     if (d < 0)
         return CLEAVE_MESH_REPEATS;
@@ -44,7 +44,8 @@ static int wish_of(const follower *f, int32_t reader, const cleave_nest *nest,
     return writer_axis(f, tensor, cleave_frame_locate(f->model, operand->tensor, d, parts, tensor));
 }
 
-/* Wishes of one sort of readers, by dimension of the mesh: an axis of the writer, or UNKNOWN. */
+/* Wishes of one sort of readers, by dimension of the mesh: an axis of the writer, or REPEATS, or
+   with whom alone it is wanted, or UNKNOWN. */
 typedef struct wishes {
     int axis[CLEAVE_MAX_MESH];
     bool differ;
@@ -101,8 +102,9 @@ static void settle_output(follower *f, int32_t op, const wishes *by_function,
         if (!moves || (!asked && !partial))
             continue;
         bool clear = wish->axis[i] != UNKNOWN && !wish->differ;
-        if (clear && (is_in_output(f, op, wish, i) || wish->axis[i] == own))
-            planned->then.axis[i] = (int8_t)wish->axis[i];
+        if (clear && (is_in_output(f, op, wish, i) || wish->axis[i] == own ||
+                      cleave_mesh_is_alone(wish->axis[i])))
+            planned->then.axis[i] = wish->axis[i];
         else if (partial || clear)
             planned->then.axis[i] = CLEAVE_MESH_REPEATS;
     }
@@ -145,13 +147,14 @@ static cleave_mesh_cut arrival(const follower *f, int32_t reader, int32_t base) 
         for (int k = 0; k < f->plan->mesh.n && free; k++)
             free = written.axis[k] != wish || wish_of(f, first, nest, operand, base, k) == wish;
         if (free)
-            cut.axis[i] = (int8_t)wish;
+            cut.axis[i] = wish;
     }
     return cut;
 }
 
-/* How an operand comes, in axes of the operator that reads it; returns how many dimensions of the
-   mesh cut it. */
+/* How an operand comes, in axes of the operator that reads it; returns how much it is spread: by
+   how many dimensions of the mesh cut it, and of as many by how many leave it to some devices
+   alone. */
 static int comes_as(const follower *f, int32_t reader, const cleave_nest *nest,
                     const cleave_operand *operand, cleave_mesh_cut *cut) {
     const cleave_operator *op = &f->model->operators[reader];
@@ -161,7 +164,11 @@ static int comes_as(const follower *f, int32_t reader, const cleave_nest *nest,
     if (f->writer[base] < 0)
         return 0;
     const cleave_mesh_cut written = arrival(f, reader, base);
-    for (int i = 0; i < f->plan->mesh.n; i++)
+    for (int i = 0; i < f->plan->mesh.n; i++) {
+        if (cleave_mesh_is_alone(written.axis[i])) {
+            cut->axis[i] = written.axis[i];
+            n++;
+        }
         for (int8_t a = 0; a < op->n_axes && written.axis[i] >= 0; a++) {
             int32_t parts = cleave_mesh_degree(&f->plan->mesh, &written, written.axis[i]);
             int d = cleave_frame_dimension(f->model, nest, operand, a);
@@ -169,9 +176,10 @@ static int comes_as(const follower *f, int32_t reader, const cleave_nest *nest,
             bool same = d >= 0 && writer_axis(f, base, d) == written.axis[i];
             if (same && cut->axis[i] < 0) {
                 cut->axis[i] = a;
-                n++;
+                n += CLEAVE_MAX_MESH;
             }
         }
+    }
     return n;
 }
 

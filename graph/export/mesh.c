@@ -67,28 +67,49 @@ static bool match_digits(const cleave_mesh *mesh, const int32_t *stride, const c
 }
 
 const char *cleave_mesh_find_cut(const cleave_mesh *mesh, const cleave_split *split,
-                                 cleave_mesh_cut *cut, bool *narrow) {
+                                 cleave_mesh_cut *cut) {
     int32_t stride[CLEAVE_MAX_MESH];
     int dimension[CLEAVE_MAX_MESH];
     digits d = digits_of(split);
     find_strides(mesh->n, mesh->size, stride);
     memset(cut->axis, CLEAVE_MESH_REPEATS, sizeof cut->axis);
-    *narrow = mesh->n > 0 && split->n_parts < stride[0] * mesh->size[0];
     if (!match_digits(mesh, stride, split, &d, dimension))
         return "its devices are in an order that no mesh has";
     for (int j = 1; j < d.n; j++)
         if (d.axis[j] == d.axis[j - 1] && d.axis[j] >= 0 && dimension[j] < dimension[j - 1])
             return "an axis is cut by an inner dimension of the mesh before an outer one";
+    for (int i = 0; i < mesh->n; i++)
+        cut->axis[i] = cleave_mesh_alone(split->devices[0] / stride[i] % mesh->size[i]);
     for (int j = 0; j < d.n; j++)
         cut->axis[dimension[j]] = d.axis[j];
     return NULL;
 }
 
+bool cleave_mesh_widen(const cleave_mesh *mesh, cleave_mesh_cut *cut) {
+    bool any = false;
+    for (int i = 0; i < mesh->n; i++)
+        if (cleave_mesh_is_alone(cut->axis[i])) {
+            cut->axis[i] = CLEAVE_MESH_REPEATS;
+            any = true;
+        }
+    return any;
+}
+
 static bool all_agree(const cleave_mesh_cut *cuts, int32_t n, int i) {
-    for (int32_t k = 0; k < n; k++)
-        if (cuts[k].axis[i] != cuts[k].axis[i + 1])
+    for (int32_t k = 0; k < n; k++) {
+        int32_t outer = cuts[k].axis[i], inner = cuts[k].axis[i + 1];
+        bool alone = cleave_mesh_is_alone(outer) && cleave_mesh_is_alone(inner);
+        if (outer != inner && !alone)
             return false;
+    }
     return true;
+}
+
+static int32_t join_one(int32_t outer, int32_t inner, int32_t inner_size) {
+    return cleave_mesh_is_alone(outer)
+               ? cleave_mesh_alone(cleave_mesh_coordinate(outer) * inner_size +
+                                   cleave_mesh_coordinate(inner))
+               : outer;
 }
 
 void cleave_mesh_join(cleave_mesh *mesh, cleave_mesh_cut *cuts, int32_t n) {
@@ -97,12 +118,16 @@ void cleave_mesh_join(cleave_mesh *mesh, cleave_mesh_cut *cuts, int32_t n) {
             i++;
             continue;
         }
-        mesh->size[i] *= mesh->size[i + 1];
+        int32_t inner = mesh->size[i + 1];
+        size_t behind = (size_t)(mesh->n - i - 2) * sizeof(int32_t);
+        mesh->size[i] *= inner;
         mesh->n--;
-        size_t behind = (size_t)(mesh->n - i - 1);
-        memmove(&mesh->size[i + 1], &mesh->size[i + 2], behind * sizeof mesh->size[0]);
-        for (int32_t k = 0; k < n; k++)
-            memmove(&cuts[k].axis[i + 1], &cuts[k].axis[i + 2], behind);
+        memmove(&mesh->size[i + 1], &mesh->size[i + 2], behind);
+        for (int32_t k = 0; k < n; k++) {
+            int32_t *axis = cuts[k].axis;
+            axis[i] = join_one(axis[i], axis[i + 1], inner);
+            memmove(&axis[i + 1], &axis[i + 2], behind);
+        }
     }
 }
 
@@ -117,15 +142,22 @@ cleave_status cleave_mesh_split(const cleave_mesh *mesh, const cleave_mesh_cut *
                                 cleave_arena *arena, cleave_split *split, cleave_error *error) {
     int32_t stride[CLEAVE_MAX_MESH];
     find_strides(mesh->n, mesh->size, stride);
-    cleave_split made = {.replicas = cleave_mesh_degree(mesh, cut, CLEAVE_MESH_REPEATS),
-                         .n_parts = mesh->n > 0 ? stride[0] * mesh->size[0] : 1};
+    cleave_split made = {.n_parts = 1};
+    int32_t first = 0;
     for (int a = 0; a < CLEAVE_MAX_AXES; a++)
         made.degree[a] = cleave_mesh_degree(mesh, cut, a);
+    made.replicas = cleave_mesh_degree(mesh, cut, CLEAVE_MESH_REPEATS);
+    for (int i = 0; i < mesh->n; i++)
+        if (cleave_mesh_is_alone(cut->axis[i]))
+            first += cleave_mesh_coordinate(cut->axis[i]) * stride[i];
+        else
+            made.n_parts *= mesh->size[i];
     made.devices = CLEAVE_ARENA_ARRAY(arena, int32_t, made.n_parts);
     if (made.devices == NULL)
         return cleave_fail_memory(error, "reading a plan back");
     for (int32_t part = 0; part < made.n_parts; part++) {
         int32_t rest = part;
+        made.devices[part] = first;
         for (int a = CLEAVE_MAX_AXES - 1; a >= CLEAVE_MESH_REPEATS; a--)
             for (int i = mesh->n - 1; i >= 0; i--)
                 if (cut->axis[i] == a) {

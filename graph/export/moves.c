@@ -7,7 +7,10 @@
 
 /* ---- one tensor ---- */
 
-static bool is_cut(int word) { return word >= 0; }
+static bool is_cut(int32_t word) { return word >= 0; }
+static bool is_alone(int32_t word) {
+    return word != CLEAVE_LIE_PARTIAL && cleave_mesh_is_alone(word);
+}
 
 /* Is a dimension of the tensor cut by the same outer dimensions of the mesh before and after? */
 static bool is_aligned(const cleave_lie *from, const cleave_lie *to, int i) {
@@ -17,46 +20,50 @@ static bool is_aligned(const cleave_lie *from, const cleave_lie *to, int i) {
     return true;
 }
 
-/* One collective along a dimension of the mesh; returns what each device sends of its `*local`
-   bytes, which change. */
-static double step(int32_t size, int8_t *word, int to, double *local) {
-    int from = *word;
-    double n = size, sent = 0;
-    *word = (int8_t)to;
-    if (is_cut(from) && is_cut(to)) {
-        sent = (n - 1) / n * *local;
-    } else if (is_cut(from)) {
-        sent = (n - 1) * *local;
-        *local *= n;
-    } else if (is_cut(to)) {
-        sent = from == CLEAVE_LIE_PARTIAL ? (n - 1) / n * *local : 0;
-        *local /= n;
-    } else if (from == CLEAVE_LIE_PARTIAL) {
-        sent = 2 * (n - 1) / n * *local;
-    }
-    return sent;
+/* What there is of a tensor: bytes on each of so many devices. */
+typedef struct lying {
+    double local, devices;
+} lying;
+
+/* One collective along a dimension of the mesh; returns what all devices send. */
+static double step(int32_t size, int32_t *word, int32_t to, lying *lies) {
+    int32_t from = *word;
+    double n = size, all = lies->devices * lies->local, share = (n - 1) / n;
+    bool shares = is_alone(from) && !is_alone(to), leaves = is_alone(to) && !is_alone(from);
+    *word = to;
+    lies->devices *= shares ? n : leaves ? 1 / n : 1;
+    lies->local *= (is_cut(from) ? n : 1) / (is_cut(to) ? n : 1);
+    if (is_alone(from))
+        return is_alone(to) ? all : is_cut(to) ? share * all : (n - 1) * all;
+    if (is_alone(to))
+        return from == CLEAVE_LIE_WHOLE ? 0 : share * all;
+    if (is_cut(from))
+        return is_cut(to) ? share * all : (n - 1) * all;
+    return from == CLEAVE_LIE_WHOLE ? 0 : (is_cut(to) ? 1 : 2) * share * all;
 }
 
 double cleave_lie_move_bytes(const cleave_mesh *mesh, const cleave_lie *from, const cleave_lie *to,
                              double bytes) {
     cleave_lie now = *from;
-    double local = bytes, sent = 0, devices = 1;
+    lying lies = {bytes, 1};
+    double sent = 0;
     bool any = false;
     for (int i = 0; i < mesh->n; i++) {
-        devices *= mesh->size[i];
-        local /= is_cut(now.of[i]) ? mesh->size[i] : 1;
-        any = any || is_cut(now.of[i]);
+        bool alone = is_alone(now.of[i]);
+        lies.devices *= alone ? 1 : mesh->size[i];
+        lies.local /= is_cut(now.of[i]) ? mesh->size[i] : 1;
+        any = any || is_cut(now.of[i]) || alone != is_alone(to->of[i]);
     }
     for (int i = mesh->n - 1; any && i >= 0; i--) {
         bool first = is_cut(to->of[i]) && !is_aligned(&now, to, i);
-        int target = first ? CLEAVE_LIE_WHOLE : to->of[i];
-        if (now.of[i] != target)
-            sent += step(mesh->size[i], &now.of[i], target, &local);
+        int32_t target = first ? CLEAVE_LIE_WHOLE : to->of[i];
+        if (now.of[i] != target && (!is_alone(now.of[i]) || is_alone(target)))
+            sent += step(mesh->size[i], &now.of[i], target, &lies);
     }
     for (int i = 0; i < mesh->n; i++)
         if (now.of[i] != to->of[i])
-            sent += step(mesh->size[i], &now.of[i], to->of[i], &local);
-    return devices * sent;
+            sent += step(mesh->size[i], &now.of[i], to->of[i], &lies);
+    return sent;
 }
 
 /* ---- a step ---- */
@@ -95,12 +102,13 @@ static cleave_lie find_written(const mover *m, int32_t tensor, const cleave_mesh
     cleave_lie lie;
     memset(lie.of, CLEAVE_LIE_WHOLE, sizeof lie.of);
     for (int i = 0; i < m->plan->mesh.n; i++) {
-        int axis = cut->axis[i];
+        int32_t axis = cut->axis[i];
+        lie.of[i] = axis;
         if (axis < 0)
             continue;
         int d = cleave_frame_dimension(m->model, nest, &nest->output, axis);
         bool sums = partial && cleave_frame_adds_up(m->model, &m->model->operators[nest->op], axis);
-        lie.of[i] = (int8_t)(sums ? CLEAVE_LIE_PARTIAL : d >= 0 ? d : CLEAVE_LIE_WHOLE);
+        lie.of[i] = sums ? CLEAVE_LIE_PARTIAL : d >= 0 ? d : CLEAVE_LIE_WHOLE;
     }
     return lie;
 }
@@ -135,14 +143,15 @@ static void read_operand(mover *m, int32_t op, const cleave_nest *nest,
     memset(fresh.read.of, CLEAVE_LIE_WHOLE, sizeof fresh.read.of);
     fresh.gradient = fresh.read;
     for (int i = 0; i < m->plan->mesh.n; i++) {
-        int axis = cut->axis[i];
+        int32_t axis = cut->axis[i];
+        fresh.read.of[i] = fresh.gradient.of[i] = axis;
         if (axis < 0)
             continue;
         int32_t parts = cleave_mesh_degree(&m->plan->mesh, cut, axis);
         int d = cleave_frame_dimension(model, nest, operand, axis);
         d = d >= 0 ? cleave_frame_locate(model, operand->tensor, d, parts, tensor) : d;
-        fresh.read.of[i] = (int8_t)(d >= 0 ? d : CLEAVE_LIE_WHOLE);
-        fresh.gradient.of[i] = (int8_t)(d >= 0 ? d : CLEAVE_LIE_PARTIAL);
+        fresh.read.of[i] = d >= 0 ? d : CLEAVE_LIE_WHOLE;
+        fresh.gradient.of[i] = d >= 0 ? d : CLEAVE_LIE_PARTIAL;
     }
     add_reading(m, &fresh);
 }
@@ -192,10 +201,10 @@ static double move_parameter(const mover *m, int32_t op, const cleave_frame_para
     memset(used.of, CLEAVE_LIE_WHOLE, sizeof used.of);
     stored = gradient = used;
     for (int i = 0; i < m->plan->mesh.n; i++) {
-        int axis = cut->axis[i], d = axis < 0 ? CLEAVE_FRAME_APART : read->dimension[axis];
+        int32_t axis = cut->axis[i], d = axis < 0 ? axis : read->dimension[axis];
         stored.of[i] = parameter->stored[i];
-        used.of[i] = (int8_t)(d >= 0 ? d : CLEAVE_LIE_WHOLE);
-        gradient.of[i] = (int8_t)(axis >= 0 && d < 0 ? CLEAVE_LIE_PARTIAL : used.of[i]);
+        used.of[i] = axis >= 0 && d < 0 ? CLEAVE_LIE_WHOLE : d;
+        gradient.of[i] = axis >= 0 && d < 0 ? CLEAVE_LIE_PARTIAL : d;
     }
     const cleave_tensor *tensor = &m->model->tensors[read->tensor];
     double bytes = bytes_of(m->model, read->tensor);

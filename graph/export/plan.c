@@ -6,6 +6,7 @@
 #include <string.h>
 
 const char *const cleave_target_names[CLEAVE_N_TARGETS] = {"torch", "jax"};
+const bool cleave_target_narrows[CLEAVE_N_TARGETS] = {[CLEAVE_TARGET_TORCH] = true};
 
 typedef cleave_export_maker maker;
 
@@ -74,13 +75,13 @@ static cleave_status find_cuts(maker *make, cleave_arena *arena, cleave_error *e
     if (cuts == NULL)
         return cleave_fail_memory(error, "exporting a layout");
     cleave_mesh_of_primes(make->layout->n_devices / plan->n_groups, &plan->mesh);
+    bool narrow = cleave_target_narrows[plan->target] && plan->schedule.n_stages == 1;
     for (int32_t op = 0; op < n; op++) {
-        bool narrow;
         cleave_split split;
+        cleave_mesh_cut *cut = &plan->operators[op].cut;
         CLEAVE_TRY(find_split_in_group(make, op, arena, &split, error));
-        const char *why =
-            cleave_mesh_find_cut(&plan->mesh, &split, &plan->operators[op].cut, &narrow);
-        if (why == NULL && narrow)
+        const char *why = cleave_mesh_find_cut(&plan->mesh, &split, cut);
+        if (why == NULL && !narrow && cleave_mesh_widen(&plan->mesh, cut))
             why = "it is on some devices alone, and will be repeated on the others";
         if (why != NULL)
             cleave_export_lose(make, op, -1, "devices", why);
@@ -98,7 +99,8 @@ static void list_what_follows(maker *make, const cleave_mesh_cut *wanted) {
     for (int32_t op = 0; op < make->model->n_operators; op++) {
         const cleave_planned_operator *planned = &make->plan->operators[op];
         if (planned->name.named == CLEAVE_NAMED_NOTHING &&
-            memcmp(&planned->cut, &wanted[op], (size_t)make->plan->mesh.n) != 0)
+            memcmp(&planned->cut, &wanted[op],
+                   (size_t)make->plan->mesh.n * sizeof wanted[op].axis[0]) != 0)
             cleave_export_lose(make, op, -1, "function", "it is cut as what it reads");
     }
 }
@@ -135,9 +137,9 @@ bool cleave_export_owns(const cleave_model *model, const cleave_planned_operator
 static void compute(const cleave_export_plan *plan, const cleave_planned_operator *reader,
                     const cleave_frame_parameter *read, cleave_planned_parameter *parameter) {
     for (int i = 0; i < plan->mesh.n; i++) {
-        int8_t axis = reader->cut.axis[i];
-        int8_t d = axis < 0 ? CLEAVE_FRAME_APART : read->dimension[axis];
-        d = d < 0 ? CLEAVE_FRAME_APART : d;
+        int32_t axis = reader->cut.axis[i];
+        int32_t d = axis < 0 ? axis : read->dimension[axis];
+        d = axis >= 0 && d < 0 ? CLEAVE_FRAME_APART : d;
         if (!parameter->planned)
             parameter->computed[i] = d;
         else if (parameter->computed[i] != d)
@@ -146,23 +148,47 @@ static void compute(const cleave_export_plan *plan, const cleave_planned_operato
     parameter->planned = true;
 }
 
-/* The first dimension that every device that has the whole of it can have an equal share of. */
+/* How a dimension of a parameter can be shared by those that have the whole of it: the best first.
+   What is cut already can be cut on by dimensions of the mesh that are further in. */
+enum { SHARE_EVEN, SHARE_EVEN_ON, SHARE_UNEVEN, SHARE_UNEVEN_ON, N_SHARES };
+
+static int rate_share(const cleave_export_plan *plan, const cleave_planned_parameter *parameter,
+                      int dimension, int64_t extent) {
+    bool shared = false, on = false;
+    int64_t parts = 1;
+    for (int i = 0; i < plan->mesh.n; i++) {
+        bool cuts = parameter->computed[i] == dimension;
+        bool shares = parameter->computed[i] == CLEAVE_FRAME_APART;
+        if (cuts && shared)
+            return N_SHARES;
+        on = on || cuts;
+        shared = shared || shares;
+        parts *= cuts || shares ? plan->mesh.size[i] : 1;
+    }
+    if (extent % parts == 0)
+        return on ? SHARE_EVEN_ON : SHARE_EVEN;
+    return plan->target == CLEAVE_TARGET_JAX ? N_SHARES : on ? SHARE_UNEVEN_ON : SHARE_UNEVEN;
+}
+
+/* The dimension that every device that has the whole of it has a share of: of the best the first,
+   or where shares are uneven the longest. */
 static int find_share(const cleave_export_plan *plan, const cleave_planned_parameter *parameter,
                       const cleave_tensor *tensor) {
-    int rank;
+    int rank, found = CLEAVE_FRAME_STRIDED, best = N_SHARES;
     const int64_t *shape;
-    int64_t parts = 1;
-    bool taken[CLEAVE_MAX_RANK] = {false};
+    bool shared = false;
     file_shape(tensor, &rank, &shape);
     for (int i = 0; i < plan->mesh.n; i++)
-        if (parameter->computed[i] < 0)
-            parts *= plan->mesh.size[i];
-        else
-            taken[parameter->computed[i]] = true;
-    for (int d = 0; parts > 1 && d < rank; d++)
-        if (!taken[d] && shape[d] % parts == 0)
-            return d;
-    return parts == 1 ? CLEAVE_FRAME_APART : CLEAVE_FRAME_STRIDED;
+        shared = shared || parameter->computed[i] == CLEAVE_FRAME_APART;
+    for (int d = 0; shared && d < rank; d++) {
+        int share = rate_share(plan, parameter, d, shape[d]);
+        if (share < best ||
+            (share == best && best >= SHARE_UNEVEN && best < N_SHARES && shape[d] > shape[found])) {
+            best = share;
+            found = d;
+        }
+    }
+    return shared ? found : CLEAVE_FRAME_APART;
 }
 
 static void store(maker *make, int32_t t) {
@@ -175,15 +201,15 @@ static void store(maker *make, int32_t t) {
                                    : CLEAVE_FRAME_STRIDED;
     if (share == CLEAVE_FRAME_STRIDED)
         cleave_export_lose(make, -1, t, "update",
-                           "no dimension is a multiple of the devices that share it");
+                           "it has no dimension that can be cut on by the devices that share it");
     else if (sharded > CLEAVE_SHARDED_UPDATE)
         cleave_export_lose(
             make, -1, t, cleave_sharded_names[sharded],
             "a weight is gathered once for forward and backward, and its gradient is whole until "
             "then");
     for (int i = 0; share >= 0 && i < make->plan->mesh.n; i++)
-        if (parameter->stored[i] < 0)
-            parameter->stored[i] = (int8_t)share;
+        if (parameter->stored[i] == CLEAVE_FRAME_APART)
+            parameter->stored[i] = share;
 }
 
 static void plan_parameters(maker *make) {

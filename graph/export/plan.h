@@ -1,6 +1,7 @@
 /* A layout in the words of a framework: one mesh for all, and for every module how it is cut.
 
-   A target runs all devices of a stage alike: every operator is on all of them, its parts a grid.
+   A target runs all devices of a stage alike: every operator's parts are a grid of all of them, or
+   (PyTorch, without stages) of those with some coordinates alone, where the others skip it.
    What of a layout it can't say is left out, and listed.  What remains is again a layout, the one
    that the target will run: so what is lost has a price. */
 #ifndef CLEAVE_GRAPH_EXPORT_PLAN_H
@@ -15,6 +16,8 @@ typedef enum cleave_target {
     CLEAVE_N_TARGETS
 } cleave_target;
 extern const char *const cleave_target_names[CLEAVE_N_TARGETS]; /* "torch", "jax" */
+/* Can it run an operator on some devices alone, in one stage? */
+extern const bool cleave_target_narrows[CLEAVE_N_TARGETS];
 
 /* One thing that is lost; in the order of the model. */
 typedef struct cleave_lost {
@@ -32,10 +35,10 @@ typedef struct cleave_planned_operator {
 } cleave_planned_operator;
 
 typedef struct cleave_planned_parameter {
-    bool planned;                     /* a module with a name reads it */
-    int8_t computed[CLEAVE_MAX_MESH]; /* dimension that each of the mesh cuts while it is used, or
-                                         CLEAVE_FRAME_APART */
-    int8_t stored[CLEAVE_MAX_MESH];   /* the same between steps */
+    bool planned;                      /* a module with a name reads it */
+    int32_t computed[CLEAVE_MAX_MESH]; /* dimension that each of the mesh cuts while it is used, or
+                                          CLEAVE_FRAME_APART, or cleave_mesh_alone */
+    int32_t stored[CLEAVE_MAX_MESH];   /* the same between steps */
 } cleave_planned_parameter;
 
 typedef struct cleave_export_plan {
@@ -75,7 +78,7 @@ cleave_status cleave_export_write(const char *path, const cleave_model *model,
                                   const cleave_export_plan *plan, const double *costs,
                                   cleave_error *error);
 
-/* What of an operator a target can cut, over all devices of a stage. */
+/* What of an operator a target can cut. */
 typedef struct cleave_sayable {
     bool cut[CLEAVE_MAX_AXES];
     bool even[CLEAVE_MAX_AXES]; /* into equal blocks alone */

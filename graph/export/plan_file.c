@@ -9,11 +9,15 @@
 
 enum { PLAN_VERSION = 1 };
 
-/* "S0": cut along dimension 0; "R": whole everywhere; "P": parts that add up. */
-static void put_word(cleave_json_writer *out, int dimension, bool partial) {
-    char word[8];
-    snprintf(word, sizeof word, "S%d", dimension);
-    cleave_json_put_string(out, partial ? "P" : dimension < 0 ? "R" : word);
+/* "S0": cut along dimension 0; "R": whole everywhere; "P": parts that add up; "@0": with the first
+   alone. */
+static void put_word(cleave_json_writer *out, int32_t dimension, bool partial) {
+    char word[16];
+    if (cleave_mesh_is_alone(dimension))
+        snprintf(word, sizeof word, "@%d", cleave_mesh_coordinate(dimension));
+    else
+        snprintf(word, sizeof word, "S%d", dimension);
+    cleave_json_put_string(out, partial ? "P" : dimension == CLEAVE_FRAME_APART ? "R" : word);
 }
 
 /* By dimension of the mesh; `of`: a dimension of the tensor by axis, `op`: partial sums are told.
@@ -24,8 +28,8 @@ static void put_words(cleave_json_writer *out, const char *key, const cleave_mes
     cleave_json_key(out, key);
     cleave_json_begin_array(out, true);
     for (int i = 0; i < mesh->n; i++) {
-        int axis = cut->axis[i];
-        put_word(out, axis < 0 ? CLEAVE_FRAME_APART : of[axis],
+        int32_t axis = cut->axis[i], dimension = axis < 0 ? axis : of[axis];
+        put_word(out, axis >= 0 && dimension < 0 ? CLEAVE_FRAME_APART : dimension,
                  op != NULL && axis >= 0 && cleave_frame_adds_up(model, op, axis));
     }
     cleave_json_end_array(out);

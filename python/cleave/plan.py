@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from .command import CleaveError
 
-WORD = re.compile(r"R|P|S[0-9]")
+WORD = re.compile(r"R|P|S[0-9]|@[0-9]{1,5}")
 
 
 @dataclass
@@ -15,7 +15,7 @@ class Part:
     operator: str
     type: str
     axes: list  # the axis of the operator that is cut, or None where the mesh repeats it
-    input: list  # words: "S1" cut along dimension 1, "R" whole everywhere, "P" parts that add up
+    input: list  # words: "S1" cut along dimension 1, "R" whole everywhere, "P" parts that add up, "@1" the second's alone
     output: list = field(default_factory=list)
     then: list = field(default_factory=list)  # where the output goes
     parameters: dict = field(default_factory=dict)  # own name: words
@@ -80,10 +80,16 @@ def _take(record, where, kind, **optional):
     return kind(**{**optional, **record})
 
 
-def _check_words(words, mesh, where, allowed="RSP"):
+def _check_words(words, mesh, where, allowed):
     ok = isinstance(words, list) and len(words) == len(mesh)
     if not ok or not all(isinstance(w, str) and WORD.fullmatch(w) and w[0] in allowed for w in words):
         raise CleaveError(f"{where}: {json.dumps(words)} is not a word for each of {len(mesh)} dimensions of the mesh")
+    for word, size in zip(words, mesh):
+        _expect(word[0] != "@" or int(word[1:]) < size, where, f"{word} is none of {size}")
+
+
+def _alone(words):
+    return [w if w[0] == "@" else None for w in words]
 
 
 def _expect(ok, where, what):
@@ -101,21 +107,23 @@ def _part(record, mesh, where):
     _expect(_is_list(part.axes, (str, type(None))) and len(part.axes) == len(mesh), where + ".axes",
             "is not one for each dimension of the mesh")
     _expect(isinstance(part.parameters, dict), where + ".parameters", "is no object")
-    _check_words(part.input, mesh, where + ".input", "RS")
-    for words, name, allowed in ((part.output, "output", "RSP"), (part.then, "then", "RS")):
+    _check_words(part.input, mesh, where + ".input", "RS@")
+    for words, name, allowed in ((part.output, "output", "RSP@"), (part.then, "then", "RS@")):
         if part.output != [] or part.then != []:
             _check_words(words, mesh, f"{where}.{name}", allowed)
     for name, words in part.parameters.items():
-        _check_words(words, mesh, f"{where}.parameters.{name}", "RS")
+        _check_words(words, mesh, f"{where}.parameters.{name}", "RS@")
+    for words in (part.output, *part.parameters.values()):
+        _expect(words == [] or _alone(words) == _alone(part.input), where, "is done on other devices than its input is on")
     return part
 
 
 def _stored(record, mesh, where):
     stored = _take(record, where, Stored)
     _expect(_is_list(stored.shape, int), where + ".shape", f"{json.dumps(stored.shape)} is no shape")
-    _check_words(stored.stored, mesh, where + ".stored", "RS")
+    _check_words(stored.stored, mesh, where + ".stored", "RS@")
     for word in stored.stored:
-        _expect(word == "R" or int(word[1:]) < len(stored.shape), where + ".stored", f"{word} is no dimension of it")
+        _expect(word[0] != "S" or int(word[1:]) < len(stored.shape), where + ".stored", f"{word} is no dimension of it")
     return stored
 
 
@@ -168,4 +176,7 @@ def load(file):
     plan.schedule = PLAIN if plan.schedule is None else _schedule(plan.schedule, mesh, f"{file}: schedule")
     _expect(_is_list(plan.recompute, str), f"{file}: recompute", "is no list of modules")
     plan.loss = None if plan.loss is None else _part(plan.loss, mesh, f"{file}: loss")
+    for name, part in (*plan.modules.items(), *plan.functions.items(), *([("loss", plan.loss)] if plan.loss else [])):
+        _expect((target == "torch" and not plan.schedule.stages) or not any(_alone(part.input + part.then)), f"{file}: {name}",
+                "is on some devices alone, which PyTorch can without stages")
     return plan

@@ -80,7 +80,7 @@ cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *c
                          .error = error};
     cleave_status status = find(&f);
     bool none = (f.known.n == 0 && f.planned.n == 0) ||
-                (cleave_constraints_take_all(options->constraints) && found->n_tried == 0);
+                (cleave_constraints_have_target(options->constraints) && found->n_tried == 0);
     CLEAVE_LIST_FREE(&f.known);
     CLEAVE_LIST_FREE(&f.planned);
     CLEAVE_LIST_FREE(&f.starts);

@@ -127,7 +127,7 @@ cleave_status pipeline_try_layout(pipeline_finder *f, const cleave_layout *layou
                                   cleave_price *price) {
     cleave_arena scratch = {0};
     cleave_layout said;
-    if (!cleave_constraints_take_all(f->options->constraints))
+    if (!cleave_constraints_have_target(f->options->constraints))
         return try_said(f, layout, tried, price);
     cleave_status status = pipeline_say(f, layout, &scratch, &said, tried);
     if (status == CLEAVE_OK && *tried)

@@ -80,6 +80,7 @@ cleave_status cleave_constraints_for(cleave_constraints *constraints, cleave_tar
     CLEAVE_TRY(cleave_sayable_find(model, target, arena, &sayable, error));
     constraints->sayable = sayable;
     constraints->target = target;
+    constraints->narrows = cleave_target_narrows[target];
     constraints->n_devices = n_devices;
     return CLEAVE_OK;
 }
@@ -89,7 +90,7 @@ cleave_status cleave_constraints_in_stage(const cleave_constraints *constraints,
                                           cleave_arena *arena, const cleave_constraints **result,
                                           cleave_error *error) {
     *result = constraints;
-    if (!cleave_constraints_take_all(constraints))
+    if (!cleave_constraints_have_target(constraints))
         return CLEAVE_OK;
     cleave_constraints *made = CLEAVE_ARENA_ARRAY(arena, cleave_constraints, 1);
     cleave_sayable *sayable = CLEAVE_ARENA_ARRAY(arena, cleave_sayable, model->n_operators);
@@ -99,6 +100,7 @@ cleave_status cleave_constraints_in_stage(const cleave_constraints *constraints,
         sayable[stands_for != NULL ? stands_for[op] : op] = constraints->sayable[op];
     *made = *constraints;
     made->n_devices = n_devices;
+    made->narrows = false;
     made->sayable = sayable;
     *result = made;
     return CLEAVE_OK;
@@ -138,16 +140,20 @@ bool cleave_constraints_allow_axis(const cleave_constraints *constraints, int32_
                        (constraints->sorts >> constraints->axis_sorts.of[op][axis] & 1) != 0);
 }
 
-bool cleave_constraints_take_all(const cleave_constraints *constraints) {
+bool cleave_constraints_have_target(const cleave_constraints *constraints) {
     return constraints != NULL && constraints->sayable != NULL;
 }
 
+bool cleave_constraints_take_all(const cleave_constraints *constraints) {
+    return cleave_constraints_have_target(constraints) && !constraints->narrows;
+}
+
 bool cleave_constraints_allow_stage(const cleave_constraints *constraints, int32_t op) {
-    return !cleave_constraints_take_all(constraints) || constraints->sayable[op].begins;
+    return !cleave_constraints_have_target(constraints) || constraints->sayable[op].begins;
 }
 
 bool cleave_constraints_want_even(const cleave_constraints *constraints, int32_t op, int axis) {
-    return cleave_constraints_take_all(constraints) && constraints->sayable[op].even[axis];
+    return cleave_constraints_have_target(constraints) && constraints->sayable[op].even[axis];
 }
 
 bool cleave_constraints_allow_blocks(const cleave_constraints *constraints) {

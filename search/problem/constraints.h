@@ -20,8 +20,9 @@ typedef struct cleave_constraints {
     const char *only;              /* the same as the user said it */
     cleave_axis_sorts axis_sorts;  /* where `sorts` is not 0 */
     const cleave_sayable *sayable; /* [n_operators] what the framework can say; null: none is asked
-                                      for.  Every operator is then on all devices, of its stage: */
-    int32_t n_devices;
+                                      for */
+    int32_t n_devices;             /* of its stage, on all of which every operator then is, */
+    bool narrows;                  /* unless the framework can run it on some alone */
     cleave_target target;
 } cleave_constraints;
 
@@ -61,6 +62,8 @@ bool cleave_constraints_allow_axis(const cleave_constraints *constraints, int32_
    all devices of the other and none is left to anyone. */
 bool cleave_constraints_allow_blocks(const cleave_constraints *constraints);
 
+/* Is a framework to run what is found? */
+bool cleave_constraints_have_target(const cleave_constraints *constraints);
 /* Has every operator to be on all devices? */
 bool cleave_constraints_take_all(const cleave_constraints *constraints);
 /* May an axis be cut into equal blocks alone? */

@@ -15,7 +15,7 @@ os.environ["CLEAVE"] = cleave_command
 sys.path[:0] = [os.path.join(tree, "python")]
 import cleave  # noqa: E402
 
-CHANGES, VALUES = 3000, [None, True, -1, 1e300, 2, "", "S0", "S99", "P", [], ["R"], [2, 2], {}, {"a": []}, [[]]]
+CHANGES, VALUES = 3000, [None, True, -1, 1e300, 2, "", "S0", "S99", "P", "@0", "@2", [], ["@1"], ["R"], [2, 2], {}, {"a": []}, [[]]]
 
 
 def places(value, path=()):

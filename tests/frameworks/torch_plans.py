@@ -4,10 +4,11 @@
 usage: torch_plans.py CLEAVE TREE [--ranks 2,4] [--layouts N] [--models NAME,...|all] [--seed S] [--verbose]
 
 For every model and number of ranks: the plan that `cleave search` finds, and N layouts drawn at random, some with
-sharded updates.  Three steps of SGD in double: losses, gradients of the first step and parameters are those of one
-device to 1e-10; on a mesh of one dimension the bytes that all ranks send in a step are those of the simulated program
-of the layout that was read back, to 1 %, where every operator is a module, and on any mesh those that `export` says
-DTensor moves, to 10 %, but for models of which much else is sent.  Then what has to be refused is.
+sharded updates, every second with operators on some ranks alone.  Three steps of SGD in double: losses, gradients of the
+first step and parameters are those of one device to 1e-10; on a mesh of one dimension the bytes that all ranks send in a
+step are those of the simulated program of the layout that was read back, to 1 %, where every operator is a module, and on
+any mesh those that `export` says DTensor moves, to 10 %, but for models of which much else is sent.  Then what has to be
+refused is.
 Exits 77 where there is no PyTorch.
 """
 import argparse
@@ -45,19 +46,22 @@ def primes(n):
     return [] if n == 1 else next([p] + primes(n // p) for p in range(2, n + 1) if n % p == 0)
 
 
-def draw_operator(rng, axes, mesh):
-    """Every dimension of the mesh cuts an axis or repeats the operator; devices in the order of a layout file."""
+def draw_operator(rng, axes, mesh, narrow):
+    """Every dimension of the mesh cuts an axis or repeats the operator, or (`narrow`) leaves it to some: their coordinate;
+    devices in the order of a layout file."""
     while True:
         choice = [rng.choice([None, *axes, *axes]) for _ in mesh]
+        choice = [rng.randrange(size) if narrow and rng.random() < 0.25 else axis for axis, size in zip(choice, mesh)]
         degree = {a: 1 for a in axes}
         for size, axis in zip(mesh, choice):
-            if axis:
+            if axis in degree:
                 degree[axis] *= size
         if all(axes[a] >= d for a, d in degree.items()):
             break
     order = [(i, size) for wanted in [None, *axes] for i, (size, axis) in enumerate(zip(mesh, choice)) if axis == wanted]
     stride = [int(torch.tensor(mesh[i + 1:]).prod()) for i in range(len(mesh))]
-    devices = [sum(digit * stride[i] for digit, (i, _) in zip(digits, order))
+    first = sum(at * stride[i] for i, at in enumerate(choice) if isinstance(at, int))
+    devices = [first + sum(digit * stride[i] for digit, (i, _) in zip(digits, order))
                for digits in itertools.product(*(range(size) for _, size in order))]
     replicas = len(devices)
     for d in degree.values():
@@ -77,9 +81,10 @@ class Case:
         plan = tools.cleave.load(file)
         # A loss that is repeated has the gradient of its logits sent once in the program, and in torch not at all.
         uneven = any("rounded up" in lost["why"] for lost in plan.lost)
-        self.moves = name in tools.all_moves and not uneven
-        self.counted = name in tools.all_modules and len(plan.mesh) == 1 and plan.loss.axes[0] is not None and \
-            not uneven
+        # Rows that are cut are flattened before a loss that some ranks have alone: DTensor makes them whole everywhere.
+        flattened = plan.loss and name not in tools.all_modules and any(w[0] == "@" for w in plan.loss.input)
+        self.moves = name in tools.all_moves and not uneven and not flattened
+        self.counted = name in tools.all_modules and len(plan.mesh) == 1 and not uneven and plan.loss.input[0] != "R"
         # Partial sums: torch adds them up where they are read, and does on every rank what follows (a bias, a relu); in
         # the program owners do both, blocks of the longest dimension, and results and gradients move to and from them.
         self.at_most = any("P" in part.output for part in plan.modules.values())
@@ -122,7 +127,7 @@ class Tools:
         for i in range(n):
             rng = random.Random(f"{name} {ranks} {seed} {i}")
             mesh = rng.choice([[ranks], primes(ranks)])
-            layout["operators"] = {o: draw_operator(rng, a, mesh) for o, a in axes.items()}
+            layout["operators"] = {o: draw_operator(rng, a, mesh, i % 2 == 1) for o, a in axes.items()}
             layout["parameters"] = {p: {"update": "sharded"} for p, _ in make().named_parameters()
                                     if rng.random() < 0.3 and not p.startswith("positions")}
             drawn = f"{path}.{i}"
@@ -150,8 +155,8 @@ def train(model, inputs, targets, traffic):
 
 
 def whole(x):
-    x = x.detach()
-    return x.full_tensor() if hasattr(x, "full_tensor") else x
+    import cleave.torch
+    return cleave.torch.whole(x.detach())
 
 
 def apart(a, b):
@@ -243,7 +248,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("cleave"), parser.add_argument("tree")
     parser.add_argument("--ranks", default="2,4")
-    parser.add_argument("--layouts", type=int, default=2)
+    parser.add_argument("--layouts", type=int, default=5)
     parser.add_argument("--models", default="")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--verbose", action="store_true")

@@ -5,8 +5,9 @@ the meta device.
 usage: torch_states.py CLEAVE TREE [--ranks N] [--models NAME,...]
 
 A model is trained two steps under the plan that is found, its gradients clipped, and saved by
-torch.distributed.checkpoint; that is loaded by a model without a plan, by one under a drawn plan, and by one that was
-built on the meta device: they have the very values, and the third step of each is that of one device.  A checkpoint of one device loads under a plan likewise.
+torch.distributed.checkpoint; that is loaded by a model without a plan, by one under a drawn plan, of which some is on one
+rank alone, and by one that was built on the meta device: they have the very values, and the third step of each is that of
+one device.  A checkpoint of one device loads under a plan likewise.
 Exits 77 where there is no PyTorch.
 """
 import argparse
@@ -25,8 +26,6 @@ import torch.multiprocessing
 import torch.nn.functional as F
 
 CLIP, TOLERANCE = 0.05, 1e-10
-# The norms are equal; PyTorch adds 1e-6 to what it divides by, which seems to be other numbers of DTensors.
-CLIPPED = 1e-6
 
 
 def step(model, inputs, targets):
@@ -81,9 +80,9 @@ class Check:
 
         planned = cleave.torch.apply(copy.deepcopy(first), found)
         mine = [step(planned, inputs, targets) for _ in range(2)]
-        if max(abs(a - b) for a, b in zip(mine, norms)) > CLIPPED or min(norms) <= CLIP:
+        if max(abs(a - b) for a, b in zip(mine, norms)) > TOLERANCE or min(norms) <= CLIP:
             self.wrong.append(f"norms of gradients are {mine}, of one device {norms}")
-        self.same("after two steps", values(planned), two_steps, CLIPPED)
+        self.same("after two steps", values(planned), two_steps)
         two_steps_here = values(planned)
         plain = copy.deepcopy(first)
         plain.load_state_dict(two_steps_here)
@@ -100,7 +99,7 @@ class Check:
             load(model, os.path.join(self.folder, saved))
             self.same(f"a checkpoint, {what}", values(model), two_steps if saved == "one" else two_steps_here, 0)
             step(model, inputs, targets)
-            self.same(f"a step on, {what}", values(model), after, CLIPPED)
+            self.same(f"a step on, {what}", values(model), after)
         return self.wrong
 
 
@@ -134,7 +133,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tools, cases = plans.Tools(folder, cleave, models), []
         for name in a.models.split(","):
-            found, drawn = tools.cases(name, *models.MODELS[name], a.ranks, 1, 1)
+            found, _, drawn = tools.cases(name, *models.MODELS[name], a.ranks, 2, 1)  # the second has some on one rank
             cases.append((name, found.plan, drawn.plan))
         port = 27000 + os.getpid() % 1000
         torch.multiprocessing.start_processes(work, (a.ranks, cases, port, models.MODELS, folder), nprocs=a.ranks,

@@ -10,8 +10,9 @@ from ..command import CleaveError
 from ..plan import load
 from .apply import apply, mesh
 from .export import export, plan
+from .lie import whole
 from .measure import Measurement, measure
 from .steps import steps
 from .traffic import Traffic
 
-__all__ = ["CleaveError", "Measurement", "Traffic", "apply", "export", "load", "measure", "mesh", "plan", "steps"]
+__all__ = ["CleaveError", "Measurement", "Traffic", "apply", "export", "load", "measure", "mesh", "plan", "steps", "whole"]

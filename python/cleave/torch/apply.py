@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 
 from ..command import CleaveError
 from ..plan import Part, load
-from . import lie, local, stages
+from . import clip, lie, local, stages
 from .functions import Functions, register_loss
 
 
@@ -119,11 +119,13 @@ class _Run:
         """To y as it lies by now, which says how the bias and its gradient do."""
         channel = y.dim() - 1 if isinstance(self.module, torch.nn.Linear) else 1
         then, mesh = self.part.then, self.mesh
-        words = ["S0" if word == f"S{channel}" else "R" for word in then]
-        gradient = [word if word == "S0" or place == "R" else "P" for word, place in zip(words, then)]
+        words = ["S0" if word == f"S{channel}" else word if lie.is_alone(word) else "R" for word in then]
+        gradient = [word if word != "R" or place == "R" else "P" for word, place in zip(words, then)]
         bias = self.bring("bias", words, gradient)
-        bias = bias.view([-1] + [1] * (y.dim() - 1 - channel))
-        return lie.join(lie.local(y, then) + bias, mesh, then, y.shape)
+        bias = bias.reshape([-1] + [1] * (y.dim() - 1 - channel))
+        here = lie.local(y, then)
+        here = lie.nothing([here, bias]) if lie.is_absent(mesh, then) else here + bias
+        return lie.join(here, mesh, then, y.shape)
 
     def shape(self, x, rest, keywords):
         """What the module makes of the whole: blocks may be unequal, so a part does not tell."""
@@ -143,8 +145,11 @@ class _Run:
             return type(self.module).forward(self.module, x, *rest, **keywords)
         x = lie.move(x, self.mesh, self.part.input)
         here = lie.local(x, self.input_gradient)
-        rest = [_whole(other) for other in rest]
-        y = self.rule(self.module, self.part, here, self.tensors(), self.mesh, x.shape, rest, keywords)
+        rest, tensors = [lie.whole(other, self.mesh) for other in rest], self.tensors()
+        if lie.is_absent(self.mesh, self.part.input):
+            y = local.skip(self.module, [here, *tensors.values()])
+        else:
+            y = self.rule(self.module, self.part, here, tensors, self.mesh, x.shape, rest, keywords)
         y = lie.join(y, self.mesh, self.part.output, self.shape(x, rest, keywords))
         y = lie.redistribute(y, self.mesh, self.part.then)
         return self.add_bias(y) if self.adds_later else y
@@ -198,10 +203,6 @@ def _run_again(model, plan, mesh, state):
         module.forward = stages.Again(module.forward, lambda: Functions(mesh, None) if mesh else None, state)
 
 
-def _whole(y):
-    return y.full_tensor() if isinstance(y, DTensor) else y
-
-
 def apply(model, plan, mesh=None):
     """Makes `model` run `plan` on `mesh` (default cleave.torch.mesh(plan)), in place, and returns it.
 
@@ -226,10 +227,13 @@ def apply(model, plan, mesh=None):
     if plan.schedule.stages:
         state.keep_own_parameters(model)
     if plan.mesh:
+        lie.plan_on(state.inner)
+        clip.register()
         _run_in_parts(model, plan, state.inner, state)
     _run_again(model, plan, state.inner, state)
     if plan.mesh:
-        model.forward = _Within(model.forward, state.inner, None, state, None if plan.loss else _whole)
+        model.forward = _Within(model.forward, state.inner, None, state,
+                                None if plan.loss else lambda y: lie.whole(y, state.inner))
         if plan.loss:
             register_loss(state.inner, plan.loss)
     if plan.schedule.stages:

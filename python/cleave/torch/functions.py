@@ -1,5 +1,6 @@
 """Functions that DTensor lacks or is wrong about, on parts: attention, pools, dropout, and the loss."""
 import itertools
+import math
 
 import torch
 import torch.distributed
@@ -13,13 +14,30 @@ from . import lie
 POOLS = {F.max_pool1d, F.max_pool2d, F.max_pool3d, torch.max_pool1d, torch.max_pool2d, torch.max_pool3d, F.avg_pool1d,
          F.avg_pool2d, F.avg_pool3d, F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d}
 
+VIEWS = {torch.Tensor.view, torch.Tensor.reshape, torch.reshape, torch.Tensor.flatten, torch.flatten,
+         torch.Tensor.unflatten, torch.unflatten}
 
-def _words(x):
-    return ["P" if p.is_partial() else f"S{p.dim}" if p.is_shard() else "R" for p in x.placements]
+
+def _stays_cut(shape, dimension, parts, other):
+    """Are blocks of a dimension blocks of one of the other shape, of the same elements?"""
+    before, met = math.prod(shape[:dimension]), 1
+    for extent in other:
+        if met == before and (extent > 1 or shape[dimension] == 1):
+            return extent == shape[dimension] or (extent % parts == 0 and shape[dimension] % parts == 0)
+        met *= extent
+    return False
 
 
-def _has_parts(x):
-    return isinstance(x, DTensor) or (isinstance(x, (list, tuple)) and any(map(_has_parts, x)))
+def _tensors(x):
+    if isinstance(x, (list, tuple)):
+        return [tensor for y in x for tensor in _tensors(y)]
+    return [x] if isinstance(x, torch.Tensor) else []
+
+
+def _writes(func):
+    """Does it write over its first argument?"""
+    name = getattr(func, "__name__", "")
+    return name.startswith("__i") or (name.endswith("_") and not name.endswith("__"))
 
 
 class Functions(TorchFunctionMode):
@@ -31,24 +49,42 @@ class Functions(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if _has_parts(args):
-            args = [self.spread(x) for x in args]
+        tensors = _tensors(args)
+        parts = [x for x in tensors if isinstance(x, DTensor)]
+        if parts and any(not isinstance(x, DTensor) or x.device_mesh != parts[0].device_mesh for x in tensors):
+            place = self.place(parts[:1] if _writes(func) else parts)
+            args = [self.bring(x, *place) for x in args]
         if not args or not isinstance(args[0], DTensor):
             return func(*args, **kwargs)
         if func is F.scaled_dot_product_attention and self.attention is not None:
             return self.attend(func, *args, **kwargs)
+        if func in VIEWS:
+            return self.view(func, *args, **kwargs)
         if func in POOLS:
             return self.pool(func, *args, **kwargs)
         if func is F.dropout:
             return self.drop(*args, **kwargs)
         return func(*args, **kwargs)
 
-    def spread(self, x):
-        """What a function is given beside DTensors (tables of positions, masks) every rank has whole."""
+    def place(self, parts):
+        """How the argument lies that is spread most, and its shape: by what is cut, and then by who alone has it."""
+        words = [lie.words_of(x, self.mesh) for x in parts]
+        spread = [(sum(w[0] == "S" for w in each), sum(map(lie.is_alone, each))) for each in words]
+        at = spread.index(max(spread))
+        return ["R" if w == "P" else w for w in words[at]], parts[at].shape
+
+    def bring(self, x, words, shape):
+        """An argument to the ranks on which the function is done.  What it is given beside DTensors (tables of positions,
+        masks) every rank has whole."""
         if isinstance(x, (list, tuple)) and any(isinstance(y, torch.Tensor) for y in x):
-            return type(x)(map(self.spread, x))
-        plain = isinstance(x, torch.Tensor) and not isinstance(x, DTensor)
-        return lie.spread(x, self.mesh, ["R"] * self.mesh.ndim) if plain else x
+            return type(x)(self.bring(y, words, shape) for y in x)
+        if not isinstance(x, torch.Tensor) or (isinstance(x, DTensor) and x.device_mesh == lie.within(self.mesh, words)):
+            return x
+        if isinstance(x, DTensor) and x.shape == shape:
+            return lie.move(x, self.mesh, words)
+        own = lie.words_of(x, self.mesh) if isinstance(x, DTensor) else ["R"] * self.mesh.ndim
+        return lie.move(x, self.mesh, [w if lie.is_alone(w) else mine if mine[0] == "S" else "R"
+                                       for w, mine in zip(words, own)])
 
     def attend(self, func, q, k, v, *rest, **kwargs):
         self.n += 1
@@ -57,24 +93,39 @@ class Functions(TorchFunctionMode):
         words, gradient = self.attention.input, self.attention.gradient(self.attention.input)
         shape = (*q.shape[:-1], v.shape[-1])
         parts = [lie.local(lie.move(x, self.mesh, words), gradient) for x in (q, k, v)]
-        return lie.join(func(*parts, *rest, **kwargs), self.mesh, self.attention.output, shape)
+        absent = lie.is_absent(self.mesh, words)
+        y = lie.nothing(parts) if absent else func(*parts, *rest, **kwargs)
+        return lie.join(y, self.mesh, self.attention.output, shape)
+
+    def view(self, func, x, *rest, **kwargs):
+        """What is no block of any dimension then is made whole first.  (DTensor does so, or fails, or makes nonsense of it,
+        as its version is.)"""
+        words = lie.words_of(x, self.mesh)
+        shape = func(torch.empty(x.shape, dtype=x.dtype, device="meta"), *rest, **kwargs).shape
+        parts = {word: math.prod(self.mesh.size(i) for i, w in enumerate(words) if w == word) for word in words}
+        stays = [word[0] != "S" or _stays_cut(x.shape, int(word[1:]), parts[word], shape) for word in words]
+        if not all(stays):
+            x = lie.move(x, self.mesh, [word if stay and word != "P" else "R" for word, stay in zip(words, stays)])
+        return func(x, *rest, **kwargs)
 
     def pool(self, func, x, *rest, **kwargs):
-        words = [w if w in ("S0", "S1") else "R" for w in _words(x)]
+        words = [w if w in ("S0", "S1") or lie.is_alone(w) else "R" for w in lie.words_of(x, self.mesh)]
         x = lie.move(x, self.mesh, words)
         whole = func(torch.empty(x.shape, dtype=x.dtype, device="meta"), *rest, **kwargs)
-        return lie.join(func(lie.local(x, words), *rest, **kwargs), self.mesh, words, whole.shape)
+        part = lie.local(x, words)
+        y = lie.nothing([part]) if lie.is_absent(self.mesh, words) else func(part, *rest, **kwargs)
+        return lie.join(y, self.mesh, words, whole.shape)
 
     def drop(self, x, p=0.5, training=True, inplace=False):
         """Ranks that have the same part drop the same; others draw numbers of their own."""
         if not training or p == 0:
             return x
-        words = ["R" if w == "P" else w for w in _words(x)]
+        words = ["R" if w == "P" else w for w in lie.words_of(x, self.mesh)]
         x = lie.move(x, self.mesh, words)
         part = lie.local(x, words)
         place = 0
         for i, word in enumerate(words):
-            place = place * self.mesh.size(i) + (self.mesh.get_local_rank(i) if word != "R" else 0)
+            place = place * self.mesh.size(i) + (self.mesh.get_local_rank(i) if word[0] == "S" else 0)
         generator = torch.Generator(part.device).manual_seed(_draw(self.mesh) * 65536 + place)
         kept = torch.rand(part.shape, generator=generator, device=part.device) >= p
         return lie.join(part * kept / (1 - p) if p < 1 else part * 0, self.mesh, words, x.shape)
@@ -124,25 +175,28 @@ class _SplitClasses(torch.autograd.Function):
 
 def _loss_words(part):
     """How the plan has logits once they are [rows, classes]: by samples, which are outermost in rows, and classes."""
-    return ["S1" if axis == "v" else word if word == "S0" else "R" for axis, word in zip(part.axes, part.input)]
+    return ["S1" if axis == "v" else word if word == "S0" or lie.is_alone(word) else "R"
+            for axis, word in zip(part.axes, part.input)]
 
 
-def _mean_cross_entropy(logits, target, part, ignore_index):
+def _mean_cross_entropy(logits, target, part, ignore_index, mesh):
     """The mean over all targets that count, equal on every rank."""
-    mesh, words = logits.device_mesh, _loss_words(part)
+    words = _loss_words(part)
     count = (target != ignore_index).sum().clamp(min=1)
     x = lie.local(lie.move(logits, mesh, words), part.gradient(words))
     t = lie.spread(target, mesh, ["R" if word == "S1" else word for word in words]).to_local()
     groups = [mesh.get_group(i) for i, word in enumerate(words) if word == "S1"]
-    if groups:
+    if lie.is_absent(mesh, words):
+        mean = lie.nothing([x]).sum()
+    elif groups:
         first, n = lie.block(logits.shape[1], words, 1, mesh)
         mine = (t >= first) & (t < first + n)
         each = _SplitClasses.apply(x, (t - first).clamp(0, max(n - 1, 0)), mine, groups)
         mean = (each * (t != ignore_index)).sum() / count
     else:
         mean = _usual(x, t, reduction="sum", ignore_index=ignore_index) / count
-    parts = ["P" if word == "S0" else "R" for word in words]
-    return lie.redistribute(lie.join(mean, mesh, parts, ()), mesh, ["R"] * mesh.ndim).to_local()
+    parts = ["P" if word == "S0" else word if lie.is_alone(word) else "R" for word in words]
+    return lie.whole(lie.join(mean, mesh, parts, ()), mesh)
 
 
 _usual = F.cross_entropy
@@ -152,12 +206,13 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
                   label_smoothing=0.0):
     """torch.nn.functional.cross_entropy, which of a model under a plan is cut as the plan says; where it can't be (other
     than [rows, classes], or with options), of the gathered logits."""
-    part = _losses.get(input.device_mesh) if isinstance(input, DTensor) else None
+    mesh = lie.planned_mesh(input) if isinstance(input, DTensor) else None
+    part = _losses.get(mesh)
     if part is not None:
         plain = weight is None and size_average is None and reduce is None and not label_smoothing
         if plain and reduction == "mean" and input.dim() == 2 and target.dim() == 1:
-            return _mean_cross_entropy(input, target, part, ignore_index)
-        input = input.full_tensor()
+            return _mean_cross_entropy(input, target, part, ignore_index, mesh)
+        input = lie.whole(input, mesh)
     return _usual(input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
 
 

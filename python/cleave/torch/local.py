@@ -8,7 +8,7 @@ import contextlib
 import torch
 import torch.nn.functional as F
 
-from .lie import SumOverMesh, block, spread
+from .lie import SumOverMesh, block, is_alone, nothing, spread
 
 
 @contextlib.contextmanager
@@ -76,8 +76,15 @@ def spread_buffers(module, part, mesh):
     """Running statistics of channels lie as these do."""
     for name in ("running_mean", "running_var"):
         if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module._buffers.get(name) is not None:
-            words = ["S0" if word == "S1" else "R" for word in part.input]
+            words = ["S0" if word == "S1" else word if is_alone(word) else "R" for word in part.input]
             module._buffers[name] = spread(module._buffers[name], mesh, words)
+
+
+def skip(module, tensors):
+    """Where others alone do what the module does."""
+    if isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.training and module.track_running_stats:
+        module.num_batches_tracked += 1
+    return nothing(tensors)
 
 
 def rule(module):

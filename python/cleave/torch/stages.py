@@ -315,7 +315,7 @@ class State:
 
     def pipeline(self, found):
         n, stages = len(self.schedule.stages), []
-        waits_for_all = hasattr(pipelining.schedules, "_wait_batch_p2p") or dist.get_backend(self.group) != "gloo"
+        waits_for_all = hasattr(pipelining.schedules, "_wait_batch_p2p") or self.device.type != "cpu"
         kind_of_stage = pipelining.PipelineStage if waits_for_all else _Sending
         for i in self.mine:
             output = self.parts(found, i + 1) if i + 1 < n else (torch.empty(1, dtype=found.output.dtype, device="meta",

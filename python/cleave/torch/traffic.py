@@ -1,7 +1,8 @@
 """Counts what a rank sends: with cleave.torch.Traffic() as traffic: loss.backward() ... ; traffic.bytes.
 
 As rings and pairwise exchanges would send it: an all-reduce of n ranks 2 (n - 1) / n of its bytes, a gather or scatter
-(n - 1) / n of the whole, an exchange (n - 1) / n of a rank's part.
+(n - 1) / n of the whole, an exchange (n - 1) / n of a rank's part; of n ranks all together a broadcast, or a sum for one
+of them, n - 1 times its bytes.
 """
 import torch
 import torch.distributed
@@ -12,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 SHARES = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_reduce_": lambda n: 2 * (n - 1) / n,
           "allreduce_": lambda n: 2 * (n - 1) / n, "all_gather_into_tensor": lambda n: n - 1,
           "reduce_scatter_tensor": lambda n: (n - 1) / n, "all_to_all_single": lambda n: (n - 1) / n,
-          "shard_dim_alltoall": lambda n: (n - 1) / n, "send": lambda n: 1, "recv_": lambda n: 0}
+          "shard_dim_alltoall": lambda n: (n - 1) / n, "broadcast_": lambda n: (n - 1) / n,
+          "reduce_": lambda n: (n - 1) / n, "send": lambda n: 1, "recv_": lambda n: 0}
 DOMAINS = ("_c10d_functional", "_c10d_functional_autograd", "_dtensor", "c10d")
 
 

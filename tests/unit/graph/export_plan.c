@@ -14,13 +14,19 @@ static cleave_export_plan plan;
 static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(export_plan, .fini = tear_down);
 
+/* All operators are repeated on all devices. */
 static void load(const char *file, int64_t batch, int32_t n_devices) {
     cleave_error error = {""};
     char path[256];
     snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s", file);
     cr_assert_eq(cleave_model_import(path, batch, true, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
+    const int32_t degree[CLEAVE_MAX_AXES] = {0},
+                  devices[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     cr_assert_eq(cleave_layout_create(&model, n_devices, &arena, &layout, NULL), CLEAVE_OK);
+    for (int32_t op = 0; op < model.n_operators; op++)
+        cr_assert_eq(cleave_layout_set(&layout, op, n_devices, degree, devices, &arena, NULL),
+                     CLEAVE_OK);
 }
 
 static int axis(int32_t op, const char *name) {
@@ -118,6 +124,29 @@ Test(export_plan, rows_of_images_and_inner_parts_of_a_flatten_are_lost_and_repea
     cr_expect_eq(plan.operators[dense].cut.axis[0], CLEAVE_MESH_REPEATS);
 }
 
+/* On device 1 of 2, between operators on both: its weight is there alone; JAX repeats it. */
+Test(export_plan, an_operator_on_one_device_is_on_it_alone_in_torch) {
+    load("alexnet.onnx", 8, 2);
+    for (int32_t op = 0; op < model.n_operators; op++)
+        split(model.operators[op].name, "n");
+    int32_t dense = cleave_model_find_operator(&model, "/classifier/classifier.4/Gemm");
+    const int32_t degree[CLEAVE_MAX_AXES] = {0}, second = 1;
+    cr_assert_eq(cleave_layout_set(&layout, dense, 1, degree, &second, &arena, NULL), CLEAVE_OK);
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.n_lost, 0, "%s", plan.n_lost > 0 ? plan.lost[0].why : "");
+    cr_expect_eq(plan.operators[dense].cut.axis[0], cleave_mesh_alone(1));
+    cr_expect_eq(plan.operators[dense].then.axis[0], cleave_mesh_alone(1));
+    cr_expect_eq(stored("classifier.4.weight"), cleave_mesh_alone(1));
+    cleave_layout back;
+    cr_assert_eq(cleave_export_read_back(&model, &layout, &plan, &arena, &back, NULL), CLEAVE_OK);
+    for (int32_t op = 0; op < model.n_operators; op++)
+        cr_expect(cleave_split_same(&back.splits[op], &layout.splits[op]), "%s",
+                  model.operators[op].name);
+    make(CLEAVE_TARGET_JAX);
+    cr_expect_not_null(find_lost(dense, "devices"));
+    cr_expect_eq(plan.operators[dense].cut.axis[0], CLEAVE_MESH_REPEATS);
+}
+
 /* 1000 classes over 16 devices: 62.5 each.  Torch cuts so, JAX does not. */
 Test(export_plan, uneven_blocks_stay_in_torch_and_are_repeated_in_jax) {
     load("alexnet.onnx", 8, 16);
@@ -158,6 +187,41 @@ Test(export_plan, a_sharded_update_is_cut_where_it_divides) {
     make(CLEAVE_TARGET_TORCH);
     cr_expect_eq(stored("features.0.weight"), 0);
     cr_expect_eq(stored("features.3.weight"), CLEAVE_FRAME_APART);
+}
+
+/* 1000 biases: 16 devices have 63 each, the last 55. */
+Test(export_plan, shares_are_uneven_where_no_dimension_divides_but_not_in_jax) {
+    load("alexnet.onnx", 8, 16);
+    int32_t bias = cleave_model_find_tensor(&model, "classifier.6.bias");
+    layout.sharded[bias] = CLEAVE_SHARDED_UPDATE;
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.n_lost, 0);
+    cr_expect_eq(plan.parameters[bias].stored[0], 0);
+    make(CLEAVE_TARGET_JAX);
+    cr_expect_eq(plan.n_lost, 1);
+    cr_expect_eq(plan.parameters[bias].stored[0], CLEAVE_FRAME_APART);
+}
+
+/* By columns on the outer of 2 x 2 the inner cuts each half of the bias on, and the weight along
+   its other dimension; on the inner the halves that are shared lie apart. */
+Test(export_plan, what_is_cut_is_cut_on_by_inner_dimensions_of_the_mesh) {
+    load("alexnet.onnx", 8, 4);
+    int32_t dense = cleave_model_find_operator(&model, "/classifier/classifier.6/Gemm");
+    int32_t bias = cleave_model_find_tensor(&model, "classifier.6.bias");
+    int32_t weight = cleave_model_find_tensor(&model, "classifier.6.weight");
+    int32_t degree[CLEAVE_MAX_AXES] = {0};
+    degree[axis(dense, "k")] = 2;
+    const int32_t outer[] = {0, 2, 1, 3}, inner[] = {0, 1, 2, 3};
+    layout.sharded[bias] = layout.sharded[weight] = CLEAVE_SHARDED_UPDATE;
+    cr_assert_eq(cleave_layout_set(&layout, dense, 2, degree, outer, &arena, NULL), CLEAVE_OK);
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.n_lost, 0);
+    cr_expect(plan.parameters[bias].stored[0] == 0 && plan.parameters[bias].stored[1] == 0);
+    cr_expect(plan.parameters[weight].stored[0] == 0 && plan.parameters[weight].stored[1] == 1);
+    cr_assert_eq(cleave_layout_set(&layout, dense, 2, degree, inner, &arena, NULL), CLEAVE_OK);
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.n_lost, 1);
+    cr_expect(plan.parameters[bias].stored[0] == CLEAVE_FRAME_APART);
 }
 
 /* Two stages on two groups of two devices, of two micro-batches; in each all operators are cut by
