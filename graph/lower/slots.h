@@ -37,6 +37,14 @@ typedef enum lower_event_kind {
     LOWER_ASSIGN          /* assignment `input` */
 } lower_event_kind;
 
+/* Before all that the nest of a slot reads, and behind all that it writes. */
+enum {
+    LOWER_RANK_GATHER = -1,
+    LOWER_RANK_REDUCE = CLEAVE_RANK_COMPUTE + CLEAVE_MAX_INPUTS + 1,
+    LOWER_RANK_SETTLE,
+    LOWER_N_RANKS = LOWER_RANK_SETTLE - LOWER_RANK_GATHER + 1
+};
+
 typedef struct lower_event {
     lower_event_kind kind;
     int32_t slot, rank;
