@@ -87,6 +87,7 @@ static void find_events_of_nests(lower_schedule *s, int32_t n_nests) {
         case LOWER_NORM_BEGIN:
         case LOWER_NORM_ADD:
         case LOWER_NORM_END:
+        case LOWER_UPDATE_EARLY:
         case LOWER_UPDATE:
         case LOWER_ASSIGN:
             break;
