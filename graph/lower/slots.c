@@ -171,20 +171,14 @@ static void backward_of_nests(lower_planner *p, cleave_pass from, cleave_pass to
 
 /* ---- updates --------------------------------------------------------------------------------- */
 
-/* Two stages read it, and which of them is the last in time the order of slots does not say. */
-enum { NEVER_EARLY = -2 };
-
-/* Notes in which slot a tensor is read last. */
+/* Notes in which slot a tensor is read last.  In the last micro-batch that is the last in time,
+   too: stages go backward in the order of slots, and of what several of them read the gradient
+   joins late where their gradients of weights stand apart. */
 static void note_reader(lower_planner *p, int32_t tensor, int32_t slot) {
     const cleave_view *view = &p->model->tensors[tensor].view;
-    lower_schedule *s = p->schedule;
-    int32_t *last = &s->early_in[tensor];
     for (int32_t i = 0; i < view->n_sources; i++)
         note_reader(p, view->sources[i], slot);
-    *last = *last == -1 || (*last >= 0 && s->stage_of[p->slots.items[*last].nest] ==
-                                              s->stage_of[p->slots.items[slot].nest])
-                ? slot
-                : NEVER_EARLY;
+    p->schedule->early_in[tensor] = slot;
 }
 
 /* Behind the last slot that reads a parameter, and so behind all that give its gradient. */
@@ -196,7 +190,7 @@ static void early_updates(lower_planner *p) {
             note_reader(p, nest->inputs[i].tensor, slot);
     }
     for (int32_t t = 0; t < p->model->n_tensors; t++)
-        if (p->model->tensors[t].kind != CLEAVE_TENSOR_PARAMETER || early_in[t] < 0 ||
+        if (p->model->tensors[t].kind != CLEAVE_TENSOR_PARAMETER ||
             p->schedule->n_contributing[t] == 0 || p->schedule->joins_late[t])
             early_in[t] = -1;
         else
