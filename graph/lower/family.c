@@ -106,6 +106,7 @@ static void run_event(lowering *state, const lower_event *event) {
     case LOWER_NORM_END:
         lower_norm_end(state, event);
         break;
+    case LOWER_UPDATE_EARLY:
     case LOWER_UPDATE:
         lower_update(state, event);
         break;

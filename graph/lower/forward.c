@@ -120,6 +120,7 @@ static void plan_event(lowering *state, const lower_event *event) {
     case LOWER_NORM_BEGIN:
     case LOWER_NORM_ADD:
     case LOWER_NORM_END:
+    case LOWER_UPDATE_EARLY:
     case LOWER_UPDATE:
         break;
     }

@@ -16,10 +16,10 @@ void lower_begin_slot(lower_planner *p, int32_t nest, int32_t tensor, cleave_pas
         p->failed = true;
 }
 
-void lower_add_event(lower_planner *p, lower_event_kind kind, int32_t rank, int32_t nest,
-                     int32_t input, int32_t tensor) {
+static void add_event_to(lower_planner *p, int32_t slot, lower_event_kind kind, int32_t rank,
+                         int32_t nest, int32_t input, int32_t tensor) {
     if (!CLEAVE_LIST_PUSH(&p->events, (lower_event){.kind = kind,
-                                                    .slot = p->slots.n - 1,
+                                                    .slot = slot,
                                                     .rank = rank,
                                                     .nest = nest,
                                                     .input = input,
@@ -27,6 +27,11 @@ void lower_add_event(lower_planner *p, lower_event_kind kind, int32_t rank, int3
                                                     .visit = -1,
                                                     .ring = -1}))
         p->failed = true;
+}
+
+void lower_add_event(lower_planner *p, lower_event_kind kind, int32_t rank, int32_t nest,
+                     int32_t input, int32_t tensor) {
+    add_event_to(p, p->slots.n - 1, kind, rank, nest, input, tensor);
 }
 
 void lower_number_ring(lower_planner *p, int32_t n, int input) {
@@ -164,6 +169,34 @@ static void backward_of_nests(lower_planner *p, cleave_pass from, cleave_pass to
     }
 }
 
+/* ---- updates --------------------------------------------------------------------------------- */
+
+/* Notes in which slot a tensor is read last.  In the last micro-batch that is the last in time,
+   too: stages go backward in the order of slots, and of what several of them read the gradient
+   joins late where their gradients of weights stand apart. */
+static void note_reader(lower_planner *p, int32_t tensor, int32_t slot) {
+    const cleave_view *view = &p->model->tensors[tensor].view;
+    for (int32_t i = 0; i < view->n_sources; i++)
+        note_reader(p, view->sources[i], slot);
+    p->schedule->early_in[tensor] = slot;
+}
+
+/* Behind the last slot that reads a parameter, and so behind all that give its gradient. */
+static void early_updates(lower_planner *p) {
+    int32_t *early_in = p->schedule->early_in;
+    for (int32_t slot = 0; slot < p->slots.n; slot++) {
+        const cleave_nest *nest = &p->model->nests[p->slots.items[slot].nest];
+        for (int i = 0; i < nest->n_inputs; i++)
+            note_reader(p, nest->inputs[i].tensor, slot);
+    }
+    for (int32_t t = 0; t < p->model->n_tensors; t++)
+        if (p->model->tensors[t].kind != CLEAVE_TENSOR_PARAMETER ||
+            p->schedule->n_contributing[t] == 0 || p->schedule->joins_late[t])
+            early_in[t] = -1;
+        else
+            add_event_to(p, early_in[t], LOWER_UPDATE_EARLY, LOWER_RANK_UPDATE, -1, -1, t);
+}
+
 /* Updates wait for the norm of all gradients. */
 static void norm(lower_planner *p, int32_t squares) {
     for (int32_t i = 0; i < p->updated.n; i++) {
@@ -191,7 +224,9 @@ static void backward(lower_planner *p) {
     p->in = CLEAVE_BLOCK_WEIGHT;
     if (p->of != NULL)
         backward_of_nests(p, CLEAVE_PASS_WEIGHT_GRADIENT, CLEAVE_PASS_WEIGHT_GRADIENT);
-    if (model->squares > 0 && p->updated.n > 0)
+    if (model->squares == 0)
+        early_updates(p);
+    else if (p->updated.n > 0)
         norm(p, model->squares - 1);
     for (int32_t i = 0; i < p->updated.n; i++) {
         lower_begin_slot(p, -1, p->updated.items[i], CLEAVE_PASS_UPDATE);
@@ -225,13 +260,15 @@ cleave_status lower_schedule_create(const cleave_model *model, bool training,
     p.pending = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     p.block = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     result.joins_late = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
+    result.early_in = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     result.n_contributing = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     p.failed = p.pending == NULL || p.block == NULL || p.needed == NULL || p.again == NULL ||
                p.is_there == NULL || result.again_in == NULL || result.stage_of == NULL ||
                result.n_movements == NULL || result.n_rings == NULL || result.joins_late == NULL ||
-               result.n_contributing == NULL || !lower_find_families(model, arena, &result);
+               result.early_in == NULL || result.n_contributing == NULL ||
+               !lower_find_families(model, arena, &result);
     for (int32_t t = 0; t < model->n_tensors && !p.failed; t++)
-        result.again_in[t] = -1;
+        result.again_in[t] = result.early_in[t] = -1;
     for (int32_t n = 0; n < model->n_nests && !p.failed && layout != NULL; n++)
         result.stage_of[n] = cleave_schedule_stage_of(&layout->schedule, model->nests[n].op);
     if (!p.failed)

@@ -33,9 +33,19 @@ typedef enum lower_event_kind {
     LOWER_NORM_BEGIN,     /* of the squares of all gradients, where they are clipped: before, */
     LOWER_NORM_ADD,       /* of parameter `tensor`: its gradient's, */
     LOWER_NORM_END,       /* and their sum */
-    LOWER_UPDATE,         /* of parameter `tensor` */
+    LOWER_UPDATE_EARLY,   /* of parameter `tensor`, in the slot with which its gradient is whole */
+    LOWER_UPDATE,         /* of parameter `tensor`, behind all of backward: update.c says which */
     LOWER_ASSIGN          /* assignment `input` */
 } lower_event_kind;
+
+/* Before all that the nest of a slot reads, and behind all that it writes. */
+enum {
+    LOWER_RANK_GATHER = -1,
+    LOWER_RANK_REDUCE = CLEAVE_RANK_COMPUTE + CLEAVE_MAX_INPUTS + 1,
+    LOWER_RANK_SETTLE,
+    LOWER_RANK_UPDATE, /* last: what is sent need not wait for it */
+    LOWER_N_RANKS = LOWER_RANK_UPDATE - LOWER_RANK_GATHER + 1
+};
 
 typedef struct lower_event {
     lower_event_kind kind;
@@ -92,6 +102,7 @@ typedef struct lower_schedule {
        in other blocks: then it is put together with the update. */
     int32_t *n_contributing;
     bool *joins_late;
+    int32_t *early_in; /* [n_tensors] slot of its early update; -1: none, or no parameter */
     /* Families that the tensors of an operator's nests belong to, ascending: [n_operators + 1]. */
     int32_t *first_touched, *touched;
 } lower_schedule;

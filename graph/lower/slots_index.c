@@ -4,6 +4,28 @@
 
 #include <string.h>
 
+static int32_t place_of(const lower_event *event) {
+    return event->slot * LOWER_N_RANKS + event->rank - LOWER_RANK_GATHER;
+}
+
+/* Some events are added when all slots are there. */
+static bool sort_by_rank(lower_planner *p, cleave_arena *scratch) {
+    int32_t n_places = p->slots.n * LOWER_N_RANKS;
+    int32_t *next = CLEAVE_ARENA_ARRAY(scratch, int32_t, (size_t)n_places + 1);
+    lower_event *copy = CLEAVE_ARENA_ARRAY(scratch, lower_event, p->events.n);
+    if (next == NULL || copy == NULL)
+        return false;
+    for (int32_t e = 0; e < p->events.n; e++)
+        next[place_of(&p->events.items[e]) + 1]++;
+    for (int32_t i = 0; i < n_places; i++)
+        next[i + 1] += next[i];
+    if (p->events.n > 0)
+        memcpy(copy, p->events.items, (size_t)p->events.n * sizeof *copy);
+    for (int32_t e = 0; e < p->events.n; e++)
+        p->events.items[next[place_of(&copy[e])]++] = copy[e];
+    return true;
+}
+
 static void sort_by_family(const lower_planner *p, int32_t *next) {
     lower_schedule *s = p->schedule;
     for (int32_t e = 0; e < p->events.n; e++)
@@ -65,6 +87,7 @@ static void find_events_of_nests(lower_schedule *s, int32_t n_nests) {
         case LOWER_NORM_BEGIN:
         case LOWER_NORM_ADD:
         case LOWER_NORM_END:
+        case LOWER_UPDATE_EARLY:
         case LOWER_UPDATE:
         case LOWER_ASSIGN:
             break;
@@ -98,6 +121,11 @@ static void touch_families(const cleave_model *model, lower_schedule *s, int32_t
 }
 
 bool lower_index_schedule(lower_planner *p, cleave_arena *arena) {
+    cleave_arena scratch = {0};
+    bool sorted = sort_by_rank(p, &scratch);
+    cleave_arena_free(&scratch);
+    if (!sorted)
+        return false;
     const cleave_model *model = p->model;
     lower_schedule *s = p->schedule;
     size_t n_nests = (size_t)model->n_nests, n_families = (size_t)s->n_families, n_operands = 0;

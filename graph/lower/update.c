@@ -1,4 +1,11 @@
-/* The end of a step: updates of parameters, share by share, and assignments to buffers. */
+/* Updates of parameters, share by share, and assignments to buffers.
+
+   A gradient is of no use once its parameter is updated.  So where all of it is there as soon as
+   the last pass has given its part, the update follows at once, and gradients need not all live at
+   a time.  Not so where it comes from other devices: there the main lane would wait for messages in
+   the middle of backward, which go on beside it until the end.  Nor where some devices have none of
+   the parameter: what others do in backward may wait for those that have, and an update would be
+   time that they wait, while at the end each device has its own to do. */
 #include "graph/lower/events.h"
 
 /* After a sharded update every holder gets what it uses. */
@@ -44,10 +51,18 @@ lower_region lower_whole_gradient(lowering *state, int32_t tensor, int32_t i) {
     return of->backward.demands.items[share->first_demand].at;
 }
 
+static bool is_early(const lowering *state, int32_t tensor) {
+    const lower_tensor *of = &state->tensors[tensor];
+    return state->schedule->early_in[tensor] >= 0 && of->sharded == CLEAVE_SHARDED_NOTHING &&
+           of->backward.lane == CLEAVE_LANE_MAIN && of->holders.n == state->base.n_devices;
+}
+
 void lower_update(lowering *state, const lower_event *event) {
     lower_builder *builder = &state->base;
     int32_t tensor = event->tensor;
     lower_tensor *of = &state->tensors[tensor];
+    if (is_early(state, tensor) != (event->kind == LOWER_UPDATE_EARLY))
+        return;
     for (int32_t i = 0; i < of->shares.n; i++) {
         lower_share *share = &of->shares.items[i];
         int32_t device = of->holders.items[share->holder].device;

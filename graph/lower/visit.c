@@ -171,35 +171,14 @@ static bool add_event(finder *f, lower_event_kind kind, int32_t rank, int32_t v,
 }
 
 static bool add_events(finder *f) {
-    enum { BEFORE = -1, BEHIND = CLEAVE_RANK_COMPUTE + CLEAVE_MAX_INPUTS + 1 };
     bool done = true;
     for (int32_t v = 0; v < f->visits.n && done; v++) {
         const lower_visit *of = &f->visits.items[v];
-        done = of->gives ? add_event(f, LOWER_REDUCE, BEHIND, v, of->last_slot) &&
-                               add_event(f, LOWER_SETTLE, BEHIND + 1, v, of->aside)
-                         : add_event(f, LOWER_GATHER, BEFORE, v, of->aside);
+        done = of->gives ? add_event(f, LOWER_REDUCE, LOWER_RANK_REDUCE, v, of->last_slot) &&
+                               add_event(f, LOWER_SETTLE, LOWER_RANK_SETTLE, v, of->aside)
+                         : add_event(f, LOWER_GATHER, LOWER_RANK_GATHER, v, of->aside);
     }
     return done;
-}
-
-/* Where an event stands in its slot: before the others, among them in their order, or behind. */
-static int32_t place_of(const lower_event *event) {
-    int32_t within = event->kind == LOWER_GATHER   ? 0
-                     : event->kind == LOWER_REDUCE ? 2
-                     : event->kind == LOWER_SETTLE ? 3
-                                                   : 1;
-    return 4 * event->slot + within;
-}
-
-static void sort_events(lower_event_list *events, int32_t n_places, int32_t *next,
-                        lower_event *copy) {
-    for (int32_t e = 0; e < events->n; e++)
-        next[place_of(&events->items[e]) + 1]++;
-    for (int32_t p = 0; p < n_places; p++)
-        next[p + 1] += next[p];
-    memcpy(copy, events->items, (size_t)events->n * sizeof *copy);
-    for (int32_t e = 0; e < events->n; e++)
-        events->items[next[place_of(&copy[e])]++] = copy[e];
 }
 
 /* The first and the last slot of every block. */
@@ -223,18 +202,7 @@ static bool find(finder *f, int32_t n_slots, cleave_arena *scratch) {
     if (f->sequences == NULL || f->block == NULL || f->open == NULL || f->seen == NULL)
         return false;
     find_blocks(f, n_slots);
-    if (!find_visits(f))
-        return false;
-    if (f->visits.n == 0)
-        return true;
-    if (!add_events(f))
-        return false;
-    int32_t *next = CLEAVE_ARENA_ARRAY(scratch, int32_t, 4 * (size_t)n_slots + 1);
-    lower_event *copy = CLEAVE_ARENA_ARRAY(scratch, lower_event, f->events->n);
-    if (next == NULL || copy == NULL)
-        return false;
-    sort_events(f->events, 4 * n_slots, next, copy);
-    return true;
+    return find_visits(f) && add_events(f);
 }
 
 bool lower_visits_find(const cleave_model *model, const cleave_micro_batches *micro,

@@ -220,6 +220,26 @@ static cleave_status check_message_order(const cleave_program *program, cleave_e
     return status;
 }
 
+/* What a step computes is by the parameters that it began with. */
+static cleave_status check_update_order(const cleave_program *program, cleave_error *error) {
+    cleave_arena scratch = {0};
+    bool *is_new = CLEAVE_ARENA_ARRAY(&scratch, bool, program->n_buffers);
+    cleave_status status =
+        is_new == NULL ? cleave_fail_memory(error, "checking a program") : CLEAVE_OK;
+    for (int32_t i = 0; i < program->n_items && status == CLEAVE_OK; i++) {
+        const cleave_item *item = &program->items[i];
+        if (item->kind == CLEAVE_ITEM_UPDATE)
+            is_new[program->buffers[program->updates[item->subject].parameter].storage] = true;
+        for (int k = 0; k < CLEAVE_MAX_INPUTS && item->kind == CLEAVE_ITEM_COMPUTE; k++) {
+            int32_t read = program->computes[item->subject].inputs[k];
+            if (read >= 0 && is_new[program->buffers[read].storage])
+                status = bad_item(program, i, "a compute reads a parameter that is updated", error);
+        }
+    }
+    cleave_arena_free(&scratch);
+    return status;
+}
+
 cleave_status cleave_program_check(const cleave_program *program, cleave_error *error) {
     for (int32_t b = 0; b < program->n_buffers; b++) {
         const cleave_buffer *buffer = &program->buffers[b];
@@ -240,5 +260,6 @@ cleave_status cleave_program_check(const cleave_program *program, cleave_error *
         [CLEAVE_ITEM_AWAIT] = program->n_collectives};
     for (int32_t i = 0; i < program->n_items; i++)
         CLEAVE_TRY(check_item(program, n_subjects, i, error));
+    CLEAVE_TRY(check_update_order(program, error));
     return check_message_order(program, error);
 }

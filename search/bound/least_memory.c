@@ -4,9 +4,9 @@
      a value        from the forward pass that writes it to the last pass that reads it; parameters,
                     running statistics, data and constants are in memory all the time;
      a gradient     of an activation from the first pass that contributes to it to the last backward
-                    pass of its writer, of a parameter from the first that contributes to its update
-                    (what is summed over devices is kept until the main lane waits for the sum,
-                    which is where updates begin).
+                    pass of its writer, of a parameter from the first that contributes to its early
+                    update, or, where it has none, its last (what is summed over devices is kept
+                    until the main lane waits for the sum, which is where updates begin).
 
    While the computes of one slot run, which follow each other in the program, nothing moves: every
    element of what lives in the slot is in a buffer, of some device, that lives at the compute of
@@ -130,7 +130,9 @@ static cleave_status add_gradients(lives *l, int32_t n, cleave_pass pass, cleave
             int32_t tensor = l->pieces.items[p].tensor, writer = l->model->writer[tensor];
             if (!l->model->tensors[tensor].needs_gradient)
                 continue;
-            int32_t last = writer >= 0 ? last_backward(l, writer) : l->update_of[tensor];
+            int32_t last = writer >= 0                         ? last_backward(l, writer)
+                           : l->schedule.early_in[tensor] >= 0 ? l->schedule.early_in[tensor]
+                                                               : l->update_of[tensor];
             CLEAVE_TRY(add(l, tensor, true, &l->pieces.items[p].box, slot, last, error));
         }
     }

@@ -133,12 +133,14 @@ static cleave_status make_additive(group_making *m) {
         if (m->candidates.lists[l].n == 0)
             return cleave_fail(m->error, CLEAVE_NO_LAYOUT, "nothing splits operator \"%s\" so",
                                m->small.operators[m->candidates.lists[l].op].name);
-    const cleave_additive_options options = {.optimizer_states = m->of->optimizer_states,
-                                             .memory_limit_bytes = m->of->memory_bytes,
-                                             .most_values = MOST_VALUES,
-                                             .exposed_sync = 1,
-                                             .given = given,
-                                             .n_given = m->n_given};
+    const cleave_additive_options options = {
+        .optimizer_states = m->of->optimizer_states,
+        .memory_limit_bytes = m->of->memory_bytes,
+        .most_values = MOST_VALUES,
+        .keeps_gradients = m->micro_batches > 1 || m->n_devices < m->of->machine->n_devices,
+        .exposed_sync = 1,
+        .given = given,
+        .n_given = m->n_given};
     return cleave_additive_model_create(&m->small, &m->machine, &m->candidates, &options,
                                         m->scratch, &m->model, m->error);
 }

@@ -14,8 +14,8 @@
    a group of m(k + 1) begin their backward pass at 0, and Y >= R + turn for the last block.  R(0)
    is no less than in a window that starts at 0.  And after Y(0) comes, on any device d of the last
    group of m(0), what block 0 does until the end; or what it does until all of backward has ended,
-   and then all updates on d, of whichever block, since a main lane runs its items in order and
-   updates come last.  Where no group of one is reached from a group of the other there is no F or
+   and then all updates on d that stand behind backward, of whichever block, since a main lane runs
+   its items in order.  Where no group of one is reached from a group of the other there is no F or
    B, and such values are never excluded by a path.
 
    In the communication lane of a device everything that a family does follows on what the family

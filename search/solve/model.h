@@ -47,10 +47,11 @@ typedef struct cleave_additive_model {
 typedef struct cleave_additive_options {
     int optimizer_states;
     int64_t memory_limit_bytes; /* per device; 0: the machine's */
-    int32_t most_values; /* of a variable; those with the least costs of their own are kept, and
-                            those of the given layouts */
-    double exposed_sync; /* share of the synchronisation of parameters that is not hidden behind
-                            the backward pass, 0..1 */
+    int32_t most_values;  /* of a variable; those with the least costs of their own are kept, and
+                             those of the given layouts */
+    bool keeps_gradients; /* until the end of the step, of all parameters: no update is early */
+    double exposed_sync;  /* share of the synchronisation of parameters that is not hidden behind
+                             the backward pass, 0..1 */
     const cleave_layout *const *given; /* [n_given] as they were given to the candidates */
     int32_t n_given;
     const cleave_layout *around; /* null: as said above; else values are the candidates that change

@@ -39,6 +39,13 @@ static double count_sharers(const cleave_sharding *s) {
     return least;
 }
 
+/* Is a parameter updated as soon as its gradient is whole (graph/lower/update.c)?  Where every
+   device reads something of it that no other one does. */
+static bool is_early(const additive_making *m, const cleave_sharding *read) {
+    return !m->options->keeps_gradients && m->model->squares == 0 &&
+           read->n_shards == m->machine->n_devices && !read->overlaps;
+}
+
 /* Of `bytes` of exact values, which take `update` and `sync` picoseconds where all have all. */
 static void add_state(const additive_making *m, const cleave_port_set *set,
                       const cleave_sharding *read, double update, double sync,
@@ -48,20 +55,22 @@ static void add_state(const additive_making *m, const cleave_port_set *set,
     double stored = (double)cleave_stored_bytes(tensor) / (double)read->element_bytes;
     double weight = bytes * stored, gradient = bytes;
     double states = bytes * (m->options->optimizer_states + cleave_has_master(tensor));
+    bool passes = is_early(m, read);
     for (int s = 0; s < CLEAVE_N_SHARDED; s++) {
         cleave_sharded sharded =
             n > 1 ? cleave_sharded_as(tensor, (cleave_sharded)s) : CLEAVE_SHARDED_NOTHING;
         bool updates = sharded >= CLEAVE_SHARDED_UPDATE, reduces = sharded > CLEAVE_SHARDED_UPDATE;
         bool gathers = sharded >= CLEAVE_SHARDED_WEIGHT;
-        state[s].bytes += (int64_t)(states / (updates ? n : 1) + gradient / (reduces ? n : 1) +
-                                    weight / (gathers ? n : 1));
+        state[s].bytes +=
+            (int64_t)(states / (updates ? n : 1) + (passes ? 0 : gradient / (reduces ? n : 1)) +
+                      weight / (gathers ? n : 1));
         state[s].once += (int64_t)(update / (updates ? n : 1) + (reduces ? 0 : half) +
                                    (gathers   ? 0
                                     : updates ? half * stored
                                               : half));
         state[s].reducing += reduces ? (int64_t)half : 0;
         state[s].gathering += gathers ? (int64_t)(half * stored) : 0;
-        state[s].passing += (int64_t)((reduces ? gradient : 0) + (gathers ? weight : 0));
+        state[s].passing += (int64_t)((reduces || passes ? gradient : 0) + (gathers ? weight : 0));
     }
 }
 

@@ -143,6 +143,24 @@ done
 expect_zero "$calibrated" 2 0 4 2 --recompute full
 expect_zero "$four" 4 1 4 2 --recompute full
 
+# ---- early updates
+
+# Four layers of 12 x 512^2 weights: 48 MiB of gradients, all of which are there where they are clipped. Else one is
+# at a time, of 4 MiB at most, and then the activations of the last of 32 tokens' layers are there besides.
+gpt=$work/wide.json
+cat >"$gpt" <<'END'
+{"model_type": "gpt2", "vocab_size": 32, "n_positions": 32, "n_embd": 512, "n_layer": 4, "n_head": 8}
+END
+models=(--model "$gpt" --sequence 32 --batch 1)
+expect_ok calibrate "${models[@]}" --devices 1 --time 1 -o "$calibrated"
+expect_ok search "${models[@]}" --machine "$calibrated" --method data-parallel -o "$work/one.layout.json"
+expect_layout "$work/one.layout.json" "$calibrated" 1 33554432
+early=$(json_list "$work/out" rss_peak_bytes)
+expect_layout "$work/one.layout.json" "$calibrated" 1 33554432 --clip-norm 1
+late=$(json_list "$work/out" rss_peak_bytes)
+awk -v early="$early" -v late="$late" 'BEGIN { exit !(early > 0 && late >= early + 36 * 1048576) }' ||
+    fail "$early bytes are resident with early updates, $late where they wait for the norm"
+
 # ---- attention without stored scores
 
 # The scores of 12 heads alone take 48 MiB at 1,024 tokens; what a rank takes is said as exactly without them, and of
