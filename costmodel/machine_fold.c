@@ -118,3 +118,23 @@ cleave_status cleave_machine_fold_ways(const cleave_machine *machine, int32_t wi
                                "window than in another",
                                window * n_windows, machine->name);
 }
+
+cleave_status cleave_machine_fold_groups(const cleave_machine *machine, int32_t window,
+                                         int32_t n_windows, int32_t n_groups, cleave_error *error) {
+    cleave_arena scratch = {0};
+    int32_t *image = NULL, n = 0, of_group = window * n_windows;
+    cleave_fold_way *ways = CLEAVE_ARENA_ARRAY(&scratch, cleave_fold_way, 2 * window * n_groups);
+    cleave_status status = ways != NULL ? cleave_machine_fold_check(machine, window, error)
+                                        : cleave_fail_memory(error, "folding a machine");
+    for (int32_t g = 0; g + 1 < n_groups && status == CLEAVE_OK; g++)
+        for (int32_t d = g * of_group; d < g * of_group + window; d++) {
+            ways[n++] = (cleave_fold_way){d, d + of_group};
+            ways[n++] = (cleave_fold_way){d + of_group, d};
+        }
+    if (status == CLEAVE_OK)
+        status = cleave_machine_fold_links(machine, window, n_windows, &scratch, &image, error);
+    if (status == CLEAVE_OK)
+        status = cleave_machine_fold_ways(machine, window, n_windows, n, ways, image, error);
+    cleave_arena_free(&scratch);
+    return status;
+}

@@ -28,4 +28,9 @@ cleave_status cleave_machine_fold_ways(const cleave_machine *machine, int32_t wi
                                        const cleave_fold_way *ways, int32_t *image,
                                        cleave_error *error);
 
+/* The same of messages from every device of a group to its like in the next one, and back, of so
+   many groups that are one after the other: as stages send them whose splits are alike. */
+cleave_status cleave_machine_fold_groups(const cleave_machine *machine, int32_t window,
+                                         int32_t n_windows, int32_t n_groups, cleave_error *error);
+
 #endif

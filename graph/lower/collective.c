@@ -72,23 +72,41 @@ static lower_region vector_region(const reduction *state, const move_cell *cell,
     return region;
 }
 
-/* Does the demand hold all cells one after the other, as the vector does?  Gives the region of the
-   first one there. */
-static bool holds_vector(const reduction *state, const move_demand *demand, lower_region *region) {
+/* Does what lies there hold all cells one after the other, as the vector does?  Gives the region of
+   the first one there. */
+static bool holds_vector(const reduction *state, const lower_region *at, lower_region *region) {
     const cleave_tensor *tensor = &state->builder->model->tensors[state->move->tensor];
-    if (lower_type_of(state->builder, demand->at.buffer) != state->type)
+    if (lower_type_of(state->builder, at->buffer) != state->type)
         return false;
     for (int32_t c = 0; c < state->bucket->cells.n; c++) {
         const cleave_box *box = &cell_of(state, c)->box;
-        if (!cleave_box_contains(tensor->rank, &demand->at.box, box))
+        if (!cleave_box_contains(tensor->rank, &at->box, box))
             return false;
         if (c == 0)
-            *region = lower_region_within(tensor->rank, &demand->at, box);
-        if (!lower_region_is_dense(tensor, box, &demand->at) ||
-            lower_region_offset(tensor->rank, &demand->at, box) !=
-                region->offset + state->first_unit[c])
+            *region = lower_region_within(tensor->rank, at, box);
+        if (!lower_region_is_dense(tensor, box, at) ||
+            lower_region_offset(tensor->rank, at, box) != region->offset + state->first_unit[c])
             return false;
     }
+    return true;
+}
+
+/* What device i alone gives to a reduce-scatter, and nobody asks for later, is added up where it
+   lies: then that is the vector. */
+static bool vector_in_source(const reduction *state, int32_t i, lower_region *region) {
+    int32_t first = state->first_source[i], n = state->first_source[i + 1] - first;
+    if (state->unit_elements != 1 || state->bucket->kind != CLEAVE_REDUCE_SCATTER ||
+        n != state->bucket->cells.n)
+        return false;
+    move_contribution *from = &state->move->contributions.items[state->sources[first].id];
+    for (int32_t s = first + 1; s < first + n; s++)
+        if (state->sources[s].id != state->sources[first].id)
+            return false;
+    const cleave_buffer *buffer = &state->builder->buffers.items[from->at.buffer];
+    if (!from->may_take || from->taken || buffer->bytes != state->n_units * state->unit_bytes ||
+        !holds_vector(state, &from->at, region))
+        return false;
+    from->taken = true;
     return true;
 }
 
@@ -98,7 +116,7 @@ static bool vector_in_place(const reduction *state, int32_t i, lower_region *reg
         return false;
     for (int32_t t = state->first_target[i];
          t < state->first_target[i + 1] && state->targets[t].cell == 0; t++)
-        if (holds_vector(state, &state->move->demands.items[state->targets[t].id], region))
+        if (holds_vector(state, &state->move->demands.items[state->targets[t].id].at, region))
             return true;
     return false;
 }
@@ -124,6 +142,26 @@ static int32_t *index_group(const reduction *state) {
     return in_group;
 }
 
+static int32_t group_of(const lower_builder *builder, int32_t device) {
+    return device / builder->fold->n_devices;
+}
+
+/* Which member does in a window what device i of the bucket does in window 0: they stand group
+   after group, of each window after window. */
+static int32_t member_of(const reduction *state, int32_t window, int32_t i) {
+    const lower_builder *builder = state->builder;
+    const move_bucket *bucket = state->bucket;
+    int32_t first = i, end = i + 1;
+    if (bucket->n_windows == 1)
+        return i;
+    int32_t group = group_of(builder, bucket->devices[i]);
+    while (first > 0 && group_of(builder, bucket->devices[first - 1]) == group)
+        first--;
+    while (end < bucket->n_devices && group_of(builder, bucket->devices[end]) == group)
+        end++;
+    return first * bucket->n_windows + window * (end - first) + i - first;
+}
+
 /* Each cell lies in the block of its root's member. */
 static void lay_out_rooted(reduction *state) {
     lower_builder *builder = state->builder;
@@ -134,7 +172,7 @@ static void lay_out_rooted(reduction *state) {
     memset(first, -1, (size_t)state->n_members * sizeof *first);
     for (int32_t c = bucket->cells.n - 1; c >= 0; c--) {
         const move_cell *cell = cell_of(state, c);
-        int32_t member = cell->window * bucket->n_devices + in_group[cell->root];
+        int32_t member = member_of(state, cell->window, in_group[cell->root]);
         next[c] = first[member];
         first[member] = c;
     }
@@ -235,7 +273,7 @@ static void pack_vector(const reduction *state, int32_t i) {
     lower_builder *builder = state->builder;
     int32_t device = state->bucket->devices[i];
     lower_region place = {.buffer = -1};
-    if (vector_in_place(state, i, &place)) {
+    if (vector_in_place(state, i, &place) || vector_in_source(state, i, &place)) {
         state->buffer[i] = place.buffer;
         state->offset[i] = place.offset * cleave_type_bytes(state->type);
         builder->sent[place.buffer] = true;
@@ -369,25 +407,14 @@ static void run_steps(const reduction *state) {
     }
 }
 
-static int32_t group_of(const lower_builder *builder, int32_t device) {
-    return device / builder->fold->n_devices;
-}
-
-/* Group after group, of each window after window. */
 static void fill_members(const reduction *state, int32_t *members) {
     const lower_builder *builder = state->builder;
     const move_bucket *bucket = state->bucket;
-    int32_t n = 0, end;
-    for (int32_t first = 0; first < bucket->n_devices; first = end) {
-        end = first + 1;
-        while (end < bucket->n_devices &&
-               group_of(builder, bucket->devices[end]) == group_of(builder, bucket->devices[first]))
-            end++;
-        for (int32_t w = 0; w < bucket->n_windows; w++)
-            for (int32_t i = first; i < end; i++)
-                members[n++] = cleave_fold_device(builder->fold, bucket->devices[i]) +
-                               w * builder->fold->n_devices;
-    }
+    for (int32_t w = 0; w < bucket->n_windows; w++)
+        for (int32_t i = 0; i < bucket->n_devices; i++)
+            members[member_of(state, w, i)] =
+                cleave_fold_device(builder->fold, bucket->devices[i]) +
+                w * builder->fold->n_devices;
 }
 
 /* The devices, among all, that do as those of the bucket do. */
@@ -437,9 +464,6 @@ static cleave_collective describe(const reduction *state) {
 
 static void run_bucket(lower_builder *builder, movement *move, const move_bucket *bucket) {
     int32_t n = bucket->n_devices;
-    if (bucket->n_windows > 1 && bucket->kind != CLEAVE_ALL_REDUCE &&
-        group_of(builder, bucket->devices[0]) != group_of(builder, bucket->devices[n - 1]))
-        lower_fail_fold(builder, move->tensor, "several groups share it");
     reduction state = {.builder = builder, .move = move, .bucket = bucket};
     state.unit_elements = move->combiner == CLEAVE_COMBINE_MOMENTS ? 3 : 1;
     state.type = bucket->kind == CLEAVE_ALL_GATHER ? move->value_type : move->partial_type;

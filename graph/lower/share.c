@@ -104,16 +104,24 @@ static int32_t count_windows(const lower_builder *builder, int32_t tensor) {
                : 1;
 }
 
-/* Window after window is cut for, in the order of their devices: all must get something.  Of blocks
-   that are not equal the first ones are larger, so no window has more to do than window 0. */
-static void check_fold(const sharing *s, int64_t extent, int32_t from, int32_t end) {
-    lower_builder *builder = &s->state->base;
-    int32_t windows = count_windows(builder, s->tensor), m = builder->fold->n_devices;
-    if (extent < (int64_t)windows * (end - from))
-        lower_fail_fold(builder, s->tensor, "some windows have no share of its update");
-    for (int32_t i = from; i < end; i++)
-        if (s->used[i].device / m != s->used[from].device / m)
-            lower_fail_fold(builder, s->tensor, "several groups share its update");
+/* Window after window of each group is cut for, in the order of their devices: all must get
+   something.  Of blocks that are not equal the first ones are larger, so no window has more to do
+   than window 0. */
+static void check_fold(const sharing *s, int64_t extent, int32_t n) {
+    if (extent < n)
+        lower_fail_fold(&s->state->base, s->tensor, "some windows have no share of its update");
+}
+
+/* The users, among [from, end), that are of the same group of a fold's devices as one of them. */
+static void find_group(const sharing *s, int32_t from, int32_t end, int32_t user, int32_t *first,
+                       int32_t *n) {
+    int32_t m = s->state->base.fold->n_devices, group = s->used[user].device / m, last = user;
+    *first = user;
+    while (*first > from && s->used[*first - 1].device / m == group)
+        --*first;
+    while (last + 1 < end && s->used[last + 1].device / m == group)
+        last++;
+    *n = last + 1 - *first;
 }
 
 /* Users [from, end) of a box, and their like in other windows, share a piece of it out. */
@@ -121,15 +129,19 @@ static void share_out(sharing *s, const cleave_box *piece, int32_t from, int32_t
     lower_builder *builder = &s->state->base;
     const cleave_tensor *parameter = &builder->model->tensors[s->tensor];
     lower_tensor *of = &s->state->tensors[s->tensor];
-    int32_t n = (end - from) * count_windows(builder, s->tensor);
+    int32_t n_windows = count_windows(builder, s->tensor), n = (end - from) * n_windows;
     int d = dimension_to_cut(parameter, piece, n);
     int64_t extent = piece->hi[d] - piece->lo[d];
-    if (n > end - from)
-        check_fold(s, extent, from, end);
+    if (n_windows > 1)
+        check_fold(s, extent, n);
     for (int32_t i = from; i < end; i++) {
         cleave_box block = *piece;
-        block.lo[d] = piece->lo[d] + cleave_block_start(extent, n, i - from);
-        block.hi[d] = piece->lo[d] + cleave_block_start(extent, n, i - from + 1);
+        int32_t first = from, per_window = 0;
+        if (n_windows > 1)
+            find_group(s, from, end, i, &first, &per_window);
+        int32_t nth = (first - from) * n_windows + i - first;
+        block.lo[d] = piece->lo[d] + cleave_block_start(extent, n, nth);
+        block.hi[d] = piece->lo[d] + cleave_block_start(extent, n, nth + 1);
         if (block.lo[d] == block.hi[d])
             continue;
         int32_t h = s->used[i].holder;
@@ -143,9 +155,9 @@ static void share_out(sharing *s, const cleave_box *piece, int32_t from, int32_t
                                  .master = -1,
                                  .gradient = -1,
                                  .dimension = d,
-                                 .block = i - from,
+                                 .block = nth,
                                  .n_blocks = n,
-                                 .per_window = n > end - from ? end - from : 0,
+                                 .per_window = per_window,
                                  .start = piece->lo[d],
                                  .extent = extent});
     }

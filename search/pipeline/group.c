@@ -140,7 +140,8 @@ static cleave_status make_additive(group_making *m) {
         .keeps_gradients = m->micro_batches > 1 || m->n_devices < m->of->machine->n_devices,
         .exposed_sync = 1,
         .given = given,
-        .n_given = m->n_given};
+        .n_given = m->n_given,
+        .lists_readings = true};
     return cleave_additive_model_create(&m->small, &m->machine, &m->candidates, &options,
                                         m->scratch, &m->model, m->error);
 }
@@ -230,7 +231,8 @@ cleave_status cleave_group_create(const cleave_group_problem *problem, int32_t n
                                   int32_t micro_batches, int32_t in_flight, bool is_free,
                                   cleave_arena *arena, cleave_group *group, cleave_error *error) {
     cleave_arena scratch = {0};
-    cleave_group made = {.n_devices = n_devices, .micro_batches = micro_batches};
+    cleave_group made = {
+        .n_devices = n_devices, .micro_batches = micro_batches, .folds = problem->folds};
     group_making m = {.of = problem,
                       .n_devices = n_devices,
                       .micro_batches = micro_batches,

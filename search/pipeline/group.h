@@ -39,8 +39,12 @@ typedef struct cleave_group_plan {
     int64_t *time;         /* picoseconds of a micro-batch, with what it reads from others */
     int64_t *beside;       /* picoseconds of a micro-batch: weights gathered, gradients reduced */
     int64_t *once;         /* picoseconds: updates and their synchronisation */
-    int64_t *kept, *stays; /* bytes of a micro-batch in flight; for good */
-    int64_t *second;  /* bytes that a micro-batch would keep, were nothing recomputed, less those */
+    int64_t *kept, *stays; /* bytes of a micro-batch in flight; for good, */
+    int64_t *tied; /* of parameters besides that another operator reads before it, were that not on
+                      the same devices */
+    int64_t *across;  /* bytes of a micro-batch more, where a stage begins less than so many */
+    int32_t *back;    /* operators before it: what is recomputed in another stage is kept here */
+    int64_t *late;    /* bytes of a micro-batch that gradients of weights read */
     int64_t *wrote;   /* bytes of a micro-batch, kept or not */
     int64_t *passing; /* bytes of weights and gradients that are there while it works */
 } cleave_group_plan;
@@ -55,6 +59,7 @@ typedef struct cleave_group_family {
 
 typedef struct cleave_group {
     int32_t n_devices, micro_batches;
+    bool folds;         /* see the problem */
     int32_t n_families; /* data parallel, and megatron of every degree; or one of free splits */
     cleave_group_family families[CLEAVE_MOST_GROUP_FAMILIES];
 } cleave_group;

@@ -92,7 +92,7 @@ int64_t group_time_of(const group_making *m, int32_t op, int32_t v, bool again) 
     const cleave_candidate_list *list = &m->candidates.lists[m->candidates.list_of[op]];
     int64_t compute = list->items[m->model.candidates[op][v]].picoseconds;
     int64_t own = m->model.additive.cost[op][v] - m->model.once[op][v];
-    double wrote = (double)(m->model.kept[op][v] + m->model.loose[op][v]);
+    double wrote = (double)m->model.wrote[op][v];
     if (m->more[op] > 0) { /* each sum reads two and writes one */
         cleave_byte_price price = cleave_sum_price_of(&m->machine.kinds[0]);
         own += cleave_picoseconds(cleave_byte_price_seconds(&price, 1, 3 * m->more[op] * wrote));
@@ -134,41 +134,58 @@ static const int64_t *own_costs(const group_making *m, int32_t op) {
         int32_t v = group_value_of(m, op, x, &again);
         const cleave_additive_state *state =
             &group_states_of(m, op, v)[group_choose_sharded(m, op, v, again)];
-        double kept = again ? 0 : (double)m->model.kept[op][v] * m->in_flight;
+        double kept = again ? 0 : (double)m->model.own[op][v] * m->in_flight;
         cost[x] = clamp((double)group_time_of(m, op, v, again) + weigh_state(m, state, again) +
                         m->multiplier * (group_stays(m, op, v) + kept));
     }
     return cost;
 }
 
-/* What one that is recomputed writes goes on once more, as it went before; what it reads has to be
-   kept for it. */
+/* What one that is recomputed writes goes on once more, as it went before. */
 int64_t group_pair_cost(const group_making *m, const cleave_additive_pair *pair, int32_t x,
-                        int32_t y, double multiplier) {
+                        int32_t y) {
     bool again_a, again_b;
     int32_t a = group_value_of(m, pair->a, x, &again_a),
             b = group_value_of(m, pair->b, y, &again_b);
     int64_t cost = pair->cost[(int64_t)a * m->model.additive.n_values[pair->b] + b];
-    cost += again_a ? cost / 2 : 0;
-    if (again_b && !again_a)
-        cost += clamp(multiplier * (double)m->model.loose[pair->a][a] * m->in_flight);
-    return clamp((double)cost);
+    return clamp((double)(cost + (again_a ? cost / 2 : 0)));
+}
+
+int64_t group_place_of(const group_making *m, const cleave_additive_reading *reading, int32_t x,
+                       int32_t y) {
+    bool again;
+    int32_t b = group_value_of(m, reading->reader, y, &again);
+    return (int64_t)group_value_of(m, reading->writer, x, &again) *
+               m->model.additive.n_values[reading->reader] +
+           b;
+}
+
+/* What is recomputed comes again; what is read for that has to be kept. */
+int64_t group_held(const group_making *m, const cleave_additive_reading *reading, int32_t x,
+                   int32_t y) {
+    bool again_a, again_b;
+    int64_t at = group_place_of(m, reading, x, y);
+    group_value_of(m, reading->writer, x, &again_a);
+    group_value_of(m, reading->reader, y, &again_b);
+    return again_a ? 0 : (again_b ? reading->read : reading->kept)[at];
 }
 
 /* Costs of two operators in two modes each. */
 typedef struct group_doubled {
-    const int64_t *cost, *loose;
+    const int64_t *cost, *read; /* of a pair; of a reading */
     int32_t n_a, n_b;
     const int64_t *made;
     struct group_doubled *next;
 } group_doubled;
 
-/* Made once for all pairs that are alike. */
-static const int64_t *pair_costs(group_making *m, const cleave_additive_pair *pair) {
+/* Of what is alike made once; `reading` null: of the pair. */
+static const int64_t *pair_costs(group_making *m, const cleave_additive_pair *pair,
+                                 const cleave_additive_reading *reading) {
     int32_t n_a = m->n_values[pair->a], n_b = m->n_values[pair->b];
-    const int64_t *loose = m->model.loose[pair->a];
+    const int64_t *cost = reading != NULL ? reading->kept : pair->cost;
+    const int64_t *read = reading != NULL ? reading->read : NULL;
     for (const group_doubled *d = m->tables; d != NULL; d = d->next)
-        if (d->cost == pair->cost && d->loose == loose && d->n_a == n_a && d->n_b == n_b)
+        if (d->cost == cost && d->read == read && d->n_a == n_a && d->n_b == n_b)
             return d->made;
     group_doubled *table = CLEAVE_ARENA_ARRAY(m->scratch, group_doubled, 1);
     int64_t *made = cleave_arena_alloc(m->scratch, (size_t)n_a, (size_t)n_b * sizeof *made);
@@ -176,17 +193,22 @@ static const int64_t *pair_costs(group_making *m, const cleave_additive_pair *pa
         return NULL;
     for (int32_t x = 0; x < n_a; x++)
         for (int32_t y = 0; y < n_b; y++)
-            made[(int64_t)x * n_b + y] = group_pair_cost(m, pair, x, y, m->multiplier);
-    *table = (group_doubled){pair->cost, loose, n_a, n_b, made, m->tables};
+            made[(int64_t)x * n_b + y] =
+                reading != NULL
+                    ? clamp(m->multiplier * (double)group_held(m, reading, x, y) * m->in_flight)
+                    : group_pair_cost(m, pair, x, y);
+    *table = (group_doubled){cost, read, n_a, n_b, made, m->tables};
     m->tables = table;
     return made;
 }
 
 cleave_status group_make_costs(group_making *m, cleave_additive *costs) {
     const cleave_additive *from = &m->model.additive;
+    int32_t n_readings = m->multiplier > 0 ? m->model.n_readings : 0;
     const int64_t **cost = CLEAVE_ARENA_ARRAY(m->scratch, const int64_t *, from->n_variables);
     cleave_additive_pair *pairs =
-        CLEAVE_ARENA_ARRAY(m->scratch, cleave_additive_pair, from->n_pairs + 1);
+        CLEAVE_ARENA_ARRAY(m->scratch, cleave_additive_pair, from->n_pairs + n_readings + 1);
+    int32_t n_pairs = from->n_pairs;
     bool made = cost != NULL && pairs != NULL;
     m->tables = NULL;
     for (int32_t op = 0; op < from->n_variables && made; op++) {
@@ -195,13 +217,20 @@ cleave_status group_make_costs(group_making *m, cleave_additive *costs) {
     }
     for (int32_t p = 0; p < from->n_pairs && made; p++) {
         pairs[p] = from->pairs[p];
-        pairs[p].cost = pair_costs(m, &from->pairs[p]);
+        pairs[p].cost = pair_costs(m, &from->pairs[p], NULL);
         made = pairs[p].cost != NULL;
+    }
+    for (int32_t i = 0; i < n_readings && made; i++) {
+        const cleave_additive_reading *reading = &m->model.readings[i];
+        cleave_additive_pair *pair = &pairs[n_pairs++];
+        *pair = (cleave_additive_pair){.a = reading->writer, .b = reading->reader};
+        pair->cost = pair_costs(m, pair, reading);
+        made = pair->cost != NULL;
     }
     *costs = (cleave_additive){.n_variables = from->n_variables,
                                .n_values = m->n_values,
                                .cost = cost,
-                               .n_pairs = from->n_pairs,
+                               .n_pairs = n_pairs,
                                .pairs = pairs};
     return made ? CLEAVE_OK : group_short_of_memory(m);
 }

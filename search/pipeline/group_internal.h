@@ -53,9 +53,14 @@ double group_beside(const cleave_additive_state *state, bool again);
 cleave_sharded group_choose_sharded(const group_making *m, int32_t op, int32_t v, bool again);
 /* Bytes for good, but those of parameters. */
 double group_stays(const group_making *m, int32_t op, int32_t v);
-/* What two operators exchange, and what is kept for it; `x` and `y` are values in both modes. */
+/* What two operators exchange; `x` and `y` are values in both modes. */
 int64_t group_pair_cost(const group_making *m, const cleave_additive_pair *pair, int32_t x,
-                        int32_t y, double multiplier);
+                        int32_t y);
+/* Where a reading has those of two values; and what of a micro-batch in flight is held of it. */
+int64_t group_place_of(const group_making *m, const cleave_additive_reading *reading, int32_t x,
+                       int32_t y);
+int64_t group_held(const group_making *m, const cleave_additive_reading *reading, int32_t x,
+                   int32_t y);
 /* All of them, at the multiplier of now, in scratch. */
 cleave_status group_make_costs(group_making *m, cleave_additive *costs);
 

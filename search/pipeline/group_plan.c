@@ -11,13 +11,16 @@ static bool make_room(cleave_arena *arena, int32_t n, cleave_group_plan *plan) {
                                 .time = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
                                 .once = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
                                 .kept = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
-                                .second = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
+                                .late = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
+                                .across = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
+                                .back = CLEAVE_ARENA_ARRAY(arena, int32_t, n),
                                 .wrote = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
-                                .stays = CLEAVE_ARENA_ARRAY(arena, int64_t, n)};
+                                .stays = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
+                                .tied = CLEAVE_ARENA_ARRAY(arena, int64_t, n)};
     return plan->splits != NULL && plan->again != NULL && plan->sharded != NULL &&
            plan->beside != NULL && plan->passing != NULL && plan->time != NULL &&
-           plan->once != NULL && plan->kept != NULL && plan->second != NULL &&
-           plan->wrote != NULL && plan->stays != NULL;
+           plan->once != NULL && plan->kept != NULL && plan->late != NULL && plan->wrote != NULL &&
+           plan->stays != NULL && plan->tied != NULL && plan->across != NULL && plan->back != NULL;
 }
 
 /* Operators and plans that have a candidate in common share its devices. */
@@ -54,19 +57,51 @@ static cleave_status expand(group_making *m, const cleave_group_plan *few,
         plan->time[op] = few->time[of];
         plan->once[op] = few->once[of];
         plan->kept[op] = few->kept[of];
-        plan->second[op] = few->second[of];
+        plan->late[op] = few->late[of];
+        plan->across[op] = few->across[of];
+        plan->back[op] = few->back[of];
         plan->wrote[op] = few->wrote[of];
         plan->stays[op] = few->stays[of];
+        plan->tied[op] = few->tied[of];
     }
     return CLEAVE_OK;
+}
+
+/* Has an operator gradients of weights that may be put off? */
+static bool reads_late(const group_making *m, int32_t op) {
+    const cleave_operator *of = &m->small.operators[op];
+    bool reads = false;
+    for (int32_t k = 0; k < of->n_nests && cleave_model_trains(&m->small); k++)
+        reads = reads || cleave_nest_pass_inputs(&m->small, &m->small.nests[of->nests[k]],
+                                                 CLEAVE_PASS_WEIGHT_GRADIENT) != 0;
+    return reads;
+}
+
+/* Of what is read on other devices, too, the update, where any state is. */
+static int tied_sharded(const cleave_group_problem *problem) {
+    return problem->sharded == CLEAVE_SHARDED_NOTHING ? CLEAVE_SHARDED_NOTHING
+                                                      : CLEAVE_SHARDED_UPDATE;
+}
+
+static void take_reading(const group_making *m, const cleave_additive_reading *reading,
+                         const int32_t *choice, cleave_group_plan *plan) {
+    int32_t writer = reading->writer, op = reading->reader;
+    int64_t at = group_place_of(m, reading, choice[writer], choice[op]);
+    int64_t held = group_held(m, reading, choice[writer], choice[op]);
+    plan->kept[op] += held;
+    if (reads_late(m, op))
+        plan->late[op] += reading->kept[at];
+    if (plan->again[writer]) {
+        plan->across[op] += (plan->again[op] ? reading->read : reading->kept)[at];
+        plan->back[op] = op - writer > plan->back[op] ? op - writer : plan->back[op];
+    }
 }
 
 /* What two operators exchange is counted with the one that reads. */
 cleave_status group_take_plan(group_making *m, const int32_t *choice, cleave_group_plan *plan) {
     const cleave_additive_model *model = &m->model;
-    bool *needed = CLEAVE_ARENA_ARRAY(m->scratch, bool, m->small.n_operators);
     cleave_group_plan few, *whole = plan;
-    if (needed == NULL || !make_room(m->scratch, m->small.n_operators, &few))
+    if (!make_room(m->scratch, m->small.n_operators, &few))
         return group_short_of_memory(m);
     plan = &few;
     for (int32_t op = 0; op < m->small.n_operators; op++) {
@@ -82,19 +117,16 @@ cleave_status group_take_plan(group_making *m, const int32_t *choice, cleave_gro
         plan->once[op] = state->once;
         plan->passing[op] = state->passing;
         plan->stays[op] = (int64_t)group_stays(m, op, v) + state->bytes;
-        plan->kept[op] = plan->again[op] ? 0 : model->kept[op][v];
-        plan->second[op] = plan->again[op] ? model->kept[op][v] : 0;
-        plan->wrote[op] = model->kept[op][v] + model->loose[op][v];
+        plan->tied[op] = model->tied[op][v * CLEAVE_N_SHARDED + tied_sharded(m->of)].bytes;
+        plan->kept[op] = plan->again[op] ? 0 : model->own[op][v];
+        plan->late[op] = reads_late(m, op) ? model->wrote[op][v] : 0;
+        plan->wrote[op] = model->wrote[op][v];
     }
     for (int32_t p = 0; p < model->additive.n_pairs; p++) {
         const cleave_additive_pair *pair = &model->additive.pairs[p];
-        plan->time[pair->b] += group_pair_cost(m, pair, choice[pair->a], choice[pair->b], 0);
-        needed[pair->a] = needed[pair->a] || (plan->again[pair->b] && !plan->again[pair->a]);
+        plan->time[pair->b] += group_pair_cost(m, pair, choice[pair->a], choice[pair->b]);
     }
-    for (int32_t op = 0; op < m->small.n_operators; op++) {
-        bool again;
-        int32_t v = group_value_of(m, op, choice[op], &again);
-        plan->kept[op] += needed[op] ? model->loose[op][v] : 0;
-    }
+    for (int32_t i = 0; i < model->n_readings; i++)
+        take_reading(m, &model->readings[i], choice, plan);
     return expand(m, &few, whole);
 }

@@ -111,6 +111,8 @@ double pipeline_seconds_to_beat(const pipeline_finder *f);
    `why_none`. */
 bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micro_batches);
 bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout, int sharded);
+/* May stages on so many groups be priced: are they small, or do their messages fold? */
+bool pipeline_may_group(const pipeline_finder *f, int32_t n_groups);
 /* Of a group of so many devices those that are lowered, where its nodes do alike. */
 int32_t pipeline_window(const pipeline_finder *f, int32_t n_devices);
 

@@ -19,6 +19,7 @@ typedef struct planning {
     int32_t n_operators, n_stages;
     int64_t *work, *sends; /* [n_operators] of a micro-batch */
     int32_t *stage_of;     /* [n_operators] */
+    const int32_t *tied;   /* [n_operators] the first that reads a parameter that it reads; or it */
     double over;           /* bytes that groups lack for their leanest plans */
     cleave_joint_plan now;
 } planning;
@@ -40,13 +41,22 @@ static double in_flight(const planning *p, int32_t stage) {
     return most < m ? most : m;
 }
 
-/* With gradients of weights put off, what is recomputed lives until then. */
+/* Gradients of weights are put off by as many micro-batches as there are groups before, and then
+   come behind all of a backward, in the course of which what they read takes the place of what was
+   kept. */
 static double bytes_of(const planning *p, int32_t op, int32_t plan) {
     const cleave_group_plan *of = &p->family->plans[plan];
-    double kept = (double)of->kept[op];
-    if (p->shape->kind == CLEAVE_SCHEDULE_ZB_H1)
-        kept += (double)of->second[op];
-    return (double)of->stays[op] + kept * in_flight(p, p->stage_of[op]);
+    int32_t stage = p->stage_of[op], g = group_of(p, stage), m = p->group->micro_batches;
+    double kept = (double)of->kept[op], bytes = (double)of->stays[op], n = in_flight(p, stage);
+    if (op - of->back[op] < p->now.first_operator[stage])
+        kept += (double)of->across[op];
+    if (p->shape->kind == CLEAVE_SCHEDULE_ZB_H1) {
+        bytes += (double)of->late[op] * (g + 1 < m ? g + 1 : m);
+        n--;
+    }
+    if (group_of(p, p->stage_of[p->tied[op]]) != g)
+        bytes += (double)of->tied[op];
+    return bytes + kept * n;
 }
 
 /* The operators of a stage are [first, end). */
@@ -217,6 +227,32 @@ static void try_cuts(planning *p, cleave_joint_plan *plan, bool *fits) {
         keep(p, plan);
 }
 
+/* `first_reader` [n_tensors] is 0, or 1 + the operator. */
+static void tie(const cleave_model *model, int32_t tensor, int32_t op, int32_t *first_reader,
+                int32_t *tied) {
+    const cleave_tensor *of = &model->tensors[tensor];
+    for (int32_t s = 0; s < of->view.n_sources; s++)
+        tie(model, of->view.sources[s], op, first_reader, tied);
+    if (of->kind != CLEAVE_TENSOR_PARAMETER)
+        return;
+    if (first_reader[tensor] == 0)
+        first_reader[tensor] = 1 + op;
+    if (first_reader[tensor] - 1 < tied[op])
+        tied[op] = first_reader[tensor] - 1;
+}
+
+static bool tie_all(planning *p, const cleave_model *model, cleave_arena *scratch) {
+    int32_t *first_reader = CLEAVE_ARENA_ARRAY(scratch, int32_t, model->n_tensors);
+    int32_t *tied = CLEAVE_ARENA_ARRAY(scratch, int32_t, model->n_operators);
+    for (int32_t op = 0; op < model->n_operators && tied != NULL; op++)
+        tied[op] = op;
+    for (int32_t n = 0; n < model->n_nests && first_reader != NULL && tied != NULL; n++)
+        for (int i = 0; i < model->nests[n].n_inputs; i++)
+            tie(model, model->nests[n].inputs[i].tensor, model->nests[n].op, first_reader, tied);
+    p->tied = tied;
+    return first_reader != NULL && tied != NULL;
+}
+
 static bool make_room(planning *p, cleave_arena *scratch, cleave_arena *arena,
                       cleave_joint_plan *plan) {
     int32_t n = p->n_operators;
@@ -248,7 +284,7 @@ cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_gro
                           .n_groups = shape->n_groups,
                           .n_virtual = shape->n_virtual,
                           .kind = shape->kind}};
-    cleave_status status = make_room(&p, &scratch, arena, &made)
+    cleave_status status = make_room(&p, &scratch, arena, &made) && tie_all(&p, model, &scratch)
                                ? CLEAVE_OK
                                : cleave_fail_memory(error, "planning stages");
     for (int32_t op = 0; op < model->n_operators && status == CLEAVE_OK; op++) {
@@ -267,24 +303,47 @@ cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_gro
 
 /* ---- as a layout ----------------------------------------------------------------------------- */
 
-static void shard_under(const cleave_model *model, int32_t tensor, cleave_sharded sharded,
-                        cleave_layout *layout) {
-    const cleave_tensor *of = &model->tensors[tensor];
-    for (int32_t s = 0; s < of->view.n_sources; s++)
-        shard_under(model, of->view.sources[s], sharded, layout);
-    if (of->kind == CLEAVE_TENSOR_PARAMETER && of->view.kind == CLEAVE_VIEW_NONE)
-        layout->sharded[tensor] =
-            (uint8_t)(of->needs_gradient ? cleave_sharded_as(of, sharded) : CLEAVE_SHARDED_NOTHING);
+/* Which group reads a parameter: 1 + it; SEVERAL. */
+enum { SEVERAL = -1 };
+
+static void note_group(const cleave_model *model, int32_t tensor, int32_t group, int32_t *of) {
+    for (int32_t s = 0; s < model->tensors[tensor].view.n_sources; s++)
+        note_group(model, model->tensors[tensor].view.sources[s], group, of);
+    of[tensor] = of[tensor] == 0 || of[tensor] == 1 + group ? 1 + group : SEVERAL;
 }
 
-/* As the first that reads a parameter has it. */
-static void shard(const cleave_model *model, const cleave_joint_plan *plan, cleave_layout *layout) {
+static void shard_under(const cleave_model *model, int32_t tensor, cleave_sharded sharded,
+                        const int32_t *group_of, cleave_layout *layout) {
+    const cleave_tensor *of = &model->tensors[tensor];
+    for (int32_t s = 0; s < of->view.n_sources; s++)
+        shard_under(model, of->view.sources[s], sharded, group_of, layout);
+    if (of->kind != CLEAVE_TENSOR_PARAMETER || of->view.kind != CLEAVE_VIEW_NONE)
+        return;
+    if (group_of[tensor] == SEVERAL && sharded > CLEAVE_SHARDED_UPDATE)
+        sharded = CLEAVE_SHARDED_UPDATE;
+    layout->sharded[tensor] =
+        (uint8_t)(of->needs_gradient ? cleave_sharded_as(of, sharded) : CLEAVE_SHARDED_NOTHING);
+}
+
+/* As the first that reads a parameter has it.  Of what several groups read (tied tables) gradients
+   arise in each of them apart, which does not fold. */
+static cleave_status shard(const cleave_model *model, const cleave_joint_plan *plan,
+                           cleave_arena *arena, cleave_layout *layout, cleave_error *error) {
+    int32_t *group_of = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
+    if (group_of == NULL)
+        return cleave_fail_memory(error, "making a layout");
+    for (int32_t n = 0; n < model->n_nests && plan->group->folds; n++) {
+        int32_t stage = cleave_schedule_stage_of(&layout->schedule, model->nests[n].op);
+        for (int i = 0; i < model->nests[n].n_inputs; i++)
+            note_group(model, model->nests[n].inputs[i].tensor, stage % plan->n_groups, group_of);
+    }
     for (int32_t n = model->n_nests - 1; n >= 0; n--) {
         int32_t op = model->nests[n].op;
         for (int i = 0; i < model->nests[n].n_inputs; i++)
             shard_under(model, model->nests[n].inputs[i].tensor,
-                        plan->family->plans[plan->plan_of[op]].sharded[op], layout);
+                        plan->family->plans[plan->plan_of[op]].sharded[op], group_of, layout);
     }
+    return CLEAVE_OK;
 }
 
 cleave_status cleave_joint_plan_layout(const cleave_model *model, const cleave_joint_plan *plan,
@@ -298,7 +357,7 @@ cleave_status cleave_joint_plan_layout(const cleave_model *model, const cleave_j
                                       .first_operator = plan->first_operator};
     CLEAVE_TRY(cleave_layout_create(model, n_devices, arena, &made, error));
     CLEAVE_TRY(cleave_schedule_copy(&schedule, arena, &made.schedule, error));
-    shard(model, plan, &made);
+    CLEAVE_TRY(shard(model, plan, arena, &made, error));
     for (int32_t op = 0; op < model->n_operators; op++) {
         const cleave_group_plan *of = &plan->family->plans[plan->plan_of[op]];
         const cleave_split *split = &of->splits[op];

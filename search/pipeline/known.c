@@ -476,7 +476,7 @@ static cleave_status add_groups(pipeline_finder *f, int32_t n_groups) {
 cleave_status pipeline_add_known(pipeline_finder *f) {
     int32_t n_devices = f->pricer->machine->n_devices;
     for (int32_t g = 1; g <= n_devices && g <= f->pricer->model->n_operators; g++)
-        if (n_devices % g == 0)
+        if (n_devices % g == 0 && pipeline_may_group(f, g))
             CLEAVE_TRY(add_groups(f, g));
     return CLEAVE_OK;
 }

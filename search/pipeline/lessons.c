@@ -83,6 +83,15 @@ static cleave_status plan_again(pipeline_finder *f, const cleave_price *price,
     return CLEAVE_OK;
 }
 
+/* What does not fold does so on no other terms either: where messages of groups meet is no matter
+   of kinds and of micro-batches. */
+static void leave_out_like(pipeline_finder *f, const pipeline_candidate *of) {
+    for (int32_t i = 0; i < f->planned.n; i++)
+        if (f->planned.items[i].n_groups == of->n_groups &&
+            f->planned.items[i].family == of->family)
+            f->planned.items[i].is_done = true;
+}
+
 /* Always the one that is expected to be quickest, as long as it may be the best. */
 cleave_status pipeline_try_planned(pipeline_finder *f) {
     const int32_t most = f->is_small ? MOST_PLANNED_OF_SMALL : MOST_PLANNED;
@@ -99,6 +108,8 @@ cleave_status pipeline_try_planned(pipeline_finder *f) {
         pipeline_progress(f, (double)f->lessons.n / most, "simulating stages");
         CLEAVE_TRY(pipeline_try_candidate(f, of, &tried, &price));
         of->is_done = !tried;
+        if (!tried && f->options->only_folds)
+            leave_out_like(f, of);
         if (tried && price.excess_bytes == 0)
             CLEAVE_TRY(learn(f, of, &price, &f->lessons));
         if (tried)

@@ -65,10 +65,12 @@ static cleave_status list_cuts(pipeline_finder *f, cut_list *cuts) {
     const cleave_model *model = f->pricer->model;
     int32_t n_devices = f->pricer->machine->n_devices, m[PIPELINE_MOST_CUTS];
     int32_t n = pipeline_list_micro_batches(f, PIPELINE_MOST_CUTS, m);
-    for (int32_t g = 1; g <= n_devices && g <= model->n_operators; g++)
-        for (int32_t i = 0; i < n && n_devices % g == 0 && wants_stages(f, g); i++) {
-            if (!pipeline_is_lowered(
-                    f, (int64_t)model->n_operators * pipeline_window(f, n_devices / g), m[i]))
+    for (int32_t g = 1; g <= n_devices && g <= model->n_operators; g++) {
+        if (n_devices % g != 0 || !wants_stages(f, g) || !pipeline_may_group(f, g))
+            continue;
+        for (int32_t i = 0; i < n; i++) {
+            int64_t n_parts = (int64_t)model->n_operators * pipeline_window(f, n_devices / g);
+            if (!pipeline_is_lowered(f, n_parts, m[i]))
                 continue;
             double bubble = f->pricer->is_stream ? 0 : least_bubble * (g - 1) / m[i];
             const cut_of cut = {g,        m[i],     f->all_work / n_devices * (1 + bubble),
@@ -76,6 +78,7 @@ static cleave_status list_cuts(pipeline_finder *f, cut_list *cuts) {
             if (!CLEAVE_LIST_PUSH(cuts, cut))
                 return cleave_fail_memory(f->error, "searching");
         }
+    }
     if (cuts->n > 0)
         qsort(cuts->items, (size_t)cuts->n, sizeof *cuts->items, by_least);
     return CLEAVE_OK;

@@ -2,6 +2,7 @@
    is one of the best. */
 #include "search/pipeline/internal.h"
 
+#include "costmodel/machine_fold.h"
 #include "search/price/view.h"
 
 #include <math.h>
@@ -40,6 +41,18 @@ int32_t pipeline_window(const pipeline_finder *f, int32_t n_devices) {
     int32_t node = f->pricer->machine->devices_per_node;
     bool folds = f->options->only_folds && node > 0 && n_devices % node == 0;
     return folds ? node : n_devices;
+}
+
+static bool must_fold(const pipeline_finder *f, int64_t n_parts) {
+    return f->options->only_folds && n_parts > MOST_UNFOLDED;
+}
+
+bool pipeline_may_group(const pipeline_finder *f, int32_t n_groups) {
+    const cleave_machine *machine = f->pricer->machine;
+    int32_t n = machine->n_devices / n_groups, node = machine->devices_per_node;
+    return !must_fold(f, (int64_t)f->pricer->model->n_operators * n) ||
+           (n % node == 0 &&
+            cleave_machine_fold_groups(machine, node, n / node, n_groups, NULL) == CLEAVE_OK);
 }
 
 bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout, int sharded) {
@@ -98,17 +111,17 @@ static cleave_status price_layout(pipeline_finder *f, const cleave_layout *layou
     int64_t n_parts = 0;
     for (int32_t op = 0; op < layout->n_operators; op++)
         n_parts += layout->splits[op].n_parts;
-    bool must_fold = f->options->only_folds && n_parts > MOST_UNFOLDED;
+    bool must = must_fold(f, n_parts);
     *grounds = (cleave_price_grounds){
         .used_rules = CLEAVE_ARENA_ARRAY(f->arena, bool, layout->collectives.n)};
     if (grounds->used_rules == NULL)
         return cleave_fail_memory(f->error, "searching");
     const cleave_price_subject what = {.layout = layout,
-                                       .view = must_fold ? CLEAVE_VIEW_WINDOW : CLEAVE_VIEW_FOLDED,
-                                       .grounds = must_fold ? grounds : NULL};
+                                       .view = must ? CLEAVE_VIEW_WINDOW : CLEAVE_VIEW_FOLDED,
+                                       .grounds = must ? grounds : NULL};
     cleave_status status = cleave_pricer_price(f->pricer, &what, NULL, price, &why_not);
     *tried = status == CLEAVE_OK;
-    if (must_fold && status == CLEAVE_NO_LAYOUT)
+    if (must && status == CLEAVE_NO_LAYOUT)
         return CLEAVE_OK;
     if (status != CLEAVE_OK && f->error != NULL)
         *f->error = why_not;

@@ -329,16 +329,23 @@ cleave_status cleave_few_simulate(const cleave_few *few, cleave_cost_cache *cach
     cleave_settling *settling;
     cleave_timeline timeline;
     cleave_turns_time time;
+    cleave_error why_not = {""};
     cleave_turns_subject of = {
         .program = &few->program, .turns = &few->turns, .problem = &problem, .timeline = &timeline};
     CLEAVE_TRY(
         cleave_simulate_prepare_few(&few->program, &few->turns, cache, arena, &problem, error));
     CLEAVE_TRY(cleave_settling_create(&few->program, cache, &problem, arena, &settling, error));
+    *step = -1;
     if (settling != NULL)
-        return cleave_fail(error, CLEAVE_NO_LAYOUT, "what devices do to each other takes all");
+        return CLEAVE_OK; /* what devices do to each other takes all */
     CLEAVE_TRY(cleave_engine_workspace_create(&problem, arena, &of.workspace, error));
     CLEAVE_TRY(cleave_engine_timeline_create(&problem, arena, &timeline, error));
-    CLEAVE_TRY(cleave_engine_scan_turns(&of, arena, &time, error));
+    cleave_status status = cleave_engine_scan_turns(&of, arena, &time, &why_not);
+    if (status == CLEAVE_NO_LAYOUT)
+        return CLEAVE_OK;
+    if (status != CLEAVE_OK && error != NULL)
+        *error = why_not;
+    CLEAVE_TRY(status);
     *step = time.step;
     if (taken != NULL)
         *taken = time.taken;

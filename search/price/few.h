@@ -28,8 +28,8 @@ cleave_status cleave_few_lower(const cleave_model *model, const cleave_layout *l
                                const cleave_fold *fold, const cleave_lower_options *options,
                                cleave_arena *arena, cleave_few *few, cleave_error *error);
 
-/* The step by scan, picoseconds, and the turns that were taken for it (may be null).  NO_LAYOUT,
-   saying why, where three do not tell of all. */
+/* The step by scan, picoseconds, and the turns that were taken for it (may be null).  Below 0 where
+   three do not tell of all; NO_LAYOUT, saying why, where the machine does not fold so. */
 cleave_status cleave_few_simulate(const cleave_few *few, cleave_cost_cache *cache,
                                   cleave_arena *arena, int64_t *step, int32_t *taken,
                                   cleave_error *error);

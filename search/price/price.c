@@ -195,7 +195,7 @@ static cleave_status price_few(cleave_pricer *pricer, const cleave_price_subject
     CLEAVE_TRY(cleave_lowered_few(pricer, what->layout, what->in_steps, done, &lowered, error));
     cleave_status status =
         *done ? price_lowered(pricer, what, &lowered, &made, &why_not) : CLEAVE_NO_LAYOUT;
-    *done = status == CLEAVE_OK;
+    *done = status == CLEAVE_OK && made.step >= 0;
     if (*done)
         *price = made;
     if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT && error != NULL)
@@ -216,10 +216,10 @@ static cleave_status price_folded(cleave_pricer *pricer, const cleave_price_subj
         return CLEAVE_OK;
     pricer->n_devices_planned += lowered.program.n_devices;
     cleave_status status = price_lowered(pricer, what, &lowered, &made, &why_not);
-    *done = status == CLEAVE_OK;
+    *done = status == CLEAVE_OK && made.step >= 0;
     if (*done)
         *price = made;
-    if (status == CLEAVE_NO_LAYOUT && (is_few || !must))
+    if (status == CLEAVE_NO_LAYOUT && !must)
         return CLEAVE_OK;
     if (status != CLEAVE_OK && error != NULL)
         *error = why_not;

@@ -35,7 +35,8 @@ cleave_status cleave_lowered_closed_form(cleave_pricer *pricer, const cleave_lay
 
 /* With the memory, messages and collectives of all blocks, but not all items. */
 const cleave_program *cleave_lowered_program(const cleave_lowered *lowered);
-/* Its step by scan, picoseconds, and what that rests on (null: not asked for). */
+/* Its step by scan, picoseconds, and what that rests on (null: not asked for); below 0 where a few
+   micro-batches do not tell of all. */
 cleave_status cleave_lowered_simulate(cleave_pricer *pricer, const cleave_lowered *lowered,
                                       int64_t *step, cleave_price_shares *shares,
                                       cleave_error *error);

@@ -16,9 +16,10 @@ typedef struct additive_values {
 /* What an operator costs by itself under each of its values. */
 typedef struct additive_own {
     uint64_t key;
-    int64_t *cost, *bytes;        /* [n_values] picoseconds; of a device */
-    int64_t *once, *kept, *loose; /* [n_values] see cleave_additive_model */
-    cleave_additive_state *state; /* [n_values x CLEAVE_N_SHARDED] */
+    int64_t *cost, *bytes;              /* [n_values] picoseconds; of a device */
+    int64_t *once, *kept, *own, *wrote; /* [n_values] see cleave_additive_model */
+    cleave_additive_state *state;       /* [n_values x CLEAVE_N_SHARDED] */
+    cleave_additive_state *tied;        /* the same, bytes alone */
 } additive_own;
 
 typedef struct additive_making {
@@ -65,6 +66,10 @@ cleave_status additive_for_each_encounter(additive_making *m, additive_meeting_f
                                           void *context, cleave_error *error);
 /* What an operator has to do with a tensor; null: nothing. */
 const cleave_port_set *additive_find_set(const cleave_operator_ports *ports, int32_t tensor);
+/* Does backward of an operator read a tensor: its own, or what another one wrote? */
+bool additive_backward_reads(const additive_making *m, int32_t op, int32_t tensor);
+/* Of the fullest device. */
+int64_t additive_bytes_of(const cleave_sharding *s);
 /* Once ports, first readers and what is kept are known. */
 cleave_status additive_price_own(additive_making *m, int32_t op, cleave_error *error);
 

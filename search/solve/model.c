@@ -2,6 +2,7 @@
 #include "search/solve/model.h"
 
 #include "search/solve/pairs.h"
+#include "search/solve/readings.h"
 
 #include <string.h>
 
@@ -118,10 +119,13 @@ static cleave_status make_variables(const additive_making *m, cleave_additive_mo
     made->candidates = CLEAVE_ARENA_ARRAY(m->arena, const int32_t *, n);
     made->once = CLEAVE_ARENA_ARRAY(m->arena, const int64_t *, n);
     made->kept = CLEAVE_ARENA_ARRAY(m->arena, const int64_t *, n);
-    made->loose = CLEAVE_ARENA_ARRAY(m->arena, const int64_t *, n);
+    made->own = CLEAVE_ARENA_ARRAY(m->arena, const int64_t *, n);
+    made->wrote = CLEAVE_ARENA_ARRAY(m->arena, const int64_t *, n);
     made->state = CLEAVE_ARENA_ARRAY(m->arena, const cleave_additive_state *, n);
+    made->tied = CLEAVE_ARENA_ARRAY(m->arena, const cleave_additive_state *, n);
     if (n_values == NULL || cost == NULL || bytes == NULL || made->candidates == NULL ||
-        made->once == NULL || made->kept == NULL || made->loose == NULL || made->state == NULL)
+        made->once == NULL || made->kept == NULL || made->own == NULL || made->wrote == NULL ||
+        made->state == NULL || made->tied == NULL)
         return cleave_fail_memory(error, "making the additive model");
     for (int32_t op = 0; op < n; op++) {
         n_values[op] = additive_values_of(m, op)->n;
@@ -130,8 +134,10 @@ static cleave_status make_variables(const additive_making *m, cleave_additive_mo
         bytes[op] = m->own[op].bytes;
         made->once[op] = m->own[op].once;
         made->kept[op] = m->own[op].kept;
-        made->loose[op] = m->own[op].loose;
+        made->own[op] = m->own[op].own;
+        made->wrote[op] = m->own[op].wrote;
         made->state[op] = m->own[op].state;
+        made->tied[op] = m->own[op].tied;
     }
     made->additive = (cleave_additive){.n_variables = n, .n_values = n_values, .cost = cost};
     made->memory.weight = bytes;
@@ -241,6 +247,8 @@ static cleave_status make(additive_making *m, cleave_additive_model *made, cleav
     CLEAVE_TRY(additive_know_values(m, error));
     CLEAVE_TRY(make_variables(m, made, error));
     CLEAVE_TRY(make_pairs(m, made, error));
+    if (m->options->lists_readings)
+        CLEAVE_TRY(additive_list_readings(m, made, error));
     set_limit(m, made);
     return CLEAVE_OK;
 }

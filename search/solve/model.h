@@ -25,6 +25,15 @@ typedef struct cleave_additive_state {
     int64_t passing;   /* bytes of both, as long as the operator works */
 } cleave_additive_state;
 
+/* Bytes of a device that the second operator holds of what the first one wrote, for as long as a
+   backward pass may ask for them: what it reads otherwise than it was written is a copy of its own,
+   and what several read alike is one, of which each counts an even share. */
+typedef struct cleave_additive_reading {
+    int32_t writer, reader;
+    const int64_t *kept; /* [n_values of the writer][n_values of the reader] for its backward, */
+    const int64_t *read; /* and for its forward, were that done again */
+} cleave_additive_reading;
+
 /* The variables are the operators. */
 typedef struct cleave_additive_model {
     cleave_additive additive;
@@ -38,10 +47,14 @@ typedef struct cleave_additive_model {
        micro-batches as are in flight. */
     const int64_t **once;  /* picoseconds of `cost`: updates and their synchronisation */
     const int64_t **kept;  /* bytes of `weight`: activations that forward keeps for backward */
-    const int64_t **loose; /* bytes of activations that others read and forward does not keep; not
-                              in `weight` */
+    const int64_t **own;   /* bytes of these that its own backward reads; */
+    const int64_t **wrote; /* bytes of activations that it writes and anybody else reads */
+    int32_t n_readings;    /* 0 where they were not asked for */
+    const cleave_additive_reading *readings;
     const cleave_additive_state **state; /* [n_operators][n_values x CLEAVE_N_SHARDED]; of
                                             SHARDED_NOTHING `cost` and `weight` have it */
+    const cleave_additive_state **tied;  /* the same, bytes alone, of parameters that another
+                                            operator  reads before it */
 } cleave_additive_model;
 
 typedef struct cleave_additive_options {
@@ -54,6 +67,7 @@ typedef struct cleave_additive_options {
                              the backward pass, 0..1 */
     const cleave_layout *const *given; /* [n_given] as they were given to the candidates */
     int32_t n_given;
+    bool lists_readings;
     const cleave_layout *around; /* null: as said above; else values are the candidates that change
                                     the total least when an operator alone gets them, the others
                                     having what they have in this layout: for changes of it */

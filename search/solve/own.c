@@ -22,6 +22,8 @@ static double largest_bytes(const cleave_sharding *s) {
     return most * s->density * (double)s->element_bytes;
 }
 
+int64_t additive_bytes_of(const cleave_sharding *s) { return (int64_t)largest_bytes(s); }
+
 static double slowest_bytes(const cleave_machine *machine, const char *family, double bytes) {
     double seconds = 0;
     for (int32_t k = 0; k < machine->n_kinds; k++) {
@@ -104,18 +106,42 @@ static cleave_status price_parameter(additive_making *m, const cleave_port_set *
     return CLEAVE_OK;
 }
 
+static bool lies_under(const cleave_model *model, int32_t base, int32_t tensor) {
+    const cleave_tensor *of = &model->tensors[tensor];
+    bool lies = base == tensor;
+    for (int32_t s = 0; s < of->view.n_sources && !lies; s++)
+        lies = lies_under(model, base, of->view.sources[s]);
+    return lies;
+}
+
+bool additive_backward_reads(const additive_making *m, int32_t op, int32_t tensor) {
+    const cleave_model *model = m->model;
+    bool reads = false;
+    for (int32_t k = 0; k < model->operators[op].n_nests && cleave_model_trains(model); k++) {
+        const cleave_nest *nest = &model->nests[model->operators[op].nests[k]];
+        reads =
+            reads || (nest->output.tensor == tensor && (nest->kept_output || nest->kept_combined));
+        for (int i = 0; i < nest->n_inputs && !reads; i++)
+            reads = (nest->kept_inputs & (1u << i)) != 0 &&
+                    lies_under(model, tensor, nest->inputs[i].tensor);
+    }
+    return reads;
+}
+
 /* A tensor that the operator writes. */
-static cleave_status price_written(additive_making *m, const cleave_port_set *set, int32_t value,
-                                   additive_own *own, cleave_error *error) {
+static cleave_status price_written(additive_making *m, int32_t op, const cleave_port_set *set,
+                                   int32_t value, additive_own *own, cleave_error *error) {
     const cleave_sharding *write = sharding_of(set->write, value);
     int64_t cost = 0;
     int64_t bytes = (int64_t)largest_bytes(write);
     if (m->kept[set->tensor]) {
         own->bytes[value] += bytes;
         own->kept[value] += bytes;
-    } else if (m->first_read[set->tensor] < m->first_read[set->tensor + 1]) {
-        own->loose[value] += bytes;
     }
+    if (m->kept[set->tensor] || m->first_read[set->tensor] < m->first_read[set->tensor + 1])
+        own->wrote[value] += bytes;
+    if (additive_backward_reads(m, op, set->tensor))
+        own->own[value] += bytes;
     if (set->read != NULL || set->tensor == m->model->loss)
         CLEAVE_TRY(cleave_resharding_cost(m->resharder, write,
                                           set->read != NULL ? sharding_of(set->read, value) : write,
@@ -139,11 +165,14 @@ static cleave_status price_value(additive_making *m, int32_t op, int32_t value, 
         switch (m->model->tensors[set->tensor].kind) {
         case CLEAVE_TENSOR_ACTIVATION:
             if (set->write != NULL)
-                CLEAVE_TRY(price_written(m, set, value, own, error));
+                CLEAVE_TRY(price_written(m, op, set, value, own, error));
             break;
         case CLEAVE_TENSOR_PARAMETER:
             if (first)
                 CLEAVE_TRY(price_parameter(m, set, value, own, error));
+            else if (set->give != NULL)
+                add_state(m, set, sharding_of(set->read, value), 0, 0,
+                          &own->tied[value * CLEAVE_N_SHARDED]);
             break;
         case CLEAVE_TENSOR_DATA: {
             double bytes = largest_bytes(sharding_of(set->read, value));
@@ -187,10 +216,12 @@ cleave_status additive_price_own(additive_making *m, int32_t op, cleave_error *e
     own->bytes = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n);
     own->once = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n);
     own->kept = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n);
-    own->loose = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n);
+    own->own = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n);
+    own->wrote = CLEAVE_ARENA_ARRAY(m->arena, int64_t, n);
     own->state = CLEAVE_ARENA_ARRAY(m->arena, cleave_additive_state, n * CLEAVE_N_SHARDED);
+    own->tied = CLEAVE_ARENA_ARRAY(m->arena, cleave_additive_state, n * CLEAVE_N_SHARDED);
     if (own->cost == NULL || own->bytes == NULL || own->once == NULL || own->kept == NULL ||
-        own->loose == NULL || own->state == NULL)
+        own->own == NULL || own->wrote == NULL || own->state == NULL || own->tied == NULL)
         return cleave_fail_memory(error, "pricing operators");
     for (int32_t v = 0; v < n; v++)
         CLEAVE_TRY(price_value(m, op, v, own, error));

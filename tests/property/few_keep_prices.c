@@ -70,20 +70,17 @@ static bool expect_same_price(trial *t, const cleave_layout *layout, bool in_ste
     ok(t, cleave_few_lower(&t->model, layout, NULL, &options, &scratch, &few, &t->error));
     ok(t, cleave_lower(&t->model, layout, &options, &scratch, &all, &t->error));
     expect_same_memory(t, &few, &all);
-    cleave_status status =
-        cleave_few_simulate(&few, t->pricer.cache, &scratch, &step, NULL, &t->error);
-    cr_assert(status == CLEAVE_OK || status == CLEAVE_NO_LAYOUT, "%s: %s", t->name,
-              t->error.message);
-    if (status == CLEAVE_OK) {
+    ok(t, cleave_few_simulate(&few, t->pricer.cache, &scratch, &step, NULL, &t->error));
+    if (step >= 0) {
         ok(t, cleave_simulate(&all, t->pricer.cache, CLEAVE_RULE_SCAN, &scratch, &timeline,
                               &t->error));
         cr_assert_eq(step, timeline.step, "%s: %lld, not %lld", t->name, (long long)step,
                      (long long)timeline.step);
     } else {
-        printf("%s: %s\n", t->name, t->error.message);
+        printf("%s: three do not tell of all\n", t->name);
     }
     cleave_arena_free(&scratch);
-    return status == CLEAVE_OK;
+    return step >= 0;
 }
 
 static void try_layouts(const char *model, int64_t batch, const char *machine, int n) {

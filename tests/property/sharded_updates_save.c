@@ -3,6 +3,7 @@
 #include "../support/deep_transformer.h"
 #include "../support/interpreter.h"
 #include "../support/models.h"
+#include "../support/perceptron.h"
 #include "../support/trial.h"
 #include "graph/lower/lower.h"
 #include "graph/model/view.h"
@@ -225,5 +226,35 @@ Test(sharded_updates, of_a_transformer_follow_its_splits) {
     cr_assert_eq(deep_transformer_import(&shape, 4, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
     check_model(&model, N_LAYOUTS / 2);
+    cleave_arena_free(&arena);
+}
+
+/* Samples over all devices: each gives a gradient of each whole weight, which is added up where it
+   arose, so nothing that is sent is packed into as much memory once more. */
+Test(sharded_updates, add_up_gradients_where_they_arise) {
+    cleave_arena arena = {0};
+    cleave_error error = {""};
+    cleave_program program;
+    cleave_lower_options options = {
+        .training = true, .optimizer_states = 1, .symbolic_collectives = true};
+    cleave_model model = make_perceptron(&arena, 2, 24, 48);
+    cleave_layout layout;
+    int32_t degree[CLEAVE_MAX_AXES] = {N_DEVICES}, devices[N_DEVICES], n_received = 0;
+    for (int32_t d = 0; d < N_DEVICES; d++)
+        devices[d] = d;
+    cleave_layout_create(&model, N_DEVICES, &arena, &layout, &error);
+    for (int32_t op = 0; op < model.n_operators; op++)
+        cleave_layout_set(&layout, op, 1, degree, devices, &arena, &error);
+    for (int32_t t = 0; t < model.n_tensors; t++)
+        layout.sharded[t] = model.tensors[t].kind == CLEAVE_TENSOR_PARAMETER;
+    cr_assert_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK, "%s",
+                 error.message);
+    for (int32_t b = 0; b < program.n_buffers; b++) {
+        if (program.buffers[b].kind != CLEAVE_BUFFER_MESSAGE)
+            continue;
+        n_received += program.buffers[b].bytes == 48 * 48 * 4 / N_DEVICES; /* shares to be added */
+        cr_expect_lt(program.buffers[b].bytes, 48 * 48 * 4);
+    }
+    cr_expect_eq(n_received, 2 * N_DEVICES);
     cleave_arena_free(&arena);
 }

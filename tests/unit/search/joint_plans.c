@@ -1,0 +1,124 @@
+/* What plans of stages count is what their layouts need: the memory of the program that each is
+   lowered to, as its memory plan has it. */
+#include "costmodel/cost.h"
+#include "graph/import/import.h"
+#include "graph/lower/lower.h"
+#include "graph/model/attention.h"
+#include "search/pipeline/joint.h"
+#include "search/problem/problem.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { N_DEVICES = 8, MICRO_BATCHES = 8 };
+
+static cleave_arena arena;
+static cleave_model model;
+static cleave_machine machine;
+static cleave_problem problem;
+static cleave_few_blocks few;
+
+static void ok(cleave_status status, const cleave_error *error) {
+    cr_assert_eq(status, CLEAVE_OK, "%s", error->message);
+}
+
+/* A GPT whose activations weigh as much as its state; its table is read by the first and by the
+   last stage. */
+static void set_up(void) {
+    static const char config[] =
+        "{\"architectures\": [\"GPT2LMHeadModel\"], \"model_type\": \"gpt2\", \"n_embd\": 256, "
+        "\"n_inner\": 1024, \"n_head\": 8, \"n_layer\": 8, \"vocab_size\": 1024, "
+        "\"n_positions\": 256, \"activation_function\": \"gelu_new\", \"attn_pdrop\": 0.0, "
+        "\"resid_pdrop\": 0.0, \"embd_pdrop\": 0.0, \"layer_norm_epsilon\": 1e-05}";
+    const cleave_import_request request = {.file = "config.json",
+                                           .data = config,
+                                           .bytes = strlen(config),
+                                           .batch = 64,
+                                           .sequence = 256,
+                                           .with_loss = true,
+                                           .precision = "bf16"};
+    cleave_error error = {""};
+    ok(cleave_model_import_as(&request, &arena, &model, &error), &error);
+    ok(cleave_model_fuse_attention(&model, NULL, &arena, &model, &error), &error);
+    ok(cleave_machine_read(CLEAVE_SOURCE_DIR "/configs/machines/a100-128x8.json", N_DEVICES, &arena,
+                           &machine, &error),
+       &error);
+    ok(cleave_problem_create(&model, &machine, NULL, &arena, &problem, &error), &error);
+    ok(cleave_few_blocks_make(&model, &problem.blocks, &arena, &few, &error), &error);
+}
+
+static void tear_down(void) { cleave_arena_free(&arena); }
+
+TestSuite(joint_plans, .init = set_up, .fini = tear_down);
+
+/* Bytes of the fullest device's arena. */
+static int64_t needs(const cleave_joint_plan *plan) {
+    const cleave_lower_options lower = {.training = true,
+                                        .symbolic_collectives = true,
+                                        .optimizer_states = 2,
+                                        .workspace = cleave_cost_workspace,
+                                        .workspace_context = &machine};
+    cleave_error error = {""};
+    cleave_arena scratch = {0};
+    cleave_layout layout;
+    cleave_program program;
+    int64_t most = 0;
+    ok(cleave_joint_plan_layout(&model, plan, N_DEVICES, &scratch, &layout, &error), &error);
+    ok(cleave_layout_check(&model, &layout, &error), &error);
+    ok(cleave_lower(&model, &layout, &lower, &scratch, &program, &error), &error);
+    for (int32_t d = 0; d < program.n_devices; d++)
+        most = program.peak_bytes[d] > most ? program.peak_bytes[d] : most;
+    cleave_arena_free(&scratch);
+    return most;
+}
+
+/* Data parallel and products of 2 and 4 devices, from the quickest plan to the leanest, on two
+   groups of four devices: products that are shared gather what they read, and keep it. */
+Test(joint_plans, count_the_memory_that_their_layouts_need) {
+    static const cleave_schedule_kind kinds[] = {CLEAVE_SCHEDULE_1F1B, CLEAVE_SCHEDULE_ZB_H1,
+                                                 CLEAVE_SCHEDULE_GPIPE,
+                                                 CLEAVE_SCHEDULE_INTERLEAVED};
+    const cleave_group_problem of = {.model = &model,
+                                     .few = &few,
+                                     .machine = &machine,
+                                     .optimizer_states = 2,
+                                     .recompute = -1,
+                                     .sharded = CLEAVE_SHARDED_UPDATE,
+                                     .memory_bytes = INT64_C(64) << 20};
+    cleave_error error = {""};
+    cleave_group group;
+    int64_t *sends = CLEAVE_ARENA_ARRAY(&arena, int64_t, model.n_operators);
+    ok(cleave_group_create(&of, N_DEVICES / 2, MICRO_BATCHES, 2, false, &arena, &group, &error),
+       &error);
+    cr_assert_geq(group.n_families, 3);
+    for (int32_t f = 0; f < group.n_families; f++)
+        for (int k = 0; k < 4; k++)
+            for (int lean = 0; lean < 2; lean++) {
+                cleave_joint_shape shape = {.n_groups = 2,
+                                            .n_virtual =
+                                                1 + (kinds[k] == CLEAVE_SCHEDULE_INTERLEAVED),
+                                            .kind = kinds[k],
+                                            .family = f,
+                                            .most_bytes = INT64_C(1) << 40,
+                                            .sends = sends};
+                cleave_joint_plan plan;
+                bool fits;
+                ok(cleave_joint_plan_make(&model, &group, &shape, &arena, &plan, &fits, &error),
+                   &error);
+                cr_assert(fits);
+                shape.most_bytes = plan.bytes * 3 / 4;
+                if (lean)
+                    ok(cleave_joint_plan_make(&model, &group, &shape, &arena, &plan, &fits, &error),
+                       &error);
+                if (!fits)
+                    continue;
+                double counted = (double)plan.bytes, needed = (double)needs(&plan);
+                printf("family %d, %s%s: %.1f MB counted, %.1f needed\n", f,
+                       cleave_schedule_names[kinds[k]], lean ? ", lean" : "", counted / 1e6,
+                       needed / 1e6);
+                cr_expect(fabs(counted / needed - 1) < 0.13, "family %d, %s, %d: %.0f of %.0f", f,
+                          cleave_schedule_names[kinds[k]], lean, counted, needed);
+            }
+}
