@@ -236,28 +236,6 @@ static bool may_be_added_to(const lowering *state, int32_t n, int i, cleave_pass
            (!lower_goes_on(builder, n) || carries(state, n, i, pass) || n_others == 0);
 }
 
-/* Can it itself add at no cost?  Products, tapes and look-ups can; a sum of products in bf16 would
-   be rounded on its way. */
-static bool can_add(const lowering *state, int32_t n, int i, cleave_pass pass) {
-    const cleave_model *model = state->base.model;
-    const cleave_nest *nest = &model->nests[n];
-    switch (nest->kind) {
-    case CLEAVE_NEST_PRODUCT:
-        return pass == CLEAVE_PASS_WEIGHT_GRADIENT ||
-               !cleave_type_is_short(model->tensors[nest->inputs[i].tensor].stored);
-    case CLEAVE_NEST_MOMENTS:
-    case CLEAVE_NEST_POINTWISE:
-    case CLEAVE_NEST_REDUCE:
-    case CLEAVE_NEST_GATHER:
-        return true;
-    case CLEAVE_NEST_CONVOLUTION:
-    case CLEAVE_NEST_POOL:
-    case CLEAVE_NEST_ATTENTION:
-        return false;
-    }
-    return false;
-}
-
 /* The gradient that this pass adds to, the last one that was given; `nest` is -1 where there is
    none, and from now on this one is there for others. */
 static lower_accumulator find_accumulator(lowering *state, const lower_event *event,
@@ -266,7 +244,8 @@ static lower_accumulator find_accumulator(lowering *state, const lower_event *ev
     lower_tensor *of = &state->tensors[state->base.model->nests[n].inputs[i].tensor];
     if (!may_be_added_to(state, n, i, pass))
         return (lower_accumulator){-1, -1};
-    for (int32_t a = of->accumulators.n - 1; a >= 0 && can_add(state, n, i, pass); a--)
+    bool adds = cleave_nest_adds(state->base.model, &state->base.model->nests[n], i, pass);
+    for (int32_t a = of->accumulators.n - 1; a >= 0 && adds; a--)
         if (visit_of(state, of->accumulators.items[a]) == event->visit &&
             read_alike(state, n, i, of->accumulators.items[a]))
             return of->accumulators.items[a];

@@ -121,3 +121,22 @@ uint32_t cleave_nest_pass_inputs(const cleave_model *model, const cleave_nest *n
             inputs |= UINT32_C(1) << i;
     return inputs & nest->gradient_inputs;
 }
+
+bool cleave_nest_adds(const cleave_model *model, const cleave_nest *nest, int input,
+                      cleave_pass pass) {
+    switch (nest->kind) {
+    case CLEAVE_NEST_PRODUCT:
+        return pass == CLEAVE_PASS_WEIGHT_GRADIENT ||
+               !cleave_type_is_short(model->tensors[nest->inputs[input].tensor].stored);
+    case CLEAVE_NEST_MOMENTS:
+    case CLEAVE_NEST_POINTWISE:
+    case CLEAVE_NEST_REDUCE:
+    case CLEAVE_NEST_GATHER:
+        return true;
+    case CLEAVE_NEST_CONVOLUTION:
+    case CLEAVE_NEST_POOL:
+    case CLEAVE_NEST_ATTENTION:
+        return false;
+    }
+    return false;
+}

@@ -351,4 +351,9 @@ extern const char
 uint32_t cleave_nest_pass_inputs(const cleave_model *model, const cleave_nest *nest,
                                  cleave_pass pass);
 
+/* Can this backward pass add, at no cost, what it gives for an input to what others gave there?
+   Products, tapes and look-ups can; a sum of products in bf16 would be rounded on its way. */
+bool cleave_nest_adds(const cleave_model *model, const cleave_nest *nest, int input,
+                      cleave_pass pass);
+
 #endif

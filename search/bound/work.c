@@ -4,15 +4,16 @@
    the price of an update is a launch plus so much a byte, pieces together cost no less than the
    whole.
 
-   Sums.  Let q nests of one operator read tensor X, an activation whose gradient is wanted, by the
+   Sums.  A nest may add what it gives to what another one gave, which costs nothing
+   (cleave_nest_adds); here nests are those that can't, so that each contributes a buffer of its
+   own. Let q nests of one operator read tensor X, an activation whose gradient is wanted, by the
    same map from the same axes of the operator, one whole axis to a dimension.  Then parts of equal
    number read equal boxes of X on the same device, and in backward each of the q contributes to the
    gradient over that box, under keys of their own.  Take an element of X.  Of those devices that
    have contributions over it, one is preferred to speak for a key by all keys that it holds
    (is_better in graph/lower/cell.c is one order for all keys), and it holds a key of each of the q
    nests.  It adds up the q by itself before anything leaves it, as part of a collective or not:
-   q - 1 sums, each three passes over the element, in copies of the main lane.  A batch
-   normalisation is such an operator: its statistics and its result read the same input.
+   q - 1 sums, each three passes over the element, in copies of the main lane.
 
    In any layout whose collectives are in steps: let c contributions, each under keys of its own, be
    over an element of an activation's gradient, of different nests or inputs.  However they come
@@ -86,8 +87,8 @@ static double sum_bytes(const cleave_tensor *tensor) {
     return 3 * (double)cleave_type_bytes(cleave_value_gradient_type(tensor));
 }
 
-/* At least what a family of copies takes for so many bytes, wherever they are. */
-/* Of sums, which may be parts of copies, and so have the launch of either. */
+/* At least what sums of so many bytes take, wherever they are; they may be parts of copies, and so
+   have the launch of either. */
 static int64_t least_sum_price(const cleave_machine *machine, double bytes) {
     double launch = INFINITY, per_byte = INFINITY;
     for (int32_t d = 0; d < machine->n_kinds; d++) {
@@ -126,11 +127,19 @@ static bool same_axes(const cleave_model *model, const cleave_nest *a, const cle
     return true;
 }
 
+/* Of a pass, those to whose gradient it contributes a buffer of its own. */
+static uint32_t buffered_inputs(const cleave_model *model, const cleave_nest *nest,
+                                cleave_pass pass) {
+    uint32_t inputs = nest->differentiable ? cleave_nest_pass_inputs(model, nest, pass) : 0;
+    for (int i = 0; i < nest->n_inputs; i++)
+        if (cleave_nest_adds(model, nest, i, pass))
+            inputs &= ~(1u << i);
+    return inputs;
+}
+
 static uint32_t gradient_inputs(const cleave_model *model, const cleave_nest *nest) {
-    uint32_t inputs = 0;
-    for (int pass = CLEAVE_PASS_INPUT_GRADIENT; pass <= CLEAVE_PASS_WEIGHT_GRADIENT; pass++)
-        inputs |= cleave_nest_pass_inputs(model, nest, (cleave_pass)pass);
-    return nest->differentiable ? inputs : 0;
+    return buffered_inputs(model, nest, CLEAVE_PASS_INPUT_GRADIENT) |
+           buffered_inputs(model, nest, CLEAVE_PASS_WEIGHT_GRADIENT);
 }
 
 /* How many nests of the operator, from the i-th on, contribute as input j of that one does: the
@@ -180,13 +189,12 @@ static int64_t sum_work(const cleave_model *model, const cleave_machine *machine
 
 /* ---- sums of whatever contributes ------------------------------------------------------------ */
 
-/* Elements of the contributions that a nest makes to each tensor in the pass of input gradients, in
-   which no buffer is added to. */
+/* Elements of the buffers that a nest contributes to each tensor in the pass of input gradients. */
 static cleave_status count_contributions(const cleave_model *model, const cleave_nest *nest,
                                          double *elements, cleave_error *error) {
-    uint32_t inputs = cleave_nest_pass_inputs(model, nest, CLEAVE_PASS_INPUT_GRADIENT);
+    uint32_t inputs = buffered_inputs(model, nest, CLEAVE_PASS_INPUT_GRADIENT);
     cleave_status status = CLEAVE_OK;
-    for (int i = 0; i < nest->n_inputs && nest->differentiable && status == CLEAVE_OK; i++) {
+    for (int i = 0; i < nest->n_inputs && status == CLEAVE_OK; i++) {
         cleave_piece_list pieces = {0};
         cleave_box covered;
         if ((inputs >> i & 1) == 0 || !bound_covered_box(model, nest, &nest->inputs[i], &covered))
