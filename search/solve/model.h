@@ -54,7 +54,7 @@ typedef struct cleave_additive_model {
     const cleave_additive_state **state; /* [n_operators][n_values x CLEAVE_N_SHARDED]; of
                                             SHARDED_NOTHING `cost` and `weight` have it */
     const cleave_additive_state **tied;  /* the same, bytes alone, of parameters that another
-                                            operator  reads before it */
+                                            operator reads before it */
 } cleave_additive_model;
 
 typedef struct cleave_additive_options {
