@@ -31,7 +31,8 @@ static const option_row rows[] = {
     {"--known", "LAYOUT.json", OPTION_TEXT_LIST, offsetof(search_values, known),
      .help = "a layout for as many devices: what is found is none worse"},
     {"--resume", "STATE.json", OPTION_TEXT, offsetof(search_values, resume),
-     .help = "go on from the state in this file, if there is one, and leave the state there"},
+     .help =
+         "of auto: go on from the state in this file, if there is one, and leave the state there"},
     {"-o", "PLAN.layout.json", OPTION_OUTPUT, offsetof(search_values, output), .required = true,
      .help = "where the layout is written"},
     ROW_JSON(search_values),

@@ -181,7 +181,8 @@ static int64_t lasting_bytes(const session *s) {
 
 static void format_proof(const session *s, char *text, size_t bytes) {
     char needed[32], there[32];
-    int64_t least = s->stages_tried ? lasting_bytes(s) : s->least_bytes;
+    bool may_cut = s->stages_tried || (session_stages(s) && session_interrupted(s));
+    int64_t least = may_cut ? lasting_bytes(s) : s->least_bytes;
     cleave_unit_format((double)least, CLEAVE_UNIT_BYTES, needed, sizeof needed);
     cleave_unit_format((double)s->most_bytes, CLEAVE_UNIT_BYTES, there, sizeof there);
     if (least > s->most_bytes)
@@ -212,11 +213,12 @@ static cleave_status fail_named(const session *s, const char *needed, const char
 /* Where not all that could be tried was: "; why, and where more is". */
 static void format_reach(const session *s, char *text, size_t bytes) {
     char reach[160];
-    text[0] = '\0';
+    snprintf(text, bytes, "%s", session_interrupted(s) ? "; the search was interrupted" : "");
     if (!s->reach.only_folds || session_is_hopeless(s))
         return;
     session_describe_reach(s, reach, sizeof reach);
-    snprintf(text, bytes, "; %s; %s", s->why_no_fold, reach);
+    size_t used = strlen(text);
+    snprintf(text + used, bytes - used, "; %s; %s", s->why_no_fold, reach);
 }
 
 cleave_status session_fail_nothing_fits(session *s, cleave_error *error) {

@@ -178,6 +178,26 @@ static cleave_status begin(session *s, cleave_error *error) {
     return solves || session_is_hopeless(s) ? session_solve(s, error) : CLEAVE_OK;
 }
 
+/* Only what takes long leaves a state: who asks for one elsewhere is told, not left without. */
+static cleave_status check_resume(const session *s, cleave_error *error) {
+    if (s->options->resume_file == NULL)
+        return CLEAVE_OK;
+    if (strcmp(s->options->method, "auto") != 0)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "a search can be resumed by method auto alone, not by %s",
+                           s->options->method);
+    if (s->reach.only_folds)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "a search on %d devices can't be resumed: it looks at layouts that fold "
+                           "alone, and leaves no state",
+                           s->machine->n_devices);
+    if (!cleave_schedule_wish_allows_plain(session_wish(s)))
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "a search can't be resumed where nothing but stages and micro-batches "
+                           "is looked for: that part leaves no state");
+    return CLEAVE_OK;
+}
+
 static cleave_status run(session *s, cleave_error *error) {
     int method = find_method(s->options->method);
     CLEAVE_TRY(cleave_constraints_check_memory(s->constraints, s->model, s->machine,
@@ -185,6 +205,7 @@ static cleave_status run(session *s, cleave_error *error) {
     CLEAVE_TRY(
         cleave_problem_create(s->model, s->machine, s->constraints, &s->work, &s->problem, error));
     CLEAVE_TRY(session_find_reach(s, error));
+    CLEAVE_TRY(check_resume(s, error));
     CLEAVE_TRY(create_pricers(s, error));
     CLEAVE_TRY(cleave_choose_collectives(s->machine, false, &s->work, &s->collectives, error));
     CLEAVE_TRY(session_add_givens(s, error));
