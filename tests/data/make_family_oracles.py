@@ -45,6 +45,13 @@ MODELS = {
     "family_mixtral_capacity": (CAUSAL, dict(model_type="mixtral", **EXPERTS, num_local_experts=4, expert_capacity=2)),
     "family_qwen3_moe": (CAUSAL, dict(model_type="qwen3_moe", **EXPERTS, head_dim=8, num_experts=6,
                                       moe_intermediate_size=12, decoder_sparse_step=2)),
+    "family_qwen2_moe": (CAUSAL, dict(model_type="qwen2_moe", **EXPERTS, num_experts=4, moe_intermediate_size=12,
+                                      shared_expert_intermediate_size=14)),
+    "family_olmoe": (CAUSAL, dict(model_type="olmoe", **EXPERTS, num_experts=4, clip_qkv=1.5, pad_token_id=None)),
+    "family_glm4_moe": (CAUSAL, dict(model_type="glm4_moe", **EXPERTS, head_dim=8, n_routed_experts=6, n_group=3,
+                                     topk_group=2, n_shared_experts=2, moe_intermediate_size=12,
+                                     first_k_dense_replace=1, attention_bias=True, use_qk_norm=True,
+                                     routed_scaling_factor=1.5)),
     "family_deepseek_v3": (CAUSAL, dict(model_type="deepseek_v3", **{**EXPERTS, "num_key_value_heads": 4},
                                         n_routed_experts=6, n_group=3, topk_group=2, n_shared_experts=1,
                                         moe_intermediate_size=12, first_k_dense_replace=1, q_lora_rank=10,
@@ -60,6 +67,12 @@ MODELS = {
                                    query_pre_attn_scalar=5, rope_theta=1000.0, rope_local_base_freq=30.0,
                                    rope_scaling=dict(rope_type="linear", factor=4.0))),
     "family_olmo2": (CAUSAL, dict(model_type="olmo2", **ROTARY, tie_word_embeddings=False, pad_token_id=None)),
+    "family_granite": (CAUSAL, dict(model_type="granite", **ROTARY, embedding_multiplier=1.5, residual_multiplier=0.5,
+                                    attention_multiplier=0.3, logits_scaling=2.0, mlp_bias=True)),
+    "family_smollm3": (CAUSAL, dict(model_type="smollm3", **ROTARY, no_rope_layers=[0, 1], pad_token_id=None,
+                                    tie_word_embeddings=True)),
+    "family_starcoder2": (CAUSAL, dict(model_type="starcoder2", **ROTARY, sliding_window=4,
+                                       tie_word_embeddings=True)),
     "family_phi3": (CAUSAL, dict(model_type="phi3", **{**ROTARY, "num_attention_heads": 2, "num_key_value_heads": 1},
                                  sliding_window=4, tie_word_embeddings=False, pad_token_id=None,
                                  partial_rotary_factor=0.5)),
@@ -73,6 +86,9 @@ MODELS = {
                                  pad_token_id=None, **NO_DROPOUT)),
     "family_roberta": (MASKED, dict(model_type="roberta", **SMALL, intermediate_size=20, max_position_embeddings=9,
                                     type_vocab_size=1, pad_token_id=1, tie_word_embeddings=True, **NO_DROPOUT)),
+    "family_xlm_roberta": (MASKED, dict(model_type="xlm-roberta", **SMALL, intermediate_size=20,
+                                        max_position_embeddings=9, type_vocab_size=1, pad_token_id=1,
+                                        tie_word_embeddings=True, **NO_DROPOUT)),
     "family_vit": (transformers.AutoModelForImageClassification,
                    dict(model_type="vit", **{k: v for k, v in SMALL.items() if k != "vocab_size"},
                         intermediate_size=20, image_size=12, patch_size=4, qkv_bias=False,
@@ -88,6 +104,8 @@ def checkpoint_name(kind, name):
     """The framework's newest classes call some modules otherwise than its checkpoints do."""
     if kind == "gpt_neox":
         return re.sub("^lm_head", "embed_out", name)
+    if kind == "xlm-roberta":  # tied: one parameter, of which the classes name the other place
+        return name.replace("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight")
     if kind == "vit":
         for new, old in [("vit.layers", "vit.encoder.layer"), ("attention.q_proj", "attention.attention.query"),
                          ("attention.k_proj", "attention.attention.key"),

@@ -143,6 +143,22 @@ const char *cleave_compose_dropout(cleave_composer *c, const char *name, const c
     return CLEAVE_COMPOSE(c, "Dropout", name, x, ratio, as_flag);
 }
 
+const char *cleave_compose_scaled(cleave_composer *c, const char *name, const char *x,
+                                  double scale) {
+    if (!(scale > 0) || (scale >= 1 && scale <= 1))
+        return x;
+    return CLEAVE_COMPOSE(c, "Mul", part(c, name, "scaled"), x,
+                          cleave_compose_scalar(c, part(c, name, "scale"), scale));
+}
+
+const char *cleave_compose_clip(cleave_composer *c, const char *name, const char *x, double most) {
+    if (!(most > 0))
+        return x;
+    return CLEAVE_COMPOSE(c, "Clip", name, x,
+                          cleave_compose_scalar(c, part(c, name, "least"), -most),
+                          cleave_compose_scalar(c, part(c, name, "most"), most));
+}
+
 const char *cleave_compose_soft_cap(cleave_composer *c, const char *name, const char *x,
                                     double cap) {
     if (!(cap > 0))

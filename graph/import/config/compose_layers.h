@@ -45,6 +45,11 @@ const char *cleave_compose_activation(cleave_composer *c, const cleave_activatio
 const char *cleave_compose_dropout(cleave_composer *c, const char *name, const char *x,
                                    double rate);
 
+/* x times a number, called NAME.scaled; x itself where it is 0 or 1. */
+const char *cleave_compose_scaled(cleave_composer *c, const char *name, const char *x,
+                                  double scale);
+/* x within -most and most; x itself where that is 0. */
+const char *cleave_compose_clip(cleave_composer *c, const char *name, const char *x, double most);
 /* cap x tanh(x / cap); x itself where the cap is 0. */
 const char *cleave_compose_soft_cap(cleave_composer *c, const char *name, const char *x,
                                     double cap);

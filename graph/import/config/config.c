@@ -54,9 +54,12 @@ static cleave_status complete(const cleave_json_cursor *root, const cleave_famil
         return cleave_json_fail(root, error,
                                 "%lld heads of queries are no multiple of %lld heads of keys",
                                 (long long)config->heads, (long long)config->kv_heads);
-    if (config->layer_types.n > 0 && config->layer_types.n != config->layers)
+    if (config->windowed.n > 0 && config->windowed.n != config->layers)
         return cleave_json_fail(root, error, "has %d layer_types for %lld layers",
-                                (int)config->layer_types.n, (long long)config->layers);
+                                (int)config->windowed.n, (long long)config->layers);
+    if (config->turned.n > 0 && config->turned.n < config->layers)
+        return cleave_json_fail(root, error, "has %d no_rope_layers for %lld layers",
+                                (int)config->turned.n, (long long)config->layers);
     if (config->head > 0 && family->has_own_head)
         return CLEAVE_OK;
     if (config->head == 0 && config->width % config->heads != 0)

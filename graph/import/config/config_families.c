@@ -51,7 +51,7 @@
 #define WINDOWS                                                                                    \
     COUNT("sliding_window", window, 4096), FLAG("use_sliding_window", uses_window, 0),             \
         COUNT("max_window_layers", first_windowed_layer, 28), {                                    \
-        "layer_types", CLEAVE_FIELD_LAYERS, MEMBER(layer_types), false, 0, NULL                    \
+        "layer_types", CLEAVE_FIELD_LAYERS, MEMBER(windowed), false, 0, NULL                       \
     }
 
 static const cleave_field llama[] = {LLAMA(0, 2048),
@@ -59,6 +59,7 @@ static const cleave_field llama[] = {LLAMA(0, 2048),
                                      FLAG("tie_word_embeddings", tied, 0),
                                      FLAG("attention_bias", attention_bias, 0),
                                      FLAG("mlp_bias", mlp_bias, 0),
+                                     NOT("rope_interleaved"),
                                      FUNCTION("hidden_act", "silu")};
 
 static const cleave_field mistral[] = {
@@ -74,6 +75,43 @@ static const cleave_field qwen3[] = {LLAMA(32, 32768),
                                      FLAG("attention_bias", attention_bias, 0),
                                      WINDOWS,
                                      FUNCTION("hidden_act", "silu")};
+
+static const cleave_field granite[] = {LLAMA(0, 2048),
+                                       FLAG("tie_word_embeddings", tied, 0),
+                                       FLAG("attention_bias", attention_bias, 0),
+                                       FLAG("mlp_bias", mlp_bias, 0),
+                                       NUMBER("embedding_multiplier", embedding_scale, 1),
+                                       NUMBER("residual_multiplier", residual_scale, 1),
+                                       NUMBER("attention_multiplier", score_scale, 1),
+                                       NUMBER("logits_scaling", logit_scale, 1),
+                                       FUNCTION("hidden_act", "silu")};
+
+static const cleave_field smollm3[] = {
+    LLAMA_SIZES(4, 32768),
+    NUMBER("rope_theta", rotary.theta, 2e6),
+    ROTARY("rope_scaling"),
+    ROTARY("rope_parameters"),
+    NUMBER("rms_norm_eps", epsilon, 1e-6),
+    EXTENT("no_rope_layer_interval", unturned_every, 4),
+    {"no_rope_layers", CLEAVE_FIELD_SWITCHES, MEMBER(turned), false, 0, NULL},
+    NOT("use_sliding_window"),
+    COUNT("sliding_window", window, 0),
+    COUNT("max_window_layers", first_windowed_layer, 0),
+    {"layer_types", CLEAVE_FIELD_LAYERS, MEMBER(windowed), false, 0, NULL},
+    FLAG("tie_word_embeddings", tied, 1),
+    FLAG("attention_bias", attention_bias, 0),
+    FLAG("mlp_bias", mlp_bias, 0),
+    FUNCTION("hidden_act", "silu")};
+
+static const cleave_field starcoder2[] = {LLAMA_SIZES(2, 4096),
+                                          TURNED("rope_theta"),
+                                          NUMBER("norm_epsilon", epsilon, 1e-5),
+                                          COUNT("sliding_window", window, 0),
+                                          RATE("residual_dropout", dropout, 0),
+                                          RATE("embedding_dropout", embedding_dropout, 0),
+                                          FLAG("use_bias", attention_bias, 1),
+                                          FLAG("tie_word_embeddings", tied, 1),
+                                          FUNCTION("hidden_act", "gelu_pytorch_tanh")};
 
 /* Experts; `expert_capacity` is no field of these families, but of others that drop tokens. */
 #define EXPERTS(choices_standard)                                                                  \
@@ -107,6 +145,55 @@ static const cleave_field qwen3_moe[] = {LLAMA(4, 32768),
                                          WINDOWS,
                                          EMPTY("mlp_only_layers"),
                                          FUNCTION("hidden_act", "silu")};
+
+static const cleave_field qwen2_moe[] = {
+    LLAMA(16, 32768),
+    EXPERTS(4),
+    EXTENT("num_experts", experts, 60),
+    EXTENT("moe_intermediate_size", expert_inner, 1408),
+    EXTENT("shared_expert_intermediate_size", shared_inner, 5632),
+    EXTENT("decoder_sparse_step", sparse_step, 1),
+    FLAG("norm_topk_prob", normalises, 0),
+    FLAG("tie_word_embeddings", tied, 0),
+    FLAG("qkv_bias", attention_bias, 1),
+    NOT("use_sliding_window"),
+    COUNT("sliding_window", window, 0),
+    COUNT("max_window_layers", first_windowed_layer, 28),
+    {"layer_types", CLEAVE_FIELD_LAYERS, MEMBER(windowed), false, 0, NULL},
+    EMPTY("mlp_only_layers"),
+    FUNCTION("hidden_act", "silu")};
+
+static const cleave_field olmoe[] = {LLAMA_SIZES(0, 4096),
+                                     TURNED("rope_theta"),
+                                     NUMBER("rms_norm_eps", epsilon, 1e-5),
+                                     EXPERTS(8),
+                                     EXTENT("num_experts", experts, 64),
+                                     EXTENT("num_local_experts", experts, 64),
+                                     FLAG("norm_topk_prob", normalises, 0),
+                                     CAP("clip_qkv", projection_clip, 0),
+                                     FLAG("tie_word_embeddings", tied, 0),
+                                     FLAG("attention_bias", attention_bias, 0),
+                                     FUNCTION("hidden_act", "silu")};
+
+static const cleave_field glm4_moe[] = {LLAMA_SIZES(8, 131072),
+                                        TURNED("rope_theta"),
+                                        NUMBER("partial_rotary_factor", rotary.share, 0.5),
+                                        NUMBER("rms_norm_eps", epsilon, 1e-5),
+                                        EXPERTS(8),
+                                        EXTENT("n_routed_experts", experts, 128),
+                                        EXTENT("num_local_experts", experts, 128),
+                                        EXTENT("n_shared_experts", shared_experts, 1),
+                                        EXTENT("moe_intermediate_size", expert_inner, 1408),
+                                        COUNT("first_k_dense_replace", dense_layers, 1),
+                                        EXTENT("n_group", groups, 1),
+                                        EXTENT("topk_group", group_choices, 1),
+                                        FLAG("norm_topk_prob", normalises, 1),
+                                        NUMBER("routed_scaling_factor", expert_scale, 1),
+                                        EXTENT("head_dim", head, 0),
+                                        FLAG("use_qk_norm", qk_norm, 0),
+                                        FLAG("attention_bias", attention_bias, 0),
+                                        FLAG("tie_word_embeddings", tied, 0),
+                                        FUNCTION("hidden_act", "silu")};
 
 static const cleave_field deepseek_v3[] = {LLAMA(0, 4096),
                                            EXPERTS(8),
@@ -149,7 +236,7 @@ static const cleave_field gemma[] = {LLAMA(16, 8192),
         FUNCTION("hidden_activation", "gelu_pytorch_tanh"), NOT("use_bidirectional_attention"),    \
         NUMBER("query_pre_attn_scalar", query_scale, 256), COUNT("sliding_window", window, 4096),  \
     {                                                                                              \
-        "layer_types", CLEAVE_FIELD_LAYERS, MEMBER(layer_types), false, 0, NULL                    \
+        "layer_types", CLEAVE_FIELD_LAYERS, MEMBER(windowed), false, 0, NULL                       \
     }
 
 static const cleave_field gemma2[] = {
@@ -288,6 +375,7 @@ static const cleave_field t5[] = {
 
 const cleave_family cleave_families[] = {
     {"bert", FIELDS(bert), cleave_compose_bert, .has_text = true},
+    {"camembert", FIELDS(roberta), cleave_compose_roberta, .has_text = true, .skips_padding = true},
     {"deepseek_v3", FIELDS(deepseek_v3), cleave_compose_deepseek_v3, .has_text = true,
      .turns = true, .has_own_head = true},
     {"gemma", FIELDS(gemma), cleave_compose_gemma, .has_text = true, .turns = true,
@@ -296,9 +384,12 @@ const cleave_family cleave_families[] = {
      .has_own_head = true},
     {"gemma3_text", FIELDS(gemma3_text), cleave_compose_gemma3, .has_text = true, .turns = true,
      .has_own_head = true},
+    {"glm4_moe", FIELDS(glm4_moe), cleave_compose_glm4_moe, .has_text = true, .turns = true,
+     .turns_share = true, .has_own_head = true},
     {"gpt2", FIELDS(gpt2), cleave_compose_gpt2, .has_text = true},
     {"gpt_neox", FIELDS(gpt_neox), cleave_compose_gpt_neox, .has_text = true, .turns = true,
      .turns_share = true},
+    {"granite", FIELDS(granite), cleave_compose_granite, .has_text = true, .turns = true},
     {"llama", FIELDS(llama), cleave_compose_llama, .has_text = true, .turns = true,
      .has_own_head = true},
     {"mistral", FIELDS(mistral), cleave_compose_llama, .has_text = true, .turns = true,
@@ -306,17 +397,23 @@ const cleave_family cleave_families[] = {
     {"mixtral", FIELDS(mixtral), cleave_compose_mixtral, .has_text = true, .turns = true,
      .has_own_head = true},
     {"olmo2", FIELDS(olmo2), cleave_compose_olmo2, .has_text = true, .turns = true},
+    {"olmoe", FIELDS(olmoe), cleave_compose_olmoe, .has_text = true, .turns = true},
     {"phi", FIELDS(phi), cleave_compose_phi, .has_text = true, .turns = true, .turns_share = true},
     {"phi3", FIELDS(phi3), cleave_compose_phi3, .has_text = true, .turns = true,
      .turns_share = true},
     {"qwen2", FIELDS(qwen2), cleave_compose_qwen2, .has_text = true, .turns = true,
      .has_own_head = true},
+    {"qwen2_moe", FIELDS(qwen2_moe), cleave_compose_qwen2_moe, .has_text = true, .turns = true},
     {"qwen3", FIELDS(qwen3), cleave_compose_qwen3, .has_text = true, .turns = true,
      .has_own_head = true},
     {"qwen3_moe", FIELDS(qwen3_moe), cleave_compose_qwen3_moe, .has_text = true, .turns = true,
      .has_own_head = true},
     {"roberta", FIELDS(roberta), cleave_compose_roberta, .has_text = true, .skips_padding = true},
+    {"smollm3", FIELDS(smollm3), cleave_compose_smollm3, .has_text = true, .turns = true},
+    {"starcoder2", FIELDS(starcoder2), cleave_compose_starcoder2, .has_text = true, .turns = true},
     {"t5", FIELDS(t5), cleave_compose_t5, .has_text = true, .has_own_head = true},
     {"vit", FIELDS(vit), cleave_compose_vit, .has_text = false},
+    {"xlm-roberta", FIELDS(roberta), cleave_compose_roberta, .has_text = true,
+     .skips_padding = true},
 };
 const int cleave_n_families = (int)(sizeof cleave_families / sizeof *cleave_families);

@@ -28,6 +28,7 @@ static const char *const harmless[] = {"_attn_implementation",
                                        "initializer_factor",
                                        "initializer_range",
                                        "is_gated_act",
+                                       "is_llama_config",
                                        "keys_to_ignore_at_inference",
                                        "label2id",
                                        "mask_token_id",
@@ -135,28 +136,42 @@ static cleave_status read_function(const cleave_json_cursor *at, bool may_be_gat
     return *value != NULL ? CLEAVE_OK : cleave_fail_memory(error, "reading a configuration");
 }
 
-static cleave_status read_layers(const cleave_json_cursor *at, cleave_layer_types *types,
-                                 cleave_arena *arena, cleave_error *error) {
+static cleave_status read_layer_type(const cleave_json_cursor *at, bool *has, cleave_error *error) {
+    const char *type;
+    CLEAVE_TRY(cleave_json_string(at, &type, error));
+    *has = strcmp(type, "sliding_attention") == 0;
+    if (!*has && strcmp(type, "full_attention") != 0)
+        return cleave_json_fail(at, error,
+                                "\"%.64s\" is not supported, but full_attention and "
+                                "sliding_attention",
+                                type);
+    return CLEAVE_OK;
+}
+
+static cleave_status read_switch(const cleave_json_cursor *at, bool *has, cleave_error *error) {
+    int64_t value;
+    CLEAVE_TRY(cleave_json_integer(at, 0, 1, &value, error));
+    *has = value != 0;
+    return CLEAVE_OK;
+}
+
+static cleave_status
+read_layers(const cleave_json_cursor *at,
+            cleave_status (*read)(const cleave_json_cursor *at, bool *has, cleave_error *error),
+            cleave_of_layers *of_layers, cleave_arena *arena, cleave_error *error) {
     CLEAVE_TRY(cleave_json_expect_array(at, error));
     int32_t n = cleave_json_count(at);
     if (n > CLEAVE_MOST_LAYERS)
         return cleave_json_fail(at, error, "%d layers are more than %d", (int)n,
                                 CLEAVE_MOST_LAYERS);
-    bool *list = CLEAVE_ARENA_ARRAY(arena, bool, n);
-    if (list == NULL)
+    bool *has = CLEAVE_ARENA_ARRAY(arena, bool, n);
+    if (has == NULL)
         return cleave_fail_memory(error, "reading a configuration");
     for (int32_t i = 0; i < n; i++) {
         cleave_json_cursor element = cleave_json_element(at, i);
-        const char *type;
-        CLEAVE_TRY(cleave_json_string(&element, &type, error));
-        list[i] = strcmp(type, "sliding_attention") == 0;
-        if (!list[i] && strcmp(type, "full_attention") != 0)
-            return cleave_json_fail(&element, error,
-                                    "\"%.64s\" is not supported, but full_attention and "
-                                    "sliding_attention",
-                                    type);
+        CLEAVE_TRY(read(&element, &has[i], error));
     }
-    *types = (cleave_layer_types){n, list};
+    *of_layers = (cleave_of_layers){n, has};
     return CLEAVE_OK;
 }
 
@@ -220,7 +235,9 @@ static cleave_status read_field(const cleave_json_cursor *at, const cleave_field
     case CLEAVE_FIELD_ROTARY:
         return cleave_rotary_read(at, member, error);
     case CLEAVE_FIELD_LAYERS:
-        return read_layers(at, member, arena, error);
+        return read_layers(at, read_layer_type, member, arena, error);
+    case CLEAVE_FIELD_SWITCHES:
+        return read_layers(at, read_switch, member, arena, error);
     case CLEAVE_FIELD_EMPTY:
         CLEAVE_TRY(cleave_json_expect_array(at, error));
         return cleave_json_count(at) == 0
@@ -263,6 +280,7 @@ static void set_standard(const cleave_field *field, void *member) {
     case CLEAVE_FIELD_IS:
     case CLEAVE_FIELD_ROTARY:
     case CLEAVE_FIELD_LAYERS:
+    case CLEAVE_FIELD_SWITCHES:
     case CLEAVE_FIELD_EMPTY:
     case CLEAVE_FIELD_ZERO:
         break;

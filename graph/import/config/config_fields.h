@@ -33,11 +33,11 @@ typedef struct cleave_rotary {
     bool truncates;
 } cleave_rotary;
 
-/* Which layers have a window. */
-typedef struct cleave_layer_types {
+/* Something that some layers have. */
+typedef struct cleave_of_layers {
     int32_t n; /* 0: not given */
-    const bool *windowed;
-} cleave_layer_types;
+    const bool *has;
+} cleave_of_layers;
 
 /* A configuration.  Families use some of the members; 0 and null: the family's own rule. */
 typedef struct cleave_config {
@@ -52,8 +52,8 @@ typedef struct cleave_config {
     /* Experts: how many, chosen for each token, how wide, and rows of each for a sample (0: enough
        for all).  Choices may be among some groups. */
     int64_t experts, choices, expert_inner, capacity, groups, group_choices;
-    int64_t shared_experts, dense_layers,
-        sparse_step; /* sparse_step: of every so many layers, one */
+    int64_t shared_experts, shared_inner; /* shared_inner: of one that a gate weighs */
+    int64_t dense_layers, sparse_step;    /* sparse_step: of every so many layers, one */
     double expert_scale;
     bool normalises; /* the weights of a token's choices add up to 1 */
     /* Latent attention: widths of what queries, and keys and values, are made from (of queries 0:
@@ -62,10 +62,15 @@ typedef struct cleave_config {
     bool interleaved; /* pairs of rotary positions are neighbours */
     bool tied, attention_bias, mlp_bias, qk_norm, uses_window, parallel, scales, scales_by_layer;
     double query_scale;          /* what scores are scaled by is 1 / sqrt of it; 0: a head's size */
+    double score_scale;          /* or this itself; 0: as above */
     double score_cap, logit_cap; /* cap x tanh(x / cap); 0: none */
-    double local_theta;          /* of rotary positions in layers with a window; 0: as in others */
+    double projection_clip;      /* queries, keys and values are within it; 0: not clipped */
+    /* What the embedding, all that is added to the stream, and logits are scaled by; 0: not. */
+    double embedding_scale, residual_scale, logit_scale;
+    double local_theta;     /* of rotary positions in layers with a window; 0: as in others */
+    int64_t unturned_every; /* of so many layers the last has no rotary positions; 0: none */
     const char *activation;
-    cleave_layer_types layer_types;
+    cleave_of_layers windowed, turned; /* which layers have a window, and rotary positions */
     cleave_rotary rotary;
 } cleave_config;
 
@@ -84,6 +89,7 @@ typedef enum cleave_field_kind {
     CLEAVE_FIELD_SQUARE,   /* an extent, or a list of two that are equal */
     CLEAVE_FIELD_ROTARY,   /* an object */
     CLEAVE_FIELD_LAYERS,   /* a list of "full_attention" and "sliding_attention" */
+    CLEAVE_FIELD_SWITCHES, /* a list of 0 and 1, one for each layer */
     CLEAVE_FIELD_EMPTY,    /* an empty list, or null */
     CLEAVE_FIELD_ZERO,     /* 0, or null: what it switches on is not supported */
     CLEAVE_FIELD_LABELS    /* an object with a member for each label */
@@ -156,11 +162,17 @@ const char *cleave_compose_gemma(cleave_composer *c, const cleave_config *config
 const char *cleave_compose_gemma2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gemma3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_olmo2(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_granite(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_smollm3(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_starcoder2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_phi3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_qwen2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_qwen3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_mixtral(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_qwen3_moe(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_qwen2_moe(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_olmoe(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_glm4_moe(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_deepseek_v3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_phi(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gpt_neox(cleave_composer *c, const cleave_config *config);

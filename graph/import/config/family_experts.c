@@ -199,6 +199,41 @@ const char *cleave_compose_qwen3_moe(cleave_composer *c, const cleave_config *co
         c, &own, &(cleave_decoder_style){.head_norms = true, .feed = feed_experts});
 }
 
+/* OLMoE: norms over all heads at once, and what they give may be clipped. */
+const char *cleave_compose_olmoe(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.expert_inner = own.inner;
+    own.sparse_step = 1;
+    own.expert_scale = 1;
+    return cleave_compose_decoder(
+        c, &own, &(cleave_decoder_style){.wide_norms = true, .feed = feed_experts});
+}
+
+/* Beside the experts one that all tokens go through, weighed by a gate of its own. */
+static const char *feed_qwen2_moe(const cleave_decoder *d, const char *block, const char *x,
+                                  int64_t layer) {
+    cleave_composer *c = d->c;
+    const cleave_config *config = d->config;
+    const char *y = feed_experts(d, block, x, layer);
+    if ((layer + 1) % config->sparse_step != 0)
+        return y;
+    const char *scope = cleave_compose_name(c, "%s.mlp.shared_expert", block);
+    const char *shared = cleave_compose_gated(c, config, scope, x, config->shared_inner);
+    const char *gate = cleave_compose_linear(c, cleave_compose_name(c, "%s_gate", scope), x,
+                                             config->width, 1, false);
+    gate = CLEAVE_COMPOSE(c, "Sigmoid", cleave_compose_name(c, "%s_weight", scope), gate);
+    shared = CLEAVE_COMPOSE(c, "Mul", cleave_compose_name(c, "%s_weighed", scope), shared, gate);
+    return CLEAVE_COMPOSE(c, "Add", cleave_compose_name(c, "%s.mlp.sum", block), y, shared);
+}
+
+const char *cleave_compose_qwen2_moe(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = cleave_with_switched_window(config);
+    own.expert_scale = 1;
+    own.attention_bias = false; /* of queries, keys and values alone */
+    return cleave_compose_decoder(
+        c, &own, &(cleave_decoder_style){.biases = config->attention_bias, .feed = feed_qwen2_moe});
+}
+
 /* ---- DeepSeek -------------------------------------------------------------------------------- */
 
 static const char *feed_deepseek(const cleave_decoder *d, const char *block, const char *x,
@@ -324,4 +359,14 @@ static const char *attend_latent(cleave_decoder *d, const char *block, const cha
 const char *cleave_compose_deepseek_v3(cleave_composer *c, const cleave_config *config) {
     return cleave_compose_decoder(
         c, config, &(cleave_decoder_style){.attend = attend_latent, .feed = feed_deepseek});
+}
+
+/* GLM-4.5: DeepSeek's experts behind Llama's attention. */
+const char *cleave_compose_glm4_moe(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.attention_bias = false; /* of queries, keys and values alone */
+    return cleave_compose_decoder(c, &own,
+                                  &(cleave_decoder_style){.biases = config->attention_bias,
+                                                          .head_norms = config->qk_norm,
+                                                          .feed = feed_deepseek});
 }

@@ -4,15 +4,21 @@
    layers with a window rotary positions of their own. */
 #include "graph/import/config/family_llama.h"
 
+#include <math.h>
 #include <string.h>
+
+static cleave_config with_scaled_embedding(const cleave_config *config) {
+    cleave_config own = *config;
+    own.embedding_scale = sqrt((double)config->width);
+    return own;
+}
 
 /* "gelu" in its files means the form with tanh. */
 const char *cleave_compose_gemma(cleave_composer *c, const cleave_config *config) {
-    cleave_config own = *config;
+    cleave_config own = with_scaled_embedding(config);
     if (strcmp(own.activation, "gelu") == 0)
         own.activation = "gelu_pytorch_tanh";
-    return cleave_compose_decoder(
-        c, &own, &(cleave_decoder_style){.plus_one = true, .scaled_embedding = true});
+    return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.plus_one = true});
 }
 
 static const cleave_decoder_norms both_sides = {
@@ -24,16 +30,15 @@ static const cleave_decoder_norms both_sides = {
 
 /* Every other layer, and the first of all, has a window. */
 const char *cleave_compose_gemma2(cleave_composer *c, const cleave_config *config) {
-    cleave_config own = *config;
+    cleave_config own = with_scaled_embedding(config);
     own.whole_every = 2;
-    return cleave_compose_decoder(
-        c, &own,
-        &(cleave_decoder_style){.plus_one = true, .scaled_embedding = true, .norms = &both_sides});
+    return cleave_compose_decoder(c, &own,
+                                  &(cleave_decoder_style){.plus_one = true, .norms = &both_sides});
 }
 
 const char *cleave_compose_gemma3(cleave_composer *c, const cleave_config *config) {
+    const cleave_config own = with_scaled_embedding(config);
     return cleave_compose_decoder(
-        c, config,
-        &(cleave_decoder_style){
-            .plus_one = true, .scaled_embedding = true, .head_norms = true, .norms = &both_sides});
+        c, &own,
+        &(cleave_decoder_style){.plus_one = true, .head_norms = true, .norms = &both_sides});
 }

@@ -1,22 +1,32 @@
 /* Llama and what is made like it: RMS norms before attention and a gated unit, rotary positions,
    heads that share keys.  Mistral adds windows, Qwen2 biases of queries, keys and values, Qwen3
-   norms of queries and keys, as OLMo 2 does over all heads. */
+   norms of queries and keys, as OLMo 2 does over all heads; Granite scales what others don't,
+   SmolLM3 has layers without rotary positions, StarCoder2 layer norms and a unit without a gate. */
 #include "graph/import/config/family_llama.h"
 
 #include <math.h>
 
 static const char *norm(const cleave_decoder *d, const char *scope, const char *x, int64_t width) {
-    return cleave_compose_rms_norm(d->c, scope, x, width, d->config->epsilon, d->style->plus_one);
+    return d->style->layer_norms
+               ? cleave_compose_layer_norm(d->c, scope, x, width, d->config->epsilon)
+               : cleave_compose_rms_norm(d->c, scope, x, width, d->config->epsilon,
+                                         d->style->plus_one);
 }
 
 static const cleave_decoder_norms of_llama = {.before_attention = "input_layernorm",
                                               .before_feed = "post_attention_layernorm"};
 
 static bool is_windowed(const cleave_config *config, int64_t layer) {
-    if (config->layer_types.n > 0)
-        return config->layer_types.windowed[layer];
+    if (config->windowed.n > 0)
+        return config->windowed.has[layer];
     return config->whole_every > 0 ? (layer + 1) % config->whole_every != 0
                                    : layer >= config->first_windowed_layer;
+}
+
+static bool is_turned(const cleave_config *config, int64_t layer) {
+    if (config->turned.n > 0)
+        return config->turned.has[layer];
+    return config->unturned_every == 0 || (layer + 1) % config->unturned_every != 0;
 }
 
 int64_t cleave_layer_window(const cleave_config *config, int64_t layer) {
@@ -33,7 +43,7 @@ const char *cleave_decoder_heads(const cleave_decoder *d, const char *scope, con
     if (which[0] != 'v' && d->style->head_norms)
         x = norm(d, cleave_compose_name(c, "%s.%s_norm", scope, which), x, heads->size);
     x = cleave_compose_turn_heads(c, cleave_compose_name(c, "%s.%s", scope, which), x);
-    if (which[0] == 'v')
+    if (which[0] == 'v' || !is_turned(d->config, layer))
         return x;
     return cleave_compose_rotary(
         c, cleave_compose_name(c, "%s.%s_turned", scope, which), x,
@@ -50,6 +60,8 @@ static const char *heads_of(const cleave_decoder *d, const char *scope, const ch
                               config->width, n, config->attention_bias || d->style->biases);
     if (which[0] != 'v' && d->style->wide_norms)
         x = norm(d, cleave_compose_name(c, "%s.%s_norm", scope, which), x, n);
+    x = cleave_compose_clip(c, cleave_compose_name(c, "%s.%s_clipped", scope, which), x,
+                            config->projection_clip);
     return cleave_decoder_heads(d, scope, which, x, heads, layer);
 }
 
@@ -57,7 +69,7 @@ cleave_composed_attention cleave_decoder_attention(const cleave_config *config, 
     double divisor = config->query_scale > 0 ? config->query_scale : (double)config->head;
     return (cleave_composed_attention){
         .heads = {config->sequence, config->heads, config->kv_heads, config->head},
-        .scale = 1 / sqrt(divisor),
+        .scale = config->score_scale > 0 ? config->score_scale : 1 / sqrt(divisor),
         .cap = config->score_cap,
         .is_causal = true,
         .window = cleave_layer_window(config, layer),
@@ -103,22 +115,29 @@ static const char *block_norm(const cleave_decoder *d, const char *block, const 
                : norm(d, cleave_compose_name(d->c, "%s.%s", block, module), x, d->config->width);
 }
 
-static const char *add_block(cleave_decoder *d, const char *x, int64_t layer) {
+/* What attention or the unit gives, dropped out and scaled, is added to the stream; `sum` is called
+   so in the block. */
+static const char *add_to(const cleave_decoder *d, const char *block, const char *part,
+                          const char *sum, const char *x, const char *y) {
     cleave_composer *c = d->c;
-    const char *block = cleave_compose_name(c, "model.layers.%lld", (long long)layer);
+    y = cleave_compose_dropout(c, cleave_compose_name(c, "%s.resid_%s_dropout", block, part), y,
+                               d->config->dropout);
+    y = cleave_compose_scaled(c, cleave_compose_name(c, "%s.%s", block, part), y,
+                              d->config->residual_scale);
+    return CLEAVE_COMPOSE(c, "Add", cleave_compose_name(c, "%s.%s", block, sum), x, y);
+}
+
+static const char *add_block(cleave_decoder *d, const char *x, int64_t layer) {
+    const char *block = cleave_compose_name(d->c, "model.layers.%lld", (long long)layer);
     const cleave_decoder_norms *norms = d->style->norms != NULL ? d->style->norms : &of_llama;
     const char *y = block_norm(d, block, norms->before_attention, x);
     y = (d->style->attend != NULL ? d->style->attend : attend)(d, block, y, layer);
     y = block_norm(d, block, norms->after_attention, y);
-    y = cleave_compose_dropout(c, cleave_compose_name(c, "%s.resid_attn_dropout", block), y,
-                               d->config->dropout);
-    x = CLEAVE_COMPOSE(c, "Add", cleave_compose_name(c, "%s.attended", block), x, y);
+    x = add_to(d, block, "attn", "attended", x, y);
     y = block_norm(d, block, norms->before_feed, x);
     y = (d->style->feed != NULL ? d->style->feed : feed)(d, block, y, layer);
     y = block_norm(d, block, norms->after_feed, y);
-    y = cleave_compose_dropout(c, cleave_compose_name(c, "%s.resid_mlp_dropout", block), y,
-                               d->config->dropout);
-    return CLEAVE_COMPOSE(c, "Add", cleave_compose_name(c, "%s.output", block), x, y);
+    return add_to(d, block, "mlp", "output", x, y);
 }
 
 const char *cleave_compose_decoder(cleave_composer *c, const cleave_config *config,
@@ -128,10 +147,8 @@ const char *cleave_compose_decoder(cleave_composer *c, const cleave_config *conf
     const char *table;
     const char *x = cleave_compose_embedding(c, "model.embed_tokens", ids, config->vocabulary,
                                              config->width, &table);
-    if (how->scaled_embedding)
-        x = CLEAVE_COMPOSE(
-            c, "Mul", "model.embed_tokens.scaled", x,
-            cleave_compose_scalar(c, "model.embed_tokens.scale", sqrt((double)config->width)));
+    x = cleave_compose_scaled(c, "model.embed_tokens", x, config->embedding_scale);
+    x = cleave_compose_dropout(c, "model.embed_dropout", x, config->embedding_dropout);
     d.rotary = cleave_compose_rotary_tables(c, "rotary", config);
     if (config->local_theta > 0) {
         cleave_config local = *config;
@@ -144,6 +161,7 @@ const char *cleave_compose_decoder(cleave_composer *c, const cleave_config *conf
     x = config->tied
             ? cleave_compose_tied(c, "lm_head", x, table)
             : cleave_compose_linear(c, "lm_head", x, config->width, config->vocabulary, false);
+    x = cleave_compose_scaled(c, "logits", x, config->logit_scale);
     return cleave_compose_soft_cap(c, "logits.capped", x, config->logit_cap);
 }
 
@@ -173,4 +191,36 @@ const char *cleave_compose_olmo2(cleave_composer *c, const cleave_config *config
                                                .after_feed = "post_feedforward_layernorm"};
     return cleave_compose_decoder(c, config,
                                   &(cleave_decoder_style){.wide_norms = true, .norms = &norms});
+}
+
+/* Its logits are divided. */
+const char *cleave_compose_granite(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.logit_scale = 1 / config->logit_scale;
+    return cleave_compose_llama(c, &own);
+}
+
+const char *cleave_compose_smollm3(cleave_composer *c, const cleave_config *config) {
+    const cleave_config own = cleave_with_switched_window(config);
+    return cleave_compose_llama(c, &own);
+}
+
+static const char *feed_plain(const cleave_decoder *d, const char *block, const char *x,
+                              int64_t layer) {
+    (void)layer;
+    cleave_composer *c = d->c;
+    const int64_t width = d->config->width, inner = d->config->inner;
+    const char *scope = cleave_compose_name(c, "%s.mlp", block);
+    x = cleave_compose_linear(c, cleave_compose_name(c, "%s.c_fc", scope), x, width, inner,
+                              d->config->attention_bias);
+    x = cleave_compose_activation(c, cleave_activation_find(d->config->activation),
+                                  cleave_compose_name(c, "%s.act", scope), x);
+    return cleave_compose_linear(c, cleave_compose_name(c, "%s.c_proj", scope), x, inner, width,
+                                 d->config->attention_bias);
+}
+
+/* All its products have a bias, or none has. */
+const char *cleave_compose_starcoder2(cleave_composer *c, const cleave_config *config) {
+    return cleave_compose_decoder(c, config,
+                                  &(cleave_decoder_style){.layer_norms = true, .feed = feed_plain});
 }

@@ -93,11 +93,13 @@ typedef struct published {
 
 ParameterizedTestParameters(config, published_models_have_the_parameters_of_the_framework) {
     static published all[] = {
-        {"bert_base"},     {"deepseek_v3"},  {"gemma_2_2b"},    {"gemma_2b"},     {"gemma_3_1b"},
-        {"gemma_7b"},      {"gpt2"},         {"gpt_neox_20b"},  {"llama_3_2_1b"}, {"llama_3_8b"},
-        {"mistral_7b"},    {"mixtral_8x7b"}, {"olmo_2_7b"},     {"phi_2"},        {"phi_3_mini_4k"},
-        {"qwen2_7b"},      {"qwen3_0_6b"},   {"qwen3_30b_a3b"}, {"roberta_base"}, {"t5_base"},
-        {"t5_v1_1_small"}, {"vit_base"}};
+        {"bert_base"},     {"deepseek_v3"},    {"gemma_2_2b"},     {"gemma_2b"},
+        {"gemma_3_1b"},    {"gemma_7b"},       {"glm_4_5_air"},    {"gpt2"},
+        {"gpt_neox_20b"},  {"granite_3_1_8b"}, {"llama_3_2_1b"},   {"llama_3_8b"},
+        {"mistral_7b"},    {"mixtral_8x7b"},   {"olmo_2_7b"},      {"olmoe_1b_7b"},
+        {"phi_2"},         {"phi_3_mini_4k"},  {"qwen2_57b_a14b"}, {"qwen2_7b"},
+        {"qwen3_0_6b"},    {"qwen3_30b_a3b"},  {"roberta_base"},   {"smollm3_3b"},
+        {"starcoder2_7b"}, {"t5_base"},        {"t5_v1_1_small"},  {"vit_base"}};
     return cr_make_param_array(published, all, sizeof all / sizeof *all);
 }
 
@@ -291,8 +293,19 @@ static const struct {
 } refused[] = {
     {"{}", "no model_type", 8},
     {"{\"model_type\": 3}", "$.model_type", 8},
-    {"{\"model_type\": \"mamba\", " SIZES "}", "\"mamba\" is not supported, but bert, deepseek", 8},
-    {"{\"model_type\": \"olmoe\", " SIZES "}", "\"olmoe\" is not supported", 8},
+    {"{\"model_type\": \"mamba\", " SIZES "}", "\"mamba\" is not supported, but bert, camembert",
+     8},
+    {"{\"model_type\": \"gpt_oss\", " SIZES "}", "\"gpt_oss\" is not supported", 8},
+    {"{\"model_type\": \"smollm3\", " SIZES ", \"no_rope_layers\": [1]}",
+     "has 1 no_rope_layers for 2 layers", 8},
+    {"{\"model_type\": \"smollm3\", " SIZES ", \"no_rope_layers\": [1, 2]}",
+     "$.no_rope_layers[1]: 2 is not in the range 0 to 1", 8},
+    {"{\"model_type\": \"qwen2_moe\", " SIZES ", \"use_sliding_window\": true}",
+     "$.use_sliding_window: is true", 8},
+    {"{\"model_type\": \"granite\", " SIZES ", \"logits_scaling\": 0}",
+     "$.logits_scaling: 0 is not above 0", 8},
+    {"{\"model_type\": \"glm4_moe\", " SIZES ", \"num_key_value_heads\": 4, \"n_group\": 3}",
+     "groups of 128 experts", 8},
     {"{" MIXTRAL ", \"num_local_experts\": 1}", "2 experts for each token are more than 1", 8},
     {"{" MIXTRAL ", \"num_local_experts\": 5000}", "5000 experts are more than 4096", 8},
     {"{" MIXTRAL ", \"output_router_logits\": true}", "$.output_router_logits: is true", 8},
