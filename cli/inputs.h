@@ -59,6 +59,10 @@ void inputs_put_bytes_between(cleave_json_writer *writer, const int64_t *bytes, 
 cleave_status inputs_device_threads(const cleave_machine *machine, const char *path,
                                     int64_t device_threads, cleave_error *error);
 
+/* Prints a line where experts have room for twice as many rows as an even choice fills, or more:
+   what a plan keeps and sends is that room. */
+void inputs_print_room(const cleave_model *model);
+
 /* "these figures rest on data sheets ..." where a kind of device was never calibrated, else "". */
 const char *inputs_provenance_note(const cleave_machine *machine);
 

@@ -238,7 +238,8 @@ static void print_bound(const search_values *values, const cleave_search_result 
 }
 
 static void print_text(const search_values *values, const cleave_search_result *result,
-                       int64_t batch, const cleave_machine *machine, cleave_arena *arena) {
+                       const cleave_model *model, const cleave_machine *machine,
+                       cleave_arena *arena) {
     print_plans(values, result, arena);
     for (int32_t b = 0; b < result->n_baselines; b++)
         if (result->baselines[b].unpriced != NULL)
@@ -265,14 +266,15 @@ static void print_text(const search_values *values, const cleave_search_result *
     printf("%lld proposals in %.1f s.  Memory is of the fullest device.\n",
            (long long)result->proposals, result->search_seconds);
     char step[160], prices[256];
-    if (values->request.forward && batch > 0)
+    if (values->request.forward && model->batch > 0)
         printf("The found layout does %.4g samples a second%s.\n",
-               (double)batch / result->best.step_seconds,
+               (double)model->batch / result->best.step_seconds,
                values->request.throughput ? ", batch following batch" : "");
     price_report_format_step(result->best.step_seconds, &result->shares, step, sizeof step);
     price_report_format(&result->shares, prices, sizeof prices);
     printf("The found step, %s, rests on prices: %s.\n", step, prices);
     const char *note = inputs_provenance_note(machine);
+    inputs_print_room(model);
     printf("%s%sLayout written to %s\n", note, note[0] != '\0' ? "\n" : "", values->output);
 }
 
@@ -409,7 +411,7 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
         CLEAVE_TRY(search_for_take_back(&model, &machine, &options, arena, &result.best, error));
     CLEAVE_TRY(cleave_layout_write(values->output, &model, &result.best.layout, error));
     if (!values->json) {
-        print_text(values, &result, model.batch, &machine, arena);
+        print_text(values, &result, &model, &machine, arena);
         return CLEAVE_OK;
     }
     cleave_json_writer writer = {0};

@@ -203,6 +203,7 @@ static void print_text(const show_values *values, const cleave_model *model,
     char size[64];
     cleave_unit_format(4.0 * (double)parameters, CLEAVE_UNIT_BYTES, size, sizeof size);
     printf("\n%lld parameters, %s\n", (long long)parameters, size);
+    inputs_print_room(model);
     if (space != NULL)
         print_space(space);
 }

@@ -308,6 +308,7 @@ static cleave_status read_graph(cleave_importer *im, const cleave_import_request
         return cleave_config_decode(&(cleave_config_request){.file = im->file,
                                                              .data = from->data,
                                                              .bytes = from->bytes,
+                                                             .batch = from->batch,
                                                              .sequence = from->sequence,
                                                              .trains = from->with_loss},
                                     im->arena, &im->graph, im->error);

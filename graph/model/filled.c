@@ -113,3 +113,14 @@ double cleave_filled_share(const cleave_model *model, const cleave_nest *nest,
                ? 0
                : (double)(end - part->lo[axis]) / (double)(part->hi[axis] - part->lo[axis]);
 }
+
+double cleave_model_most_room(const cleave_model *model) {
+    double most = 1;
+    for (int32_t t = 0; t < model->n_tensors; t++) {
+        const cleave_tensor *tensor = &model->tensors[t];
+        if (tensor->filled_rows > 0)
+            most = fmax(most, (double)tensor->shape[tensor->filled_dimension] /
+                                  (double)tensor->filled_rows);
+    }
+    return most;
+}

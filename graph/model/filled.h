@@ -20,4 +20,8 @@ int cleave_nest_filled_axis(const cleave_model *model, const cleave_nest *nest);
 double cleave_filled_share(const cleave_model *model, const cleave_nest *nest,
                            const cleave_part *part);
 
+/* Of all such tables the one with most room: its rows over those that are filled in the mean; 1
+   where there is none. */
+double cleave_model_most_room(const cleave_model *model);
+
 #endif

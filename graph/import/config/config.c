@@ -3,6 +3,7 @@
 
 #include "graph/import/config/config_fields.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -118,6 +119,30 @@ static cleave_status check_sizes(const cleave_json_cursor *root, const cleave_fa
     return CLEAVE_OK;
 }
 
+/* Rows that each expert has for a sample, by what the file says of them. */
+static cleave_status find_capacity(const cleave_json_cursor *root, cleave_config *config,
+                                   cleave_error *error) {
+    if (config->capacity_factor > 0) {
+        double even = (double)config->sequence * (double)config->choices / (double)config->experts;
+        double rows = fmax(1, ceil(config->capacity_factor * even));
+        if (config->capacity > 0)
+            return cleave_json_fail(root, error,
+                                    "has an expert_capacity and a capacity_factor: one of them is "
+                                    "enough");
+        config->capacity = (int64_t)fmin(rows, (double)config->sequence);
+    }
+    int64_t rows = config->capacity > 0 ? config->capacity : config->sequence;
+    double room = (double)config->batch * (double)config->experts * (double)rows;
+    if (room * (double)config->width > 0x1p42)
+        return cleave_json_fail(
+            root, error,
+            "%lld experts with %lld rows each for a text, and %lld texts, are more than 2^42 "
+            "numbers; with \"capacity_factor\": 1.25 an expert has 1.25 x the rows of an even "
+            "choice, and what finds no room is dropped",
+            (long long)config->experts, (long long)rows, (long long)config->batch);
+    return CLEAVE_OK;
+}
+
 /* Experts and latents, where a family has them. */
 static cleave_status check_experts(const cleave_json_cursor *root, const cleave_config *config,
                                    cleave_error *error) {
@@ -182,6 +207,8 @@ static cleave_status read_config(const cleave_json_cursor *root, const cleave_fa
     CLEAVE_TRY(check_length(root, family, config, error));
     CLEAVE_TRY(check_sizes(root, family, config, error));
     CLEAVE_TRY(check_experts(root, config, error));
+    if (config->experts > 0)
+        CLEAVE_TRY(find_capacity(root, config, error));
     return check_tables(root, config, error);
 }
 
@@ -189,7 +216,7 @@ cleave_status cleave_config_sizes(const cleave_config_request *from, cleave_aren
                                   const cleave_family **family, cleave_config *config,
                                   cleave_error *error) {
     cleave_json *document;
-    *config = (cleave_config){.sequence = from->sequence};
+    *config = (cleave_config){.batch = from->batch, .sequence = from->sequence};
     CLEAVE_TRY(cleave_json_parse(from->data, from->bytes, from->file, &document, error));
     cleave_json_cursor root = cleave_json_root(document);
     cleave_status status = find_family(&root, family, error);
@@ -202,7 +229,7 @@ cleave_status cleave_config_sizes(const cleave_config_request *from, cleave_aren
 static cleave_status compose(const cleave_json_cursor *root, const cleave_config_request *from,
                              cleave_arena *arena, cleave_onnx_graph *graph, cleave_error *error) {
     const cleave_family *family = NULL;
-    cleave_config config = {.sequence = from->sequence};
+    cleave_config config = {.batch = from->batch, .sequence = from->sequence};
     cleave_composer c = {.trains = from->trains, .arena = arena, .error = error};
     CLEAVE_TRY(find_family(root, &family, error));
     CLEAVE_TRY(read_config(root, family, arena, &config, error));

@@ -20,6 +20,7 @@ typedef struct cleave_config_request {
     const char *file; /* names it in errors */
     const void *data; /* the text */
     size_t bytes;
+    int64_t batch;    /* 0: left open */
     int64_t sequence; /* length of the texts that it is trained on; 0: not given */
     bool trains;      /* else nothing is dropped out */
 } cleave_config_request;

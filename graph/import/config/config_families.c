@@ -113,10 +113,11 @@ static const cleave_field starcoder2[] = {LLAMA_SIZES(2, 4096),
                                           FLAG("tie_word_embeddings", tied, 1),
                                           FUNCTION("hidden_act", "gelu_pytorch_tanh")};
 
-/* Experts; `expert_capacity` is no field of these families, but of others that drop tokens. */
+/* Experts; `expert_capacity` and `capacity_factor` are no fields of these families, but of others
+   that drop tokens. */
 #define EXPERTS(choices_standard)                                                                  \
     EXTENT("num_experts_per_tok", choices, choices_standard), NOT("output_router_logits"),         \
-        COUNT("expert_capacity", capacity, 0)
+        COUNT("expert_capacity", capacity, 0), NUMBER("capacity_factor", capacity_factor, 0)
 
 static const cleave_field mixtral[] = {LLAMA_SIZES(8, 131072),
                                        NUMBER("rope_theta", rotary.theta, 1e6),

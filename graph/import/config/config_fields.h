@@ -41,7 +41,7 @@ typedef struct cleave_of_layers {
 
 /* A configuration.  Families use some of the members; 0 and null: the family's own rule. */
 typedef struct cleave_config {
-    int64_t sequence;
+    int64_t batch, sequence;
     int64_t layers, width, heads, kv_heads, head, inner, vocabulary, positions;
     int64_t window, first_windowed_layer; /* keys that a query sees; 0: all */
     int64_t whole_every;    /* of so many layers the last has no window; 0: as above */
@@ -55,7 +55,8 @@ typedef struct cleave_config {
     int64_t shared_experts, shared_inner; /* shared_inner: of one that a gate weighs */
     int64_t dense_layers, sparse_step;    /* sparse_step: of every so many layers, one */
     double expert_scale;
-    bool normalises; /* the weights of a token's choices add up to 1 */
+    double capacity_factor; /* rows of each expert, in those of an even choice; 0: as above */
+    bool normalises;        /* the weights of a token's choices add up to 1 */
     /* Latent attention: widths of what queries, and keys and values, are made from (of queries 0:
        the input itself), and of the parts of a head. */
     int64_t query_rank, value_rank, plain_head, value_head;

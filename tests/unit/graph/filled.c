@@ -15,14 +15,14 @@ static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(filled, .fini = tear_down);
 
 /* 8 tokens choose 2 of 4 experts: an even choice fills 4 rows of each. */
-static void import_experts(int capacity) {
+static void import_with(const char *capacity) {
     char text[512];
     cleave_error error = {""};
     snprintf(text, sizeof text,
              "{\"model_type\": \"mixtral\", \"hidden_size\": 16, \"num_hidden_layers\": 1, "
              "\"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"vocab_size\": 20, "
              "\"intermediate_size\": 24, \"num_local_experts\": 4, \"num_experts_per_tok\": 2, "
-             "\"expert_capacity\": %d}",
+             "%s}",
              capacity);
     const cleave_import_request request = {.file = "hand",
                                            .data = text,
@@ -32,6 +32,12 @@ static void import_experts(int capacity) {
                                            .with_loss = true};
     cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
+}
+
+static void import_experts(int capacity) {
+    char field[64];
+    snprintf(field, sizeof field, "\"expert_capacity\": %d", capacity);
+    import_with(field);
 }
 
 static const cleave_nest *main_nest(const char *name) {
@@ -64,6 +70,21 @@ Test(filled, experts_with_room_for_all_are_priced_by_the_tokens_that_choose_them
     cleave_part part = cleave_part_whole(dense, 0);
     cr_expect_eq(cleave_nest_filled_axis(&model, dense), -1);
     cr_expect_float_eq(cleave_filled_share(&model, dense, &part), 1, 1e-12);
+}
+
+/* In rows of an even choice: half as much again is 6 rows, and never more than all tokens. */
+Test(filled, a_capacity_factor_is_that_capacity) {
+    char hash[sizeof model.hash];
+    import_experts(6);
+    snprintf(hash, sizeof hash, "%s", model.hash);
+    cr_expect_float_eq(cleave_model_most_room(&model), 1.5, 1e-12);
+    import_with("\"capacity_factor\": 1.5");
+    cr_expect_str_eq(model.hash, hash);
+    import_experts(0);
+    snprintf(hash, sizeof hash, "%s", model.hash);
+    cr_expect_float_eq(cleave_model_most_room(&model), 2, 1e-12);
+    import_with("\"capacity_factor\": 100");
+    cr_expect_str_eq(model.hash, hash);
 }
 
 /* The first rows are filled, so parts that have them do all of the work. */
