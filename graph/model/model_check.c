@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t most_elements = INT64_C(1) << 42;
+static const int64_t most_elements = INT64_C(1) << 46;
 
 /* ---- tensors and views ------------------------------------------------------------------- */
 
@@ -108,7 +108,7 @@ static cleave_status check_tensor(const cleave_model *model, const cleave_tensor
                            (int)tensor->kind, (int)tensor->type);
     if (!shape_size(tensor->rank, tensor->shape, &size))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "tensor %s has an empty dimension or more than 2^42 elements",
+                           "tensor %s has an empty dimension or more than 2^46 elements",
                            tensor->name);
     if (!is_permutation(tensor->order, tensor->rank))
         return cleave_fail(error, CLEAVE_FAILED,

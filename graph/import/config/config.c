@@ -133,10 +133,10 @@ static cleave_status find_capacity(const cleave_json_cursor *root, cleave_config
     }
     int64_t rows = config->capacity > 0 ? config->capacity : config->sequence;
     double room = (double)config->batch * (double)config->experts * (double)rows;
-    if (room * (double)config->width > 0x1p42)
+    if (room * (double)config->width > 0x1p46)
         return cleave_json_fail(
             root, error,
-            "%lld experts with %lld rows each for a text, and %lld texts, are more than 2^42 "
+            "%lld experts with %lld rows each for a text, and %lld texts, are more than 2^46 "
             "numbers; with \"capacity_factor\": 1.25 an expert has 1.25 x the rows of an even "
             "choice, and what finds no room is dropped",
             (long long)config->experts, (long long)rows, (long long)config->batch);

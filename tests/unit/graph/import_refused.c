@@ -84,9 +84,9 @@ Test(import_refused, what_is_not_defined_or_defined_twice_is_refused) {
 
 Test(import_refused, a_tensor_of_2_to_the_62_is_refused) {
     bytes graph = relu_graph("batch 4611686018427387904");
-    expect_refused(&graph, 13, 2, "hand: node relu (Relu): x has more than 2^42 elements");
+    expect_refused(&graph, 13, 2, "hand: node relu (Relu): x has more than 2^46 elements");
     graph = relu_graph("batch 4294967296 4294967296");
-    expect_refused(&graph, 13, 2, "x has more than 2^42 elements");
+    expect_refused(&graph, 13, 2, "x has more than 2^46 elements");
     graph = relu_graph("batch 3");
     initializer(&graph, "big", 1, (int64_t[]){INT64_C(1) << 62}, 1, "", 0);
     expect_refused(&graph, 13, 2, "dimension 0 of big is 4611686018427387904");

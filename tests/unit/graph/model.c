@@ -298,7 +298,7 @@ Test(model, names_are_unique) {
 
 Test(model, shapes_are_bounded) {
     tensors[X].shape[0] = INT64_C(1) << 62;
-    expect_refused("tensor x has an empty dimension or more than 2^42 elements");
+    expect_refused("tensor x has an empty dimension or more than 2^46 elements");
     set_up();
     tensors[X].order[1] = 0;
     expect_refused("tensor x has a memory order that leaves out a dimension");
