@@ -82,6 +82,14 @@ static const char *name_baseline(const session *s, const char *name, cleave_sche
     return cleave_schedule_wish_is_megatron(wish) ? "megatron" : "data-parallel";
 }
 
+/* Of what was priced, something needs more memory than there is. */
+static bool is_tight(const session *s) {
+    for (int32_t g = 0; g < s->n_given; g++)
+        if (s->given[g].unpriced == NULL && s->given[g].price.excess_bytes > 0)
+            return true;
+    return false;
+}
+
 static cleave_pipeline_options pipeline_options(session *s, const cleave_schedule_wish *wish,
                                                 const char *baseline, const cleave_price *best) {
     return (cleave_pipeline_options){
@@ -92,6 +100,7 @@ static cleave_pipeline_options pipeline_options(session *s, const cleave_schedul
         .constraints = s->constraints,
         .collectives = &s->collectives,
         .only_folds = s->reach.only_folds,
+        .is_tight = is_tight(s),
         .progress = &s->progress,
         .until_seconds =
             s->options->time_seconds > 0 ? cleave_clock_seconds() + session_seconds_left(s) : 0,

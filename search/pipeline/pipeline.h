@@ -75,6 +75,7 @@ typedef struct cleave_pipeline_options {
     const cleave_constraints *constraints; /* null: none; what is found may break them */
     const cleave_collective_rules *collectives;
     bool only_folds;           /* what does not fold is not lowered, but for little */
+    bool is_tight;             /* something that is known does not fit */
     bool only_fitting;         /* nor what can't fit, though nothing is known that does */
     double rival_seconds;      /* nor what is far behind this by its work alone; 0: all may be */
     cleave_progress *progress; /* may be null */

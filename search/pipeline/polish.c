@@ -3,8 +3,8 @@
    Plans count memory and time by formula, and where a stage has a few operators what is not counted
    (messages, gradients on their way) is as much as what is.  So of few operators on few devices the
    best layout of every number of groups and of micro-batches is changed once more, priced in full:
-   where it is cut, the kind of its schedule, twice or half the micro-batches, what is recomputed,
-   and how each operator is split over its group. */
+   where it is cut, the kind of its schedule, what is recomputed, how each operator is split over
+   its group; and where that is done, twice or half the micro-batches. */
 #include "search/pipeline/internal.h"
 #include "search/problem/candidates.h"
 
@@ -12,6 +12,8 @@
 
 /* Layouts that may be priced, times their operators x devices. */
 enum { MOST_POLISHED = 40000 };
+/* Times the micro-batches, where all is on one device. */
+enum { MOST_DOUBLED = 8 };
 
 typedef struct polisher {
     pipeline_finder *f;
@@ -83,36 +85,51 @@ static void recompute_stage(int32_t stage, cleave_layout *layout) {
             layout->recompute[op] = true;
 }
 
-/* And with all of the stage before or behind it recomputed: where memory is short, to mark one
-   operator of it may help nothing. */
-static cleave_status move_cuts(polisher *p, cleave_arena *scratch) {
-    const cleave_schedule *schedule = &p->now.layout.schedule;
-    for (int32_t s = 1; s < schedule->n_stages && p->f->options->wish.layers == NULL; s++)
-        for (int32_t i = 0; i < (p->f->options->wish.recompute < 0 ? 6 : 2); i++) {
-            bool back = i % 2 == 1;
-            cleave_layout layout;
-            CLEAVE_TRY(begin(p, scratch, &layout));
-            int32_t first = layout.schedule.first_operator[s];
-            layout.schedule.first_operator[s] += back ? -1 : 1;
-            change_stage(p, back ? first - 1 : first, back ? 1 : -1, &layout);
-            recompute_stage(i < 2 ? -1 : s - i / 4, &layout);
-            CLEAVE_TRY(try_layout(p, &layout));
-        }
+static cleave_status try_cut(polisher *p, int32_t s, int32_t first, cleave_schedule_kind kind,
+                             int32_t recomputed, cleave_arena *scratch) {
+    cleave_layout layout;
+    CLEAVE_TRY(begin(p, scratch, &layout));
+    int32_t *cut = &layout.schedule.first_operator[s];
+    for (; *cut < first; ++*cut)
+        change_stage(p, *cut, -1, &layout);
+    for (; *cut > first; --*cut)
+        change_stage(p, *cut - 1, 1, &layout);
+    layout.schedule.kind = kind;
+    recompute_stage(recomputed, &layout);
+    return try_layout(p, &layout);
+}
+
+/* A stage begins anywhere between its neighbours, under any kind, and with all of the stage before
+   or behind the cut recomputed: where memory is short, to mark one operator of it may help nothing.
+ */
+static cleave_status move_cut(polisher *p, int32_t s, cleave_arena *scratch) {
+    const cleave_schedule_wish *wish = &p->f->options->wish;
+    static const cleave_schedule_kind kinds[] = {CLEAVE_SCHEDULE_1F1B, CLEAVE_SCHEDULE_ZB_H1,
+                                                 CLEAVE_SCHEDULE_GPIPE};
+    const cleave_schedule *now = &p->now.layout.schedule;
+    int32_t least = now->first_operator[s - 1] + 1, n = p->now.layout.n_operators,
+            end = s + 1 < now->n_stages ? now->first_operator[s + 1] : n;
+    bool may_be_other = wish->kind < 0 && now->n_stages == p->n_groups;
+    for (int32_t first = least; first < end && wish->layers == NULL; first++)
+        for (int k = 0; k < 3; k++)
+            for (int32_t marked = s - 1; marked <= s + 1; marked++)
+                if ((kinds[k] == now->kind || may_be_other) && (marked > s || wish->recompute < 0))
+                    CLEAVE_TRY(try_cut(p, s, first, kinds[k], marked <= s ? marked : -1, scratch));
     return CLEAVE_OK;
 }
 
-static cleave_status change_schedule(polisher *p, cleave_arena *scratch) {
-    const cleave_schedule_wish *wish = &p->f->options->wish;
-    for (int what = 0; what < 3; what++) {
+static cleave_status move_cuts(polisher *p, cleave_arena *scratch) {
+    for (int32_t s = 1; s < p->now.layout.schedule.n_stages; s++)
+        CLEAVE_TRY(move_cut(p, s, scratch));
+    return CLEAVE_OK;
+}
+
+static cleave_status change_micro_batches(polisher *p, cleave_arena *scratch) {
+    for (int half = 0; half < 2 && p->f->options->wish.micro_batches == 0; half++) {
         cleave_layout layout;
         CLEAVE_TRY(begin(p, scratch, &layout));
-        cleave_schedule *of = &layout.schedule;
-        bool may_be_zb = of->n_stages == p->n_groups && p->n_groups > 1;
-        if (what == 0 && wish->kind < 0 && may_be_zb)
-            of->kind =
-                of->kind == CLEAVE_SCHEDULE_1F1B ? CLEAVE_SCHEDULE_ZB_H1 : CLEAVE_SCHEDULE_1F1B;
-        else if (what > 0 && wish->micro_batches == 0)
-            of->micro_batches = what == 1 ? of->micro_batches * 2 : (of->micro_batches + 1) / 2;
+        int32_t *m = &layout.schedule.micro_batches;
+        *m = half ? (*m + 1) / 2 : *m * 2;
         CLEAVE_TRY(try_layout(p, &layout));
     }
     return CLEAVE_OK;
@@ -170,6 +187,28 @@ static cleave_status change_pair(polisher *p, int32_t op, cleave_arena *scratch)
     return CLEAVE_OK;
 }
 
+/* Every operator on one device of its group, with as many micro-batches as memory takes: the few
+   launches and messages may be worth it. */
+static cleave_status gather(polisher *p, cleave_arena *scratch) {
+    cleave_layout layout;
+    CLEAVE_TRY(begin(p, scratch, &layout));
+    for (int32_t op = 0; op < layout.n_operators; op++) {
+        const cleave_candidate_list *list = &p->candidates.lists[p->candidates.list_of[op]];
+        int32_t i = 0, place = 0;
+        for (; i < list->n && list->items[i].n_parts > 1; i++)
+            place += list->items[i].n_starts;
+        if (i == list->n)
+            return CLEAVE_OK;
+        CLEAVE_TRY(set_split(p, op, place, scratch, &layout));
+    }
+    const int32_t most = p->f->options->wish.micro_batches == 0 ? MOST_DOUBLED : 1;
+    for (int32_t times = 1; times <= most; times *= 2) {
+        CLEAVE_TRY(try_layout(p, &layout));
+        layout.schedule.micro_batches *= 2;
+    }
+    return CLEAVE_OK;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static cleave_status list_candidates(polisher *p, int32_t n_groups) {
@@ -193,6 +232,8 @@ static cleave_status list_candidates(polisher *p, int32_t n_groups) {
 static cleave_status change_operators(polisher *p, cleave_arena *scratch) {
     int32_t n = p->f->pricer->model->n_operators;
     bool may_split = p->f->options->wish.tensor == 0;
+    if (may_split)
+        CLEAVE_TRY(gather(p, scratch));
     for (int32_t op = 0; op < n; op++) {
         CLEAVE_TRY(change_recomputed(p, op, scratch));
         if (may_split)
@@ -210,9 +251,9 @@ static cleave_status descend(polisher *p) {
         p->moved = false;
         status = move_cuts(p, &scratch);
         if (status == CLEAVE_OK)
-            status = change_schedule(p, &scratch);
-        if (status == CLEAVE_OK)
             status = change_operators(p, &scratch);
+        if (status == CLEAVE_OK && !p->moved)
+            status = change_micro_batches(p, &scratch);
         cleave_arena_reset(&scratch);
     }
     cleave_arena_free(&scratch);
@@ -227,7 +268,7 @@ static int by_price(const void *a, const void *b) {
 /* Where there is memory for everything, and stages are no quicker, changes of them won't be. */
 static bool is_worth_it(const pipeline_finder *f) {
     const cleave_price *best = f->options->best;
-    bool is_tight = false;
+    bool is_tight = f->options->is_tight;
     for (int32_t i = 0; i < f->starts.n; i++)
         is_tight = is_tight || f->starts.items[i].price.excess_bytes > 0;
     return is_tight || best == NULL || pipeline_best(f) != best;
