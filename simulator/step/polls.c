@@ -30,15 +30,6 @@ static int32_t find_run(const cleave_work_times *times, int32_t device, int32_t 
     return low;
 }
 
-/* Picoseconds of a piece of the work at a place. */
-static inline double find_piece(const cleave_poll_profile *profile, int32_t run, int32_t place) {
-    const cleave_work_times *times = &profile->times;
-    if (times->runs[run].before == times->runs[run].after)
-        return profile->piece[place];
-    int64_t begin = cleave_work_begin(times, run, place);
-    return (double)(cleave_work_end(times, run, place) - begin) / profile->pieces[place];
-}
-
 /* How long a device takes from a time until so many pieces of its work are done; less where it
    comes to a wait before, since then it polls all the time. */
 static inline int64_t wait_for_polls(const cleave_poll_profile *profile, const cleave_end_polls *of,
@@ -54,8 +45,8 @@ static inline int64_t wait_for_polls(const cleave_poll_profile *profile, const c
     int32_t i = cleave_work_at(times, run, time);
     for (; times->run_first[run] < of->until && times->runs[run].begin <= now; run++) {
         for (; i < times->run_first[run + 1]; i++) {
-            double piece = find_piece(profile, run, i);
-            int64_t end = cleave_work_end(times, run, i);
+            int64_t begin = cleave_work_begin(times, run, i), end = cleave_work_end(times, run, i);
+            double piece = (double)(end - begin) / profile->pieces[i];
             double left = (double)(end - now) / piece;
             if (polls <= left)
                 return now + (int64_t)(polls * piece) - time;

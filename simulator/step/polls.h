@@ -1,6 +1,7 @@
 /* By how much polls make messages late.  A transport works only while it is called, and a rank that
    computes calls it between two pieces of its work; one that waits, all the time.  So a message
-   takes longer by some pieces of what its two ends are doing: the mean of both. */
+   takes longer by some pieces of what its two ends are doing: of the end that lets it wait longer.
+ */
 #ifndef CLEAVE_SIMULATOR_STEP_POLLS_H
 #define CLEAVE_SIMULATOR_STEP_POLLS_H
 
@@ -15,11 +16,10 @@ typedef struct cleave_end_polls {
                        same sort: when the message is posted it is likely near there */
 } cleave_end_polls;
 
-/* When devices work, and how finely: from a simulation without delays. */
+/* When devices work, and how finely: from a simulation before. */
 typedef struct cleave_poll_profile {
     cleave_work_times times;
     int32_t *pieces;        /* [places] 1 or more, a poll after each */
-    double *piece;          /* [places] picoseconds, of work that is not made longer */
     cleave_end_polls *ends; /* [n_messages][2] its source and its destination */
 } cleave_poll_profile;
 

@@ -8,6 +8,7 @@
 #include "graph/program/work.h"
 #include "simulator/scan/scan_rule.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct cleave_settling {
@@ -16,6 +17,8 @@ struct cleave_settling {
     cleave_poll_profile profile;
     cleave_work_times by_runs;  /* of the scan */
     cleave_work_times by_items; /* of events, which slow any work: each is a run of its own */
+    cleave_work_run *spare;     /* as many as either has: those of the next pass, while the last */
+    int64_t *spare_sum;         /* one's are read; and its sums of durations */
     /* [places] */
     const int32_t *items; /* of the program, and of the problem */
     int64_t *priced;      /* duration while all others of the node are busy */
@@ -69,9 +72,10 @@ static bool allocate(cleave_settling *s, const cleave_engine_problem *problem,
     any_failed |= (member = CLEAVE_ARENA_ARRAY(arena, type, (count))) == NULL
     TAKE(sum, int64_t, n_places + 1);
     TAKE(runs, cleave_work_run, n_places);
+    TAKE(s->spare, cleave_work_run, n_places);
+    TAKE(s->spare_sum, int64_t, n_places + 1);
     TAKE(place, int32_t, n_places + 1);
     TAKE(profile->pieces, int32_t, n_places);
-    TAKE(profile->piece, double, n_places);
     TAKE(profile->ends, cleave_end_polls, 2 * n_messages);
     TAKE(s->priced, int64_t, n_places);
     TAKE(s->quiet, int64_t, n_places);
@@ -94,6 +98,7 @@ static bool allocate(cleave_settling *s, const cleave_engine_problem *problem,
     s->by_runs =
         (cleave_work_times){problem->run_start, problem->run_first, problem->run_of, sum, runs};
     s->by_items = (cleave_work_times){problem->work_start, place, place, sum, runs};
+    s->profile.times = s->by_runs;
     return true;
 }
 
@@ -189,7 +194,6 @@ static cleave_status find_durations(cleave_settling *s, const cleave_engine_prob
         s->alone[i] = alone[s->items[i]];
         s->quiet[i] = duration_of(s, i, 0);
         s->profile.pieces[i] = count_pieces(s->program, s->items[i]);
-        s->profile.piece[i] = (double)s->priced[i] / s->profile.pieces[i];
     }
     return CLEAVE_OK;
 }
@@ -219,8 +223,8 @@ cleave_status cleave_settling_create(const cleave_program *program, cleave_cost_
 /* ---- What does ------------------------------------------------------------------------------- */
 
 /* Times of work from a timeline. */
-static void copy_times(const cleave_settling *s, const cleave_timeline *timeline) {
-    const cleave_work_times *times = &s->by_items;
+static void copy_times(const cleave_settling *s, const cleave_timeline *timeline,
+                       const cleave_work_times *times) {
     for (int32_t i = 0; i < times->run_start[s->program->n_devices]; i++) {
         int64_t begin = timeline->start[s->items[i]], end = timeline->end[s->items[i]];
         times->runs[i] = (cleave_work_run){.begin = begin,
@@ -231,15 +235,25 @@ static void copy_times(const cleave_settling *s, const cleave_timeline *timeline
     }
 }
 
-static cleave_status simulate_first(cleave_settling *s, cleave_rule rule,
-                                    const cleave_engine_problem *problem,
-                                    cleave_engine_workspace *workspace, cleave_timeline *timeline,
-                                    cleave_error *error) {
-    s->profile.times = rule == CLEAVE_RULE_SCAN ? s->by_runs : s->by_items;
-    if (rule == CLEAVE_RULE_SCAN)
-        return cleave_engine_scan_runs(problem, workspace, &s->by_runs, timeline, error);
-    CLEAVE_TRY(cleave_engine_run_events(problem, workspace, timeline, error));
-    copy_times(s, timeline);
+/* Runs the problem as it is now, and takes when devices work by that. */
+static cleave_status simulate(cleave_settling *s, cleave_rule rule,
+                              const cleave_engine_problem *problem,
+                              cleave_engine_workspace *workspace, cleave_timeline *timeline,
+                              cleave_error *error) {
+    cleave_work_times times = rule == CLEAVE_RULE_SCAN ? s->by_runs : s->by_items;
+    times.runs = s->spare;
+    times.sum = s->spare_sum;
+    for (int32_t i = 0; i < problem->work_start[s->program->n_devices]; i++)
+        s->spare_sum[i + 1] = s->spare_sum[i] + problem->step.duration[s->items[i]];
+    if (rule == CLEAVE_RULE_SCAN) {
+        CLEAVE_TRY(cleave_engine_scan_runs(problem, workspace, &times, timeline, error));
+    } else {
+        CLEAVE_TRY(cleave_engine_run_events(problem, workspace, timeline, error));
+        copy_times(s, timeline, &times);
+    }
+    s->spare = s->profile.times.runs;
+    s->spare_sum = (int64_t *)s->profile.times.sum;
+    s->profile.times = times;
     return CLEAVE_OK;
 }
 
@@ -353,20 +367,46 @@ static bool fits(const cleave_settling *s, int64_t step) {
     return step < INT64_MAX / 8 / ((int64_t)s->program->n_messages + 1);
 }
 
+/* Durations as they were priced. */
+static void forget(cleave_settling *s, cleave_engine_problem *problem) {
+    for (int32_t i = 0; i < s->n_changed; i++)
+        problem->step.duration[s->items[s->changed[i]]] = s->priced[s->changed[i]];
+    s->n_changed = 0;
+}
+
+void cleave_settling_begin(cleave_settling *settling, cleave_engine_problem *problem) {
+    problem->polls = NULL;
+    forget(settling, problem);
+}
+
+cleave_status cleave_settling_pass(cleave_settling *settling, cleave_rule rule,
+                                   cleave_engine_problem *problem,
+                                   cleave_engine_workspace *workspace, cleave_timeline *timeline,
+                                   cleave_error *error) {
+    CLEAVE_TRY(simulate(settling, rule, problem, workspace, timeline, error));
+    forget(settling, problem);
+    find_busy(settling);
+    settle_kernels(settling, problem);
+    problem->polls = fits(settling, timeline->step) ? &settling->profile : NULL;
+    return CLEAVE_OK;
+}
+
+/* Passes at most, and the fraction of a step by which it may still change. */
+enum { MOST_PASSES = 6, SAME_FRACTION = 500 };
+
 cleave_status cleave_settling_apply(cleave_settling *settling, cleave_rule rule,
                                     cleave_engine_problem *problem,
                                     cleave_engine_workspace *workspace, cleave_timeline *timeline,
                                     cleave_error *error) {
-    if (settling == NULL)
-        return CLEAVE_OK;
-    problem->polls = NULL;
-    for (int32_t i = 0; i < settling->n_changed; i++)
-        problem->step.duration[settling->items[settling->changed[i]]] =
-            settling->priced[settling->changed[i]];
-    settling->n_changed = 0;
-    CLEAVE_TRY(simulate_first(settling, rule, problem, workspace, timeline, error));
-    find_busy(settling);
-    settle_kernels(settling, problem);
-    problem->polls = fits(settling, timeline->step) ? &settling->profile : NULL;
+    bool has_settled = settling == NULL;
+    int64_t before = -1;
+    if (settling != NULL)
+        cleave_settling_begin(settling, problem);
+    for (int pass = 0; pass < MOST_PASSES && !has_settled; pass++) {
+        CLEAVE_TRY(cleave_settling_pass(settling, rule, problem, workspace, timeline, error));
+        has_settled =
+            before >= 0 && llabs(timeline->step - before) <= timeline->step / SAME_FRACTION;
+        before = timeline->step;
+    }
     return CLEAVE_OK;
 }

@@ -14,11 +14,10 @@ static cleave_work_run runs[] = {{.begin = 0, .end = 160},
                                  {.begin = 200, .end = 300, .before = 40, .after = 40},
                                  {.begin = 0, .end = 1000, .before = -260, .after = -260}};
 static int32_t pieces[] = {4, 3, 1, 10};
-static double piece[] = {25, 20, 100, 100};
 static cleave_end_polls ends[] = {{2, 0, 3, 2}, {0, 1, 4, 3}, {1, 1, 4, 3},
                                   {2, 0, 3, 0}, {2, 0, 2, 2}, {0, 1, 4, 3}};
 static const cleave_poll_profile profile = {
-    {run_start, run_first, run_of, sum, runs}, pieces, piece, ends};
+    {run_start, run_first, run_of, sum, runs}, pieces, ends};
 
 Test(polls, a_message_waits_for_pieces_of_its_sender) {
     cr_expect_eq(cleave_poll_delay(&profile, 0, 50), 50); /* both within the first work */
