@@ -110,6 +110,16 @@ static void collect(const session *s, report *r) {
     }
 }
 
+cleave_status session_make_room_for_grounds(session *s, const cleave_layout *layout,
+                                            cleave_price_grounds *grounds, cleave_error *error) {
+    grounds->used_rules = CLEAVE_ARENA_ARRAY(&s->work, bool, layout->collectives.n);
+    return grounds->used_rules != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
+}
+
+static cleave_status ask_for_grounds(session *s, reported *item, cleave_error *error) {
+    return session_make_room_for_grounds(s, item->layout, &item->grounds, error);
+}
+
 /* What updates gain by being sharded is less than closed forms are off by, and there may be no
    other layout of what was found that is simulated in full.  So where they are in the best, it is
    once more without, as far as constraints allow. */
@@ -122,11 +132,16 @@ static cleave_status add_plain_updates(report *r, cleave_error *error) {
     int32_t n_tensors = s->model->n_tensors, n_sharded = 0;
     for (int32_t t = 0; t < n_tensors; t++)
         n_sharded += best->layout.sharded[t];
+    if (n_sharded == 0)
+        return CLEAVE_OK;
     r->plain = best->layout;
     r->plain.sharded = CLEAVE_ARENA_ARRAY(&s->work, uint8_t, n_tensors);
     if (r->plain.sharded == NULL)
         return cleave_fail_memory(error, "searching");
-    if (n_sharded > 0 && cleave_constraints_allow_layout(s->constraints, s->model, &r->plain))
+    for (int32_t i = 0; i < r->n; i++) /* a baseline, mostly, is likely to be the result, then */
+        if (session_same_layout(s, &r->plain, r->items[i].layout))
+            return ask_for_grounds(s, &r->items[i], error);
+    if (cleave_constraints_allow_layout(s->constraints, s->model, &r->plain))
         r->items[r->n++] = (reported){
             .method = best->method, .layout = &r->plain, .price = best->price, .baseline = -1};
     return CLEAVE_OK;
@@ -162,16 +177,6 @@ static cleave_status price_one(void *context, int32_t worker, int32_t task, clea
     item->price = *item->full;
     item->grounds = *item->full_grounds;
     return CLEAVE_OK;
-}
-
-cleave_status session_make_room_for_grounds(session *s, const cleave_layout *layout,
-                                            cleave_price_grounds *grounds, cleave_error *error) {
-    grounds->used_rules = CLEAVE_ARENA_ARRAY(&s->work, bool, layout->collectives.n);
-    return grounds->used_rules != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
-}
-
-static cleave_status ask_for_grounds(session *s, reported *item, cleave_error *error) {
-    return session_make_room_for_grounds(s, item->layout, &item->grounds, error);
 }
 
 /* The best of those that may be the result; null: there is none. */

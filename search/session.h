@@ -119,6 +119,8 @@ cleave_status session_report_ahead(session *s, cleave_status (*first)(session *s
 /* Layouts that any pricer of the session has priced. */
 int64_t session_n_priced(const session *s);
 
+/* Splits, recomputation, sharded state and schedule. */
+bool session_same_layout(const session *s, const cleave_layout *a, const cleave_layout *b);
 /* Is it a layout that was given or found?  With the price that it has there. */
 bool session_knows_price(const session *s, const cleave_layout *layout, cleave_price *price);
 
