@@ -3,6 +3,14 @@
 
 #include <string.h>
 
+int32_t session_find_baseline(const char *method) {
+    int32_t b = 0;
+    while (b < CLEAVE_N_BASELINES &&
+           (method == NULL || strcmp(cleave_baseline_names[b], method) != 0))
+        b++;
+    return b;
+}
+
 bool session_same_layout(const session *s, const cleave_layout *a, const cleave_layout *b) {
     for (int32_t op = 0; op < s->model->n_operators; op++)
         if (!cleave_split_same(&a->splits[op], &b->splits[op]) ||
@@ -95,7 +103,7 @@ cleave_status session_begin_stream(session *s, cleave_error *error) {
     for (int32_t g = 0; g < s->n_given && s->options->throughput; g++) {
         session_given *given = &s->given[g];
         given->has_full = given->is_local_optimum = false;
-        if (given->unpriced == NULL)
+        if (session_is_priced(given))
             CLEAVE_TRY(price_anew(s, given->layout, &given->price, error));
     }
     for (int32_t i = 0; i < s->n_found && s->options->throughput; i++) {

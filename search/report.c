@@ -18,7 +18,6 @@ static const int64_t most_found_work = INT64_C(1) << 24;
 typedef struct reported {
     const char *method;
     const cleave_layout *layout;
-    const char *unpriced; /* see session_given */
     cleave_price price;
     bool is_full;                             /* that price is the one that is reported */
     const cleave_price *full;                 /* where it is known; else null */
@@ -45,17 +44,10 @@ static cleave_status list_baselines(session *s, cleave_error *error) {
         return cleave_fail_memory(error, "searching");
     for (int32_t i = 0; i < CLEAVE_N_BASELINES; i++)
         baselines[i] =
-            (cleave_plan){.method = cleave_baseline_names[i], .unpriced = s->left_out[i]};
+            (cleave_plan){.method = cleave_baseline_names[i], .unpriced = s->unpriced[i]};
     s->result.n_baselines = CLEAVE_N_BASELINES;
     s->result.baselines = baselines;
     return CLEAVE_OK;
-}
-
-static int32_t find_baseline(const char *method) {
-    for (int32_t i = 0; method != NULL && cleave_baseline_names[i] != NULL; i++)
-        if (strcmp(cleave_baseline_names[i], method) == 0)
-            return i;
-    return -1;
 }
 
 static bool is_random(const char *method) {
@@ -95,17 +87,16 @@ static void collect(const session *s, report *r) {
     for (int32_t g = 0; g < s->n_given; g++) {
         const session_given *given = &s->given[g];
         const char *method = given->method != NULL ? given->method : s->options->method;
-        int32_t baseline = find_baseline(given->method);
+        int32_t baseline = session_find_baseline(given->method);
         bool is_start =
             given->is_known || (given->method == NULL && s->n_found == 0 && session_searches(s));
-        if (baseline >= 0 || is_start || is_random(given->method))
+        if (baseline < CLEAVE_N_BASELINES || is_start || is_random(given->method))
             r->items[r->n++] = (reported){.method = method,
                                           .layout = given->layout,
-                                          .unpriced = given->unpriced,
                                           .price = given->price,
                                           .full = given->has_full ? &given->full : NULL,
                                           .full_grounds = &given->full_grounds,
-                                          .baseline = baseline,
+                                          .baseline = baseline < CLEAVE_N_BASELINES ? baseline : -1,
                                           .is_local_optimum = given->is_local_optimum};
     }
 }
@@ -283,13 +274,10 @@ static cleave_status take_baseline(session *s, const reported *item, cleave_erro
     if (item->baseline < 0)
         return CLEAVE_OK;
     cleave_plan *plan = &s->result.baselines[item->baseline];
-    plan->unpriced = item->unpriced != NULL ? item->unpriced : plan->unpriced;
     if (item->price.excess_bytes == 0)
         return make_plan(s, item, plan, error);
-    if (item->unpriced == NULL) {
+    if (plan->unpriced == NULL)
         plan->peak_bytes = item->price.peak_bytes;
-        plan->unpriced = NULL; /* what else it may be is not worth a word */
-    }
     return CLEAVE_OK;
 }
 

@@ -174,6 +174,11 @@ static bool has_few_parts(const session *s, int64_t n_parts) {
     return n_parts <= 2 * (int64_t)s->model->n_operators;
 }
 
+static void leave_unpriced(session *s, session_given *given, const char *why) {
+    given->price.excess_bytes = INT64_MAX;
+    s->unpriced[session_find_baseline(given->method)] = why;
+}
+
 /* By a window where it folds; else all devices, where there are not too many parts on them. */
 static cleave_status price(session *s, cleave_pricer *pricer, session_given *given,
                            cleave_error *error) {
@@ -182,16 +187,16 @@ static cleave_status price(session *s, cleave_pricer *pricer, session_given *giv
     int64_t n_parts;
     cleave_status status = cleave_pricer_price(pricer, &what, NULL, &given->price, &why_not);
     if (status == CLEAVE_NO_LAYOUT && is_too_large(s, given->layout, &n_parts)) {
-        given->price.excess_bytes = INT64_MAX;
-        given->unpriced = cleave_arena_printf(
+        const char *why = cleave_arena_printf(
             s->arena, "it does not fold (%s) and has %lld parts, too many to price them all",
             why_not.message, (long long)n_parts);
-        return given->unpriced != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
+        leave_unpriced(s, given, why);
+        return why != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
     }
     if (status == CLEAVE_NO_LAYOUT && !is_of_use(s, pricer, given)) {
-        given->price.excess_bytes = INT64_MAX;
-        given->unpriced = "all state takes less than half of a device's memory: name it as the "
-                          "method to have it priced";
+        leave_unpriced(s, given,
+                       "all state takes less than half of a device's memory: name it as the method "
+                       "to have it priced");
         return CLEAVE_OK;
     }
     if (status != CLEAVE_NO_LAYOUT) {
