@@ -3,23 +3,31 @@
 
 #include <string.h>
 
-static bool same_layout(const cleave_model *model, const cleave_layout *a, const cleave_layout *b) {
-    for (int32_t op = 0; op < model->n_operators; op++)
+int32_t session_find_baseline(const char *method) {
+    int32_t b = 0;
+    while (b < CLEAVE_N_BASELINES &&
+           (method == NULL || strcmp(cleave_baseline_names[b], method) != 0))
+        b++;
+    return b;
+}
+
+bool session_same_layout(const session *s, const cleave_layout *a, const cleave_layout *b) {
+    for (int32_t op = 0; op < s->model->n_operators; op++)
         if (!cleave_split_same(&a->splits[op], &b->splits[op]) ||
             cleave_layout_recomputes(a, op) != cleave_layout_recomputes(b, op))
             return false;
-    return memcmp(a->sharded, b->sharded, (size_t)model->n_tensors * sizeof *a->sharded) == 0 &&
+    return memcmp(a->sharded, b->sharded, (size_t)s->model->n_tensors * sizeof *a->sharded) == 0 &&
            cleave_schedule_same(&a->schedule, &b->schedule);
 }
 
 bool session_knows_price(const session *s, const cleave_layout *layout, cleave_price *price) {
     for (int32_t g = 0; g < s->n_given; g++)
-        if (same_layout(s->model, layout, s->given[g].layout)) {
+        if (session_same_layout(s, layout, s->given[g].layout)) {
             *price = s->given[g].price;
             return true;
         }
     for (int32_t i = 0; i < s->n_found; i++)
-        if (same_layout(s->model, layout, &s->found[i].layout)) {
+        if (session_same_layout(s, layout, &s->found[i].layout)) {
             *price = s->found[i].price;
             return true;
         }
@@ -35,11 +43,11 @@ cleave_status session_add_found(session *s, const char *method, const cleave_lay
         if (given != NULL &&
             (session_searches(s) ||
              (strcmp(given, s->options->method) == 0 && session_allows(s, s->given[g].layout))) &&
-            same_layout(s->model, layout, s->given[g].layout))
+            session_same_layout(s, layout, s->given[g].layout))
             return CLEAVE_OK;
     }
     for (int32_t i = 0; i < s->n_found; i++)
-        if (same_layout(s->model, layout, &s->found[i].layout))
+        if (session_same_layout(s, layout, &s->found[i].layout))
             return CLEAVE_OK;
     while (place < s->n_found && !cleave_price_better(price, &s->found[place].price))
         place++;
@@ -57,17 +65,17 @@ cleave_status session_add_found(session *s, const char *method, const cleave_lay
 
 void session_mark_optimum(session *s, const cleave_layout *layout, bool is_local_optimum) {
     for (int32_t i = 0; i < s->n_found; i++)
-        if (same_layout(s->model, layout, &s->found[i].layout))
+        if (session_same_layout(s, layout, &s->found[i].layout))
             s->found[i].is_local_optimum = is_local_optimum;
     for (int32_t g = 0; g < s->n_given; g++)
-        if (same_layout(s->model, layout, s->given[g].layout))
+        if (session_same_layout(s, layout, s->given[g].layout))
             s->given[g].is_local_optimum = is_local_optimum;
 }
 
 void session_note_grounds(session *s, const cleave_layout *layout,
                           const cleave_price_grounds *grounds) {
     for (int32_t i = 0; i < s->n_found; i++)
-        if (same_layout(s->model, layout, &s->found[i].layout))
+        if (session_same_layout(s, layout, &s->found[i].layout))
             s->found[i].grounds = *grounds;
 }
 
@@ -95,7 +103,7 @@ cleave_status session_begin_stream(session *s, cleave_error *error) {
     for (int32_t g = 0; g < s->n_given && s->options->throughput; g++) {
         session_given *given = &s->given[g];
         given->has_full = given->is_local_optimum = false;
-        if (given->unpriced == NULL)
+        if (session_is_priced(given))
             CLEAVE_TRY(price_anew(s, given->layout, &given->price, error));
     }
     for (int32_t i = 0; i < s->n_found && s->options->throughput; i++) {

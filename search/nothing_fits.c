@@ -51,7 +51,7 @@ static const cleave_layout *leanest(const session *s) {
     for (int32_t g = 0; g < s->n_given; g++) {
         const session_given *given = &s->given[g];
         bool is_wanted = session_searches(s) || given == asked_for(s);
-        if (is_wanted && given->unpriced == NULL &&
+        if (is_wanted && session_is_priced(given) &&
             (layout == NULL || given->price.excess_bytes < least)) {
             layout = given->layout;
             least = given->price.excess_bytes;
@@ -202,9 +202,9 @@ static cleave_status fail_named(const session *s, const char *needed, const char
     if (given == NULL)
         return cleave_fail(error, CLEAVE_NO_LAYOUT, "method \"%s\" does not apply to %s%s", method,
                            s->model->file, under);
-    if (given->unpriced != NULL)
+    if (!session_is_priced(given))
         return cleave_fail(error, CLEAVE_NO_LAYOUT, "method \"%s\" is not priced: %s", method,
-                           given->unpriced);
+                           s->unpriced[session_find_baseline(method)]);
     return cleave_fail(error, CLEAVE_NO_LAYOUT,
                        "method \"%s\" does not fit in %s of memory per device%s: it needs %s",
                        method, limit, under, needed);

@@ -18,7 +18,6 @@ static const int64_t most_found_work = INT64_C(1) << 24;
 typedef struct reported {
     const char *method;
     const cleave_layout *layout;
-    const char *unpriced; /* see session_given */
     cleave_price price;
     bool is_full;                             /* that price is the one that is reported */
     const cleave_price *full;                 /* where it is known; else null */
@@ -45,17 +44,10 @@ static cleave_status list_baselines(session *s, cleave_error *error) {
         return cleave_fail_memory(error, "searching");
     for (int32_t i = 0; i < CLEAVE_N_BASELINES; i++)
         baselines[i] =
-            (cleave_plan){.method = cleave_baseline_names[i], .unpriced = s->left_out[i]};
+            (cleave_plan){.method = cleave_baseline_names[i], .unpriced = s->unpriced[i]};
     s->result.n_baselines = CLEAVE_N_BASELINES;
     s->result.baselines = baselines;
     return CLEAVE_OK;
-}
-
-static int32_t find_baseline(const char *method) {
-    for (int32_t i = 0; method != NULL && cleave_baseline_names[i] != NULL; i++)
-        if (strcmp(cleave_baseline_names[i], method) == 0)
-            return i;
-    return -1;
 }
 
 static bool is_random(const char *method) {
@@ -95,19 +87,28 @@ static void collect(const session *s, report *r) {
     for (int32_t g = 0; g < s->n_given; g++) {
         const session_given *given = &s->given[g];
         const char *method = given->method != NULL ? given->method : s->options->method;
-        int32_t baseline = find_baseline(given->method);
+        int32_t baseline = session_find_baseline(given->method);
         bool is_start =
             given->is_known || (given->method == NULL && s->n_found == 0 && session_searches(s));
-        if (baseline >= 0 || is_start || is_random(given->method))
+        if (baseline < CLEAVE_N_BASELINES || is_start || is_random(given->method))
             r->items[r->n++] = (reported){.method = method,
                                           .layout = given->layout,
-                                          .unpriced = given->unpriced,
                                           .price = given->price,
                                           .full = given->has_full ? &given->full : NULL,
                                           .full_grounds = &given->full_grounds,
-                                          .baseline = baseline,
+                                          .baseline = baseline < CLEAVE_N_BASELINES ? baseline : -1,
                                           .is_local_optimum = given->is_local_optimum};
     }
+}
+
+cleave_status session_make_room_for_grounds(session *s, const cleave_layout *layout,
+                                            cleave_price_grounds *grounds, cleave_error *error) {
+    grounds->used_rules = CLEAVE_ARENA_ARRAY(&s->work, bool, layout->collectives.n);
+    return grounds->used_rules != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
+}
+
+static cleave_status ask_for_grounds(session *s, reported *item, cleave_error *error) {
+    return session_make_room_for_grounds(s, item->layout, &item->grounds, error);
 }
 
 /* What updates gain by being sharded is less than closed forms are off by, and there may be no
@@ -122,11 +123,16 @@ static cleave_status add_plain_updates(report *r, cleave_error *error) {
     int32_t n_tensors = s->model->n_tensors, n_sharded = 0;
     for (int32_t t = 0; t < n_tensors; t++)
         n_sharded += best->layout.sharded[t];
+    if (n_sharded == 0)
+        return CLEAVE_OK;
     r->plain = best->layout;
     r->plain.sharded = CLEAVE_ARENA_ARRAY(&s->work, uint8_t, n_tensors);
     if (r->plain.sharded == NULL)
         return cleave_fail_memory(error, "searching");
-    if (n_sharded > 0 && cleave_constraints_allow_layout(s->constraints, s->model, &r->plain))
+    for (int32_t i = 0; i < r->n; i++) /* a baseline, mostly, is likely to be the result, then */
+        if (session_same_layout(s, &r->plain, r->items[i].layout))
+            return ask_for_grounds(s, &r->items[i], error);
+    if (cleave_constraints_allow_layout(s->constraints, s->model, &r->plain))
         r->items[r->n++] = (reported){
             .method = best->method, .layout = &r->plain, .price = best->price, .baseline = -1};
     return CLEAVE_OK;
@@ -162,16 +168,6 @@ static cleave_status price_one(void *context, int32_t worker, int32_t task, clea
     item->price = *item->full;
     item->grounds = *item->full_grounds;
     return CLEAVE_OK;
-}
-
-cleave_status session_make_room_for_grounds(session *s, const cleave_layout *layout,
-                                            cleave_price_grounds *grounds, cleave_error *error) {
-    grounds->used_rules = CLEAVE_ARENA_ARRAY(&s->work, bool, layout->collectives.n);
-    return grounds->used_rules != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
-}
-
-static cleave_status ask_for_grounds(session *s, reported *item, cleave_error *error) {
-    return session_make_room_for_grounds(s, item->layout, &item->grounds, error);
 }
 
 /* The best of those that may be the result; null: there is none. */
@@ -278,13 +274,10 @@ static cleave_status take_baseline(session *s, const reported *item, cleave_erro
     if (item->baseline < 0)
         return CLEAVE_OK;
     cleave_plan *plan = &s->result.baselines[item->baseline];
-    plan->unpriced = item->unpriced != NULL ? item->unpriced : plan->unpriced;
     if (item->price.excess_bytes == 0)
         return make_plan(s, item, plan, error);
-    if (item->unpriced == NULL) {
+    if (plan->unpriced == NULL)
         plan->peak_bytes = item->price.peak_bytes;
-        plan->unpriced = NULL; /* what else it may be is not worth a word */
-    }
     return CLEAVE_OK;
 }
 

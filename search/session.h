@@ -16,8 +16,7 @@ enum {
 typedef struct session_given {
     const char *method; /* the baseline that it is; null: a start and nothing more */
     const cleave_layout *layout;
-    const char *unpriced; /* why it was not priced: its price is then over any limit; else null */
-    cleave_price price;   /* with collectives as one item each */
+    cleave_price price; /* with collectives as one item each; over any limit: it was not priced */
     bool has_full;
     cleave_price full;                 /* with collectives in their steps ... */
     cleave_price_grounds full_grounds; /* ... and what that rests on, where it was asked for */
@@ -68,9 +67,9 @@ typedef struct session {
     int32_t n_threads, n_pricers;
     int32_t n_given;
     session_given given[SESSION_MAX_GIVEN];
-    const char
-        *left_out[CLEAVE_N_BASELINES]; /* why no layout of a baseline was priced; else null */
-    int32_t n_found;                   /* best first */
+    /* Why no layout of a baseline was priced, else null; the last is of a drawn layout. */
+    const char *unpriced[CLEAVE_N_BASELINES + 1];
+    int32_t n_found; /* best first */
     session_found found[SESSION_MAX_FOUND];
     int32_t
         n_rivals; /* what baselines asked for by name would be, of which the best is none worse */
@@ -119,6 +118,13 @@ cleave_status session_report_ahead(session *s, cleave_status (*first)(session *s
 /* Layouts that any pricer of the session has priced. */
 int64_t session_n_priced(const session *s);
 
+static inline bool session_is_priced(const session_given *given) {
+    return given->price.excess_bytes < INT64_MAX;
+}
+/* Its place among the baselines; behind them: it is none. */
+int32_t session_find_baseline(const char *method);
+/* Splits, recomputation, sharded state and schedule. */
+bool session_same_layout(const session *s, const cleave_layout *a, const cleave_layout *b);
 /* Is it a layout that was given or found?  With the price that it has there. */
 bool session_knows_price(const session *s, const cleave_layout *layout, cleave_price *price);
 

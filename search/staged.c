@@ -37,7 +37,7 @@ static const cleave_price *best_price(const session *s) {
         if (best == NULL || cleave_price_better(&s->rivals[i].price, best))
             best = &s->rivals[i].price;
     for (int32_t g = 0; g < s->n_given; g++)
-        if (s->given[g].unpriced == NULL && session_allows(s, s->given[g].layout) &&
+        if (session_is_priced(&s->given[g]) && session_allows(s, s->given[g].layout) &&
             (best == NULL || cleave_price_better(&s->given[g].price, best)))
             best = &s->given[g].price;
     return best;
@@ -160,7 +160,7 @@ static cleave_status give(session *s, const char *name, session_given *given,
     return CLEAVE_OK;
 }
 
-/* What does not fit as it is, nor by any of its layouts that may come near the best, is not priced.
+/* What has no layout without stages, and none that fits and may come near the best, is not priced.
  */
 static cleave_status leave_out(session *s, const char *name, double seconds, cleave_error *error) {
     char takes[32], best[32];
@@ -171,9 +171,7 @@ static cleave_status leave_out(session *s, const char *name, double seconds, cle
     cleave_unit_format((double)best_price(s)->step * 1e-12, CLEAVE_UNIT_SECONDS, best, sizeof best);
     why = cleave_arena_printf(s->arena, "its work alone takes %s, the best known %s in all", takes,
                               best);
-    for (int32_t b = 0; cleave_baseline_names[b] != NULL; b++)
-        if (strcmp(cleave_baseline_names[b], name) == 0)
-            s->left_out[b] = why;
+    s->unpriced[session_find_baseline(name)] = why;
     return why != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
 }
 
@@ -208,7 +206,7 @@ static cleave_status stage_baseline(session *s, const char *name, cleave_error *
     bool fits = false, needs_stages = strcmp(name, "megatron-1f1b") == 0;
     if (given == NULL && !needs_stages)
         return CLEAVE_OK; /* it does not apply, or breaks a constraint */
-    if (given != NULL && (given->unpriced != NULL || given->price.excess_bytes == 0))
+    if (given != NULL && (!session_is_priced(given) || given->price.excess_bytes == 0))
         return CLEAVE_OK;
     if (!wish_for(s, name, &wish))
         return CLEAVE_OK;
@@ -227,7 +225,7 @@ static cleave_status stage_baseline(session *s, const char *name, cleave_error *
         if (!fits && found.behind_seconds > 0)
             behind = behind > 0 ? fmin(behind, found.behind_seconds) : found.behind_seconds;
     }
-    return fits ? CLEAVE_OK : leave_out(s, name, behind, error);
+    return fits || given != NULL ? CLEAVE_OK : leave_out(s, name, behind, error);
 }
 
 /* ---- what a baseline is where it is asked for ------------------------------------------------ */

@@ -169,6 +169,16 @@ static bool is_of_use(const session *s, const cleave_pricer *pricer, const sessi
            cleave_pricer_state_is_large(pricer, 1);
 }
 
+/* Then the program is less work than an estimate, which is made for changes of any operator. */
+static bool has_few_parts(const session *s, int64_t n_parts) {
+    return n_parts <= 2 * (int64_t)s->model->n_operators;
+}
+
+static void leave_unpriced(session *s, session_given *given, const char *why) {
+    given->price.excess_bytes = INT64_MAX;
+    s->unpriced[session_find_baseline(given->method)] = why;
+}
+
 /* By a window where it folds; else all devices, where there are not too many parts on them. */
 static cleave_status price(session *s, cleave_pricer *pricer, session_given *given,
                            cleave_error *error) {
@@ -177,16 +187,16 @@ static cleave_status price(session *s, cleave_pricer *pricer, session_given *giv
     int64_t n_parts;
     cleave_status status = cleave_pricer_price(pricer, &what, NULL, &given->price, &why_not);
     if (status == CLEAVE_NO_LAYOUT && is_too_large(s, given->layout, &n_parts)) {
-        given->price.excess_bytes = INT64_MAX;
-        given->unpriced = cleave_arena_printf(
+        const char *why = cleave_arena_printf(
             s->arena, "it does not fold (%s) and has %lld parts, too many to price them all",
             why_not.message, (long long)n_parts);
-        return given->unpriced != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
+        leave_unpriced(s, given, why);
+        return why != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
     }
     if (status == CLEAVE_NO_LAYOUT && !is_of_use(s, pricer, given)) {
-        given->price.excess_bytes = INT64_MAX;
-        given->unpriced = "all state takes less than half of a device's memory: name it as the "
-                          "method to have it priced";
+        leave_unpriced(s, given,
+                       "all state takes less than half of a device's memory: name it as the method "
+                       "to have it priced");
         return CLEAVE_OK;
     }
     if (status != CLEAVE_NO_LAYOUT) {
@@ -195,7 +205,7 @@ static cleave_status price(session *s, cleave_pricer *pricer, session_given *giv
         return status;
     }
     what.view = CLEAVE_VIEW_ALL;
-    if (!s->reach.only_folds && cleave_layout_is_plain(given->layout))
+    if (!s->reach.only_folds && cleave_layout_is_plain(given->layout) && !has_few_parts(s, n_parts))
         what.memory = CLEAVE_MEMORY_IN_DOUBT; /* by an estimate */
     return cleave_pricer_price(pricer, &what, NULL, &given->price, error);
 }

@@ -98,7 +98,9 @@ void lower_assembly_finish(lower_assembly *assembly, cleave_program *program) {
     TAKE(assembly, program, updates);
     TAKE(assembly, program, loads);
     TAKE(assembly, program, copies);
-    TAKE(assembly, program, copy_pieces);
+    program->n_copy_pieces = assembly->copy_pieces.n;
+    if (!assembly->builder->counts_pieces)
+        TAKE(assembly, program, copy_pieces);
     TAKE(assembly, program, messages);
     TAKE(assembly, program, collectives);
     TAKE(assembly, program, held);

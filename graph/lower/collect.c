@@ -76,7 +76,11 @@ static void add_subjects(lower_assembly *to, const lower_builder *from, int32_t 
         copy.first_piece += to->copy_pieces.n;
         LOWER_PUSH_TO(to, copies, copy);
     }
-    for (int32_t i = 0; i < from->copy_pieces.n; i++) {
+    if (from->counts_pieces && from->copy_pieces.n > INT32_MAX - to->copy_pieces.n)
+        lower_fail_memory(to->builder);
+    if (from->counts_pieces)
+        to->copy_pieces.n += from->copy_pieces.n;
+    for (int32_t i = 0; i < from->copy_pieces.n && !from->counts_pieces; i++) {
         cleave_copy_piece piece = from->copy_pieces.items[i];
         piece.destination = moved(piece.destination, buffers);
         piece.source = moved(piece.source, buffers);
@@ -149,7 +153,8 @@ static void make_room(lower_assembly *to, const lowering *state) {
     MAKE_ROOM(to, buffers, from->buffers.n);
     MAKE_ROOM(to, sent, from->buffers.n);
     MAKE_ROOM(to, copies, from->copies.n);
-    MAKE_ROOM(to, copy_pieces, from->copy_pieces.n);
+    if (!from->counts_pieces)
+        MAKE_ROOM(to, copy_pieces, from->copy_pieces.n);
     MAKE_ROOM(to, unposted, from->messages.n);
     MAKE_ROOM(to, unplaced, from->items.n);
     MAKE_ROOM(to, rows, state->rows.n);

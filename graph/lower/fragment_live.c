@@ -51,8 +51,7 @@ static void touch_items(lowering *state) {
     for (int32_t i = 0; i < builder->items.n; i++) {
         const cleave_item *item = &builder->items.items[i];
         use at = use_of(state, item, end);
-        if (item->kind != CLEAVE_ITEM_COPY) /* whose buffers are among the touches */
-            cleave_item_visit_buffers(&records, item, touch, &at);
+        cleave_item_visit_buffers(&records, item, touch, &at); /* those of copies are touches */
     }
     for (int32_t i = 0; i < builder->touches.n; i++) {
         const lower_touch_mark *mark = &builder->touches.items[i];

@@ -163,7 +163,7 @@ static void compact_buffers(const lifetimes *state, lower_assembly *assembly,
     }
     for (int32_t i = 0; i < assembly->loads.n; i++)
         RENAME(assembly->loads.items[i].buffer);
-    for (int32_t i = 0; i < assembly->copy_pieces.n; i++) {
+    for (int32_t i = 0; i < assembly->copy_pieces.n && assembly->copy_pieces.items != NULL; i++) {
         RENAME(assembly->copy_pieces.items[i].destination);
         RENAME(assembly->copy_pieces.items[i].source);
     }

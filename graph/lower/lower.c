@@ -22,6 +22,13 @@ static cleave_status lower_guarded(lowering *state, lower_assembly *assembly, cl
     return CLEAVE_OK;
 }
 
+/* Other micro-batches have the pieces of the first one, of other buffers, and squares of gradients
+   go to buffers that are known at the end. */
+static bool counts_pieces(const cleave_model *model, const cleave_micro_batches *micro,
+                          const cleave_lower_options *options) {
+    return options->for_price && micro == NULL && model->squares == 0;
+}
+
 static cleave_status lower_devices(const cleave_model *model, const cleave_layout *layout,
                                    const cleave_fold *fold, const cleave_lower_options *options,
                                    cleave_arena *arena, cleave_program *program,
@@ -66,7 +73,8 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
                                   .n_devices = layout->n_devices,
                                   .fold = fold,
                                   .micro = cut,
-                                  .turns = turns};
+                                  .turns = turns,
+                                  .counts_pieces = counts_pieces(model, cut, options)};
     *assembly = (lower_assembly){.builder = &state->base, .schedule = &schedule};
     cleave_arena scratch = {0};
     cleave_status status = lower_guarded(state, assembly, &scratch, &schedule, &result);

@@ -14,7 +14,8 @@ typedef int64_t cleave_workspace_function(void *context, const cleave_model *mod
 typedef struct cleave_lower_options {
     bool training;             /* the model must have a loss */
     bool symbolic_collectives; /* collectives as one item each: for the search */
-    int optimizer_states;      /* 0, 1 (momentum) or 2 (Adam, AdamW) state values per parameter */
+    bool for_price; /* pieces of copies are counted, but may not be listed: a price needs none */
+    int optimizer_states; /* 0, 1 (momentum) or 2 (Adam, AdamW) state values per parameter */
     cleave_workspace_function *workspace; /* may be null: none */
     void *workspace_context;
 } cleave_lower_options;

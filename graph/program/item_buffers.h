@@ -11,7 +11,7 @@ typedef struct cleave_item_records {
     const cleave_update *updates;
     const cleave_load *loads;
     const cleave_copy *copies;
-    const cleave_copy_piece *copy_pieces;
+    const cleave_copy_piece *copy_pieces; /* null: they are not listed, and not visited */
     const cleave_message *messages;
 } cleave_item_records;
 
@@ -48,6 +48,8 @@ static inline void cleave_item_visit_buffers(const cleave_item_records *records,
         visit(context, records->loads[item->subject].buffer);
         break;
     case CLEAVE_ITEM_COPY: {
+        if (records->copy_pieces == NULL)
+            break;
         const cleave_copy *copy = &records->copies[item->subject];
         for (int32_t p = copy->first_piece; p < copy->first_piece + copy->n_pieces; p++) {
             visit(context, records->copy_pieces[p].destination);

@@ -236,7 +236,7 @@ typedef struct cleave_program {
     cleave_update *updates;
     cleave_load *loads;
     cleave_copy *copies;
-    cleave_copy_piece *copy_pieces;
+    cleave_copy_piece *copy_pieces; /* null: they are counted alone, for a price */
     cleave_message *messages;
     cleave_collective *collectives;
     cleave_held *held;

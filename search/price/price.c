@@ -18,6 +18,7 @@ cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machi
                             .memory_limit_bytes = memory_limit_bytes,
                             .least_peak_bytes = INT64_MAX};
     result.lower = (cleave_lower_options){.training = cleave_model_trains(model),
+                                          .for_price = true,
                                           .optimizer_states = optimizer_states,
                                           .workspace = cleave_cost_workspace,
                                           .workspace_context = (void *)(uintptr_t)machine};

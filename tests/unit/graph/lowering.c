@@ -292,6 +292,52 @@ Test(lowering, fragments_count_the_pieces_that_programs_list) {
     }
 }
 
+static void expect_same_price(const cleave_program *listed, const cleave_program *counted) {
+    int64_t sums[2][4] = {0};
+    add_copies(listed, sums[0]);
+    add_copies(counted, sums[1]);
+    cr_assert_arr_eq(sums[0], sums[1], sizeof sums[0]);
+    cr_assert_eq(listed->n_items, counted->n_items);
+    cr_assert_eq(listed->n_buffers, counted->n_buffers);
+    for (int32_t i = 0; i < listed->n_items; i++)
+        cr_assert(listed->items[i].kind == counted->items[i].kind &&
+                  listed->items[i].device == counted->items[i].device &&
+                  listed->items[i].subject == counted->items[i].subject);
+    for (int32_t b = 0; b < listed->n_buffers; b++) {
+        const cleave_buffer *x = &listed->buffers[b], *y = &counted->buffers[b];
+        cr_assert(x->device == y->device && x->first == y->first && x->last == y->last &&
+                      x->lane_first == y->lane_first && x->lane_last == y->lane_last &&
+                      x->lane_only == y->lane_only && x->offset == y->offset,
+                  "buffer %d lives elsewhere", b);
+    }
+    for (int32_t d = 0; d < P; d++)
+        cr_assert_eq(listed->peak_bytes[d], counted->peak_bytes[d]);
+}
+
+/* Drawn layouts with sharded state: in order, lifetimes and memory. */
+Test(lowering, a_program_for_its_price_is_the_one_that_lists_its_pieces) {
+    static lowered of;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        cleave_error error = {""};
+        cleave_program counted;
+        begin_with(&of, seed % 2 == 0 ? MODEL_CNN : MODEL_MLP);
+        cr_assert_eq(cleave_layout_random(&of.model, P, seed, &of.arena, &of.layout, &error),
+                     CLEAVE_OK);
+        for (int32_t t = 0; t < of.model.n_tensors; t++)
+            if (of.model.tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
+                of.layout.sharded[t] = (uint8_t)cleave_sharded_as(
+                    &of.model.tensors[t], (cleave_sharded)(seed % (CLEAVE_SHARDED_WEIGHT + 1)));
+        lower(&of, seed % 3 == 0);
+        const cleave_lower_options options = {
+            .training = true, .symbolic_collectives = seed % 3 == 0, .for_price = true};
+        cr_assert_eq(cleave_lower(&of.model, &of.layout, &options, &of.arena, &counted, &error),
+                     CLEAVE_OK, "%s", error.message);
+        cr_assert_null(counted.copy_pieces);
+        expect_same_price(&of.program, &counted);
+        cleave_arena_free(&of.arena);
+    }
+}
+
 /* Each device adds up its gradient in the memory that the update reads, and that is the vector. */
 Test(lowering, an_all_reduce_of_gradients_copies_nothing) {
     static lowered of;
