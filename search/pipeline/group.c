@@ -19,6 +19,9 @@ static const int64_t most_entries = INT64_C(1) << 20;
 /* What is gathered and reduced in a micro-batch is hidden behind so much of its work, but for a
    share. */
 static const double hides = 0.8, never_hidden = 0.1;
+/* What happens once a step, mostly the synchronisation of parameters, is hidden behind the backward
+   of one micro-batch; as long as it is not known how long that takes, so much is not. */
+static const double backward_share = 0.6, exposed_unknown = 0.5;
 /* What a byte costs, as shares of the time that a group takes over the bytes that it has. */
 static const double multipliers[] = {0,      1. / 64, 1. / 32, 1. / 16, 1. / 8, 1. / 4,
                                      1. / 2, 1,       2,       4,       8,      32};
@@ -197,18 +200,22 @@ static cleave_status add_family(group_making *m, const cleave_layout *layout, cl
     }
     bool is_lean = false;
     m->exposed = 1;
+    m->exposed_once = exposed_unknown;
     for (int i = 0; i < N_MULTIPLIERS && !is_lean; i++) {
         m->multiplier = multipliers[i] * time / (bytes * n_groups);
         CLEAVE_TRY(add_plan(m));
         const cleave_group_plan *plan = &m->family->plans[m->family->n_plans - 1];
-        double needed = 0, most_beside = 0;
+        double needed = 0, most_beside = 0, most_once = 0;
         for (int32_t op = 0; op < m->of->model->n_operators; op++) {
             time += i == 0 ? (double)plan->time[op] : 0;
             most_beside += m->most_beside[m->of->few->stands_for[op]];
+            most_once += m->most_once[m->of->few->stands_for[op]];
             needed += (double)plan->stays[op] + (double)plan->kept[op] * m->in_flight;
         }
         if (i == 0 && most_beside > 0)
             m->exposed = fmax(never_hidden, 1 - hides * time / most_beside);
+        if (i == 0 && most_once > 0)
+            m->exposed_once = fmax(never_hidden, 1 - backward_share * time / most_once);
         is_lean = needed < lean_enough * bytes * n_groups;
     }
     group->n_families++;

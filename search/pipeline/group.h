@@ -38,7 +38,8 @@ typedef struct cleave_group_plan {
     uint8_t *sharded;      /* cleave_sharded, of the parameters that it is the first to read */
     int64_t *time;         /* picoseconds of a micro-batch, with what it reads from others */
     int64_t *beside;       /* picoseconds of a micro-batch: weights gathered, gradients reduced */
-    int64_t *once;         /* picoseconds: updates and their synchronisation */
+    int64_t *once;         /* picoseconds: updates, and what is sent before them; */
+    int64_t *behind;       /* and behind them */
     int64_t *kept, *stays; /* bytes of a micro-batch in flight; for good, */
     int64_t *tied; /* of parameters besides that another operator reads before it, were that not on
                       the same devices */

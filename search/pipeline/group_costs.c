@@ -4,9 +4,6 @@
 
 #include "costmodel/byte_price.h"
 
-/* How much of what happens once a step, mostly the synchronisation of parameters, is not hidden. */
-static const double exposed_once = 0.5;
-
 /* ---- modes ----------------------------------------------------------------------------------- */
 
 /* Of the quickest parts; what has no backward is not done again for it. */
@@ -30,9 +27,10 @@ cleave_status group_choose_modes(group_making *m) {
     m->n_values = CLEAVE_ARENA_ARRAY(m->scratch, int32_t, n);
     m->only = CLEAVE_ARENA_ARRAY(m->scratch, int32_t, n);
     m->most_beside = CLEAVE_ARENA_ARRAY(m->scratch, double, n);
+    m->most_once = CLEAVE_ARENA_ARRAY(m->scratch, double, n);
     m->devices = CLEAVE_ARENA_ARRAY(m->scratch, int32_t **, m->candidates.n_lists);
-    if (m->only == NULL || m->most_beside == NULL || m->devices == NULL || m->may_keep == NULL ||
-        m->may_redo == NULL || m->forward == NULL || m->n_values == NULL)
+    if (m->only == NULL || m->most_beside == NULL || m->most_once == NULL || m->devices == NULL ||
+        m->may_keep == NULL || m->may_redo == NULL || m->forward == NULL || m->n_values == NULL)
         return group_short_of_memory(m);
     marks.recompute = m->may_redo;
     if (asked < 0)
@@ -109,8 +107,9 @@ double group_beside(const cleave_additive_state *state, bool again) {
 }
 
 static double weigh_state(const group_making *m, const cleave_additive_state *state, bool again) {
-    return exposed_once * (double)state->once / m->micro_batches +
-           m->exposed * group_beside(state, again) + m->multiplier * (double)state->bytes;
+    double once = m->exposed_once * (double)state->once + (double)state->behind;
+    return once / m->micro_batches + m->exposed * group_beside(state, again) +
+           m->multiplier * (double)state->bytes;
 }
 
 cleave_sharded group_choose_sharded(const group_making *m, int32_t op, int32_t v, bool again) {

@@ -29,8 +29,10 @@ typedef struct group_making {
     int32_t *only;                /* [n_operators] the value that an operator has; -1: any */
     int32_t *n_values;            /* [n_operators] in both modes */
     double multiplier;            /* picoseconds a byte */
-    double exposed;               /* share of what is gathered and reduced that is not hidden */
-    double *most_beside;          /* [n_operators] of the last plan, were all sharded that can be */
+    double exposed, exposed_once; /* shares that are not hidden: of what is gathered and reduced,
+                                     and of what happens once before updates */
+    double *most_beside; /* [n_operators] of the last plan, were all sharded that can be; */
+    double *most_once;   /* of what happens once, were nothing sharded */
     struct group_doubled *tables; /* of this multiplier */
     cleave_group_family *family;  /* that is being made */
     cleave_error *error;

@@ -10,6 +10,7 @@ static bool make_room(cleave_arena *arena, int32_t n, cleave_group_plan *plan) {
                                 .passing = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
                                 .time = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
                                 .once = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
+                                .behind = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
                                 .kept = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
                                 .late = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
                                 .across = CLEAVE_ARENA_ARRAY(arena, int64_t, n),
@@ -19,8 +20,9 @@ static bool make_room(cleave_arena *arena, int32_t n, cleave_group_plan *plan) {
                                 .tied = CLEAVE_ARENA_ARRAY(arena, int64_t, n)};
     return plan->splits != NULL && plan->again != NULL && plan->sharded != NULL &&
            plan->beside != NULL && plan->passing != NULL && plan->time != NULL &&
-           plan->once != NULL && plan->kept != NULL && plan->late != NULL && plan->wrote != NULL &&
-           plan->stays != NULL && plan->tied != NULL && plan->across != NULL && plan->back != NULL;
+           plan->once != NULL && plan->behind != NULL && plan->kept != NULL && plan->late != NULL &&
+           plan->wrote != NULL && plan->stays != NULL && plan->tied != NULL &&
+           plan->across != NULL && plan->back != NULL;
 }
 
 /* Operators and plans that have a candidate in common share its devices. */
@@ -56,6 +58,7 @@ static cleave_status expand(group_making *m, const cleave_group_plan *few,
         plan->passing[op] = few->passing[of];
         plan->time[op] = few->time[of];
         plan->once[op] = few->once[of];
+        plan->behind[op] = few->behind[of];
         plan->kept[op] = few->kept[of];
         plan->late[op] = few->late[of];
         plan->across[op] = few->across[of];
@@ -113,8 +116,10 @@ cleave_status group_take_plan(group_making *m, const int32_t *choice, cleave_gro
         const cleave_additive_state *state = &group_states_of(m, op, v)[plan->sharded[op]];
         m->most_beside[op] =
             group_beside(&group_states_of(m, op, v)[CLEAVE_SHARDED_WEIGHT], plan->again[op]);
+        m->most_once[op] = (double)group_states_of(m, op, v)[CLEAVE_SHARDED_NOTHING].once;
         plan->beside[op] = (int64_t)group_beside(state, plan->again[op]);
         plan->once[op] = state->once;
+        plan->behind[op] = state->behind;
         plan->passing[op] = state->passing;
         plan->stays[op] = (int64_t)group_stays(m, op, v) + state->bytes;
         plan->tied[op] = model->tied[op][v * CLEAVE_N_SHARDED + tied_sharded(m->of)].bytes;

@@ -90,42 +90,65 @@ static void mix(planning *p, int32_t g, int32_t plan, double most, double *bytes
         }
 }
 
-/* The quickest plan that a group has room for, or its first operators as that, and the others as
-   the one before. */
-static bool choose_for(planning *p, int32_t g, double *bytes) {
-    double most = (double)p->shape->most_bytes;
-    for (int32_t i = 0; i < p->family->n_plans; i++) {
-        *bytes = bytes_with(p, g, i);
-        if (*bytes > most)
-            continue;
-        if (i > 0)
-            mix(p, g, i, most, bytes);
-        return true;
-    }
-    return false;
-}
-
-/* Sums over the operators of a group; picoseconds. */
-static void add_times(const planning *p, int32_t g, double *time, double *once) {
-    double beside = 0;
-    *time = *once = 0;
+/* Sums over the operators of a group, picoseconds: of a micro-batch, and of what it does not hide
+   of what happens once. */
+static void add_times(const planning *p, int32_t g, double *time, double *left) {
+    double beside = 0, once = 0, behind = 0;
+    *time = 0;
     for (int32_t s = g; s < p->n_stages; s += p->shape->n_groups)
         for (int32_t op = p->now.first_operator[s]; op < end_of(p, s); op++) {
-            *time += (double)p->family->plans[p->now.plan_of[op]].time[op];
-            *once += (double)p->family->plans[p->now.plan_of[op]].once[op];
-            beside += (double)p->family->plans[p->now.plan_of[op]].beside[op];
+            const cleave_group_plan *plan = &p->family->plans[p->now.plan_of[op]];
+            *time += (double)plan->time[op];
+            beside += (double)plan->beside[op];
+            once += (double)plan->once[op];
+            behind += (double)plan->behind[op];
         }
     *time += fmax(beside - hides * *time, never_hidden * beside);
+    *left = behind + fmax(once - backward_share * *time, never_hidden * once);
+}
+
+/* What a group takes by itself, picoseconds. */
+static double time_alone(const planning *p, int32_t g) {
+    double time, left;
+    add_times(p, g, &time, &left);
+    return p->group->micro_batches * time + left;
+}
+
+/* The first plan that a group has room for, and as much as there is room for of the one before; or,
+   where that is quicker, as a whole, or one behind it: one before takes less time for a
+   micro-batch, but for that more may be left behind the last one. */
+static bool choose_for(planning *p, int32_t g, double *bytes) {
+    double most = (double)p->shape->most_bytes, quickest = INFINITY;
+    int32_t first = 0, best = 0;
+    while (first < p->family->n_plans && (*bytes = bytes_with(p, g, first)) > most)
+        first++;
+    if (first == p->family->n_plans)
+        return false;
+    for (int32_t i = first; i < p->family->n_plans; i++) {
+        if (i > first)
+            *bytes = bytes_with(p, g, i);
+        double time = time_alone(p, g);
+        if (time >= quickest || *bytes > most)
+            break;
+        quickest = time;
+        best = i;
+    }
+    *bytes = bytes_with(p, g, first);
+    if (first > 0)
+        mix(p, g, first, most, bytes);
+    if (time_alone(p, g) > quickest)
+        *bytes = bytes_with(p, g, best);
+    return true;
 }
 
 static double foresee(const planning *p) {
     double all = 0, slowest = 0, left = 0, path = 0, pace = 0;
     for (int32_t g = 0; g < p->shape->n_groups; g++) {
-        double time, once;
-        add_times(p, g, &time, &once);
+        double time, of_group;
+        add_times(p, g, &time, &of_group);
         all += time;
         slowest = fmax(slowest, time);
-        left = fmax(left, fmax(once - backward_share * time, never_hidden * once));
+        left = fmax(left, of_group);
     }
     pace = slowest;
     for (int32_t s = 0; s + 1 < p->n_stages; s++) {

@@ -19,7 +19,8 @@
    all-reduce is a reduce-scatter, and the other half an all-gather. */
 typedef struct cleave_additive_state {
     int64_t bytes;     /* of a device, for good */
-    int64_t once;      /* picoseconds: updates, and what is sent before and behind them */
+    int64_t once;      /* picoseconds: updates, and what is sent before them */
+    int64_t behind;    /* and behind them, which no backward is left to hide */
     int64_t gathering; /* picoseconds of each pass of a micro-batch that reads weights; */
     int64_t reducing;  /* and of what comes of the gradients of a micro-batch */
     int64_t passing;   /* bytes of both, as long as the operator works */

@@ -66,10 +66,10 @@ static void add_state(const additive_making *m, const cleave_port_set *set,
         state[s].bytes +=
             (int64_t)(states / (updates ? n : 1) + (passes ? 0 : gradient / (reduces ? n : 1)) +
                       weight / (gathers ? n : 1));
-        state[s].once += (int64_t)(update / (updates ? n : 1) + (reduces ? 0 : half) +
-                                   (gathers   ? 0
-                                    : updates ? half * stored
-                                              : half));
+        state[s].once += (int64_t)(update / (updates ? n : 1) + (reduces   ? 0
+                                                                 : updates ? half
+                                                                           : sync));
+        state[s].behind += updates && !gathers ? (int64_t)(half * stored) : 0;
         state[s].reducing += reduces ? (int64_t)half : 0;
         state[s].gathering += gathers ? (int64_t)(half * stored) : 0;
         state[s].passing += (int64_t)((reduces || passes ? gradient : 0) + (gathers ? weight : 0));
@@ -99,6 +99,7 @@ static cleave_status price_parameter(additive_making *m, const cleave_port_set *
     for (int s = 0; s < CLEAVE_N_SHARDED; s++) {
         state[s].bytes += added[s].bytes;
         state[s].once += added[s].once;
+        state[s].behind += added[s].behind;
         state[s].gathering += added[s].gathering;
         state[s].reducing += added[s].reducing;
         state[s].passing += added[s].passing;

@@ -29,6 +29,7 @@ enum { RESHARD_GROUP_ROWS = 1024 };
 typedef struct reshard_route {
     int32_t first, n; /* links */
     float latency, overhead, overhead_per_byte;
+    bool is_known;
 } reshard_route;
 
 /* What one stage takes so far; all 0 between resharding costs. */
@@ -60,8 +61,8 @@ struct cleave_resharder {
     const cleave_collective_rules *rules;
     cleave_arena arena;
     cleave_copy_price copy; /* of the slowest kind */
-    reshard_route *routes;  /* [n_devices squared] or null */
-    int32_t *route_links;
+    reshard_route *routes;  /* [n_devices squared], as they were asked for; or null */
+    CLEAVE_LIST(int32_t) route_links;
     double *link_per_byte; /* [n_links] */
     double *shares;        /* [n_links] scratch of the closed form: all 0 */
     int32_t *seen;         /* [n_links] scratch */

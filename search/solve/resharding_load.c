@@ -40,29 +40,6 @@ static void find_nodes(cleave_resharder *r) {
     r->everywhere = r->few || (!alike && machine->n_devices <= RESHARD_MOST_TABLED);
 }
 
-/* Routes between all pairs, where that is not too much. */
-static bool tabulate_routes(cleave_resharder *r) {
-    int32_t n = r->machine->n_devices, links[CLEAVE_MAX_ROUTE];
-    CLEAVE_LIST(int32_t) all = {0};
-    bool pushed = true;
-    if (n > RESHARD_MOST_TABLED)
-        return true;
-    r->routes = CLEAVE_ARENA_ARRAY(&r->arena, reshard_route, n * n);
-    for (int32_t i = 0; i < n * n && r->routes != NULL; i++) {
-        reshard_route *route = &r->routes[i];
-        route->first = all.n;
-        find_route(r->machine, i / n, i % n, route, links);
-        for (int32_t l = 0; l < route->n && pushed; l++)
-            pushed = CLEAVE_LIST_PUSH(&all, links[l]);
-    }
-    r->route_links = CLEAVE_ARENA_ARRAY(&r->arena, int32_t, all.n);
-    pushed = pushed && r->routes != NULL && r->route_links != NULL;
-    if (pushed && all.n > 0)
-        memcpy(r->route_links, all.items, (size_t)all.n * sizeof *all.items);
-    CLEAVE_LIST_FREE(&all);
-    return pushed;
-}
-
 static bool allocate(cleave_resharder *r) {
     int32_t n = r->machine->n_devices, n_links = r->machine->n_links;
     r->link_per_byte = CLEAVE_ARENA_ARRAY(&r->arena, double, n_links);
@@ -83,12 +60,14 @@ static bool allocate(cleave_resharder *r) {
     r->remote[1] = CLEAVE_ARENA_ARRAY(&r->arena, reshard_remote_sum, n);
     r->from_in_focus = CLEAVE_ARENA_ARRAY(&r->arena, bool, n);
     r->to_in_focus = CLEAVE_ARENA_ARRAY(&r->arena, bool, n);
-    return r->remote[0] != NULL && r->remote[1] != NULL && r->from_in_focus != NULL &&
-           r->to_in_focus != NULL && r->node_start != NULL && r->node_end != NULL &&
-           r->in_focus != NULL && r->link_per_byte != NULL && r->shares != NULL &&
-           r->seen != NULL && r->groups != NULL && r->load.link != NULL && r->load.device != NULL &&
-           r->scattered != NULL && r->n_roots != NULL && r->speakers != NULL && r->owners != NULL &&
-           r->group != NULL;
+    if (n <= RESHARD_MOST_TABLED)
+        r->routes = CLEAVE_ARENA_ARRAY(&r->arena, reshard_route, n * n);
+    return (r->routes != NULL || n > RESHARD_MOST_TABLED) && r->remote[0] != NULL &&
+           r->remote[1] != NULL && r->from_in_focus != NULL && r->to_in_focus != NULL &&
+           r->node_start != NULL && r->node_end != NULL && r->in_focus != NULL &&
+           r->link_per_byte != NULL && r->shares != NULL && r->seen != NULL && r->groups != NULL &&
+           r->load.link != NULL && r->load.device != NULL && r->scattered != NULL &&
+           r->n_roots != NULL && r->speakers != NULL && r->owners != NULL && r->group != NULL;
 }
 
 /* By which kinds are compared. */
@@ -104,7 +83,7 @@ cleave_status cleave_resharder_create(const cleave_machine *machine,
         return cleave_fail_memory(error, "pricing transfers");
     r->machine = machine;
     r->rules = rules;
-    if (!allocate(r) || !tabulate_routes(r)) {
+    if (!allocate(r)) {
         cleave_resharder_destroy(r);
         return cleave_fail_memory(error, "pricing transfers");
     }
@@ -128,6 +107,7 @@ void cleave_resharder_destroy(cleave_resharder *resharder) {
     CLEAVE_LIST_FREE(&resharder->cells);
     CLEAVE_LIST_FREE(&resharder->results);
     CLEAVE_LIST_FREE(&resharder->focus);
+    CLEAVE_LIST_FREE(&resharder->route_links);
     cleave_arena_free(&resharder->arena);
     free(resharder);
 }
@@ -158,16 +138,23 @@ void reshard_sum(cleave_resharder *r, int32_t device, double bytes, double rows)
     load_device(r, device, cleave_copy_price_seconds(&r->copy, 1, bytes, bytes, rows));
 }
 
-/* The links from one device to another. */
-static const int32_t *route_between(const cleave_resharder *r, int32_t source, int32_t destination,
+/* The links from one device to another; they stay until the next route is asked for. */
+static const int32_t *route_between(cleave_resharder *r, int32_t source, int32_t destination,
                                     reshard_route *route, int32_t *buffer) {
-    if (r->routes == NULL) {
-        *route = (reshard_route){0};
-        find_route(r->machine, source, destination, route, buffer);
-        return buffer;
+    reshard_route *known = r->routes == NULL
+                               ? NULL
+                               : &r->routes[(int64_t)source * r->machine->n_devices + destination];
+    if (known != NULL && known->is_known) {
+        *route = *known;
+        return r->route_links.items + route->first;
     }
-    *route = r->routes[(int64_t)source * r->machine->n_devices + destination];
-    return r->route_links + route->first;
+    *route = (reshard_route){.first = r->route_links.n, .is_known = true};
+    find_route(r->machine, source, destination, route, buffer);
+    for (int32_t l = 0; l < route->n && known != NULL; l++)
+        r->failed = !CLEAVE_LIST_PUSH(&r->route_links, buffer[l]) || r->failed;
+    if (known != NULL && !r->failed)
+        *known = *route;
+    return buffer;
 }
 
 /* Of packing or unpacking, in all. */

@@ -122,3 +122,66 @@ Test(joint_plans, count_the_memory_that_their_layouts_need) {
                           cleave_schedule_names[kinds[k]], lean, counted, needed);
             }
 }
+
+static void make_whole(cleave_group *group) {
+    const cleave_group_problem of = {.model = &model,
+                                     .few = &few,
+                                     .machine = &machine,
+                                     .optimizer_states = 2,
+                                     .recompute = -1,
+                                     .sharded = -1,
+                                     .memory_bytes = INT64_C(64) << 20};
+    cleave_error error = {""};
+    ok(cleave_group_create(&of, N_DEVICES, 1, 1, false, &arena, group, &error), &error);
+}
+
+/* Of weights that are there whole, but updated in shares, each share is sent behind its update. */
+Test(joint_plans, send_behind_updates_what_is_there_whole) {
+    cleave_group group;
+    int n_behind = 0;
+    make_whole(&group);
+    for (int32_t i = 0; i < group.families[0].n_plans; i++) {
+        const cleave_group_plan *plan = &group.families[0].plans[i];
+        for (int32_t op = 0; op < model.n_operators; op++) {
+            bool is_whole = plan->sharded[op] == CLEAVE_SHARDED_UPDATE ||
+                            plan->sharded[op] == CLEAVE_SHARDED_GRADIENT;
+            if (plan->sharded[op] == CLEAVE_SHARDED_WEIGHT)
+                continue; /* but its bias is whole */
+            cr_expect(is_whole == (plan->behind[op] > 0), "plan %d, %s, sharded %d: %lld ps", i,
+                      model.operators[op].name, plan->sharded[op], (long long)plan->behind[op]);
+            n_behind += is_whole;
+        }
+    }
+    cr_expect_gt(n_behind, 0);
+}
+
+/* Two plans of n operators: one of 100 ps and bytes each, with 100 ps left behind updates, and one
+   of 101 ps and 50 bytes with nothing left.  The second takes 101 n ps, the first, where all of it
+   has room, 200 n, and half of each, where there is room for 75 n bytes, 150.5 n. */
+Test(joint_plans, mix_no_more_than_is_quicker) {
+    cleave_group group;
+    cleave_error error = {""};
+    int32_t n = model.n_operators;
+    int64_t *zero = CLEAVE_ARENA_ARRAY(&arena, int64_t, n);
+    make_whole(&group);
+    group.families[0].n_plans = 2;
+    for (int i = 0; i < 2; i++) {
+        cleave_group_plan *plan = &group.families[0].plans[i];
+        plan->beside = plan->once = plan->kept = plan->tied = plan->across = plan->late =
+            plan->wrote = plan->passing = zero;
+        for (int32_t op = 0; op < n; op++) {
+            plan->time[op] = i == 0 ? 100 : 101;
+            plan->behind[op] = i == 0 ? 100 : 0;
+            plan->stays[op] = i == 0 ? 100 : 50;
+        }
+    }
+    for (int32_t each = 50; each <= 125; each += 25) {
+        const cleave_joint_shape shape = {
+            .n_groups = 1, .n_virtual = 1, .most_bytes = (int64_t)each * n, .sends = zero};
+        cleave_joint_plan plan;
+        bool fits;
+        ok(cleave_joint_plan_make(&model, &group, &shape, &arena, &plan, &fits, &error), &error);
+        cr_expect(fits && fabs(plan.seconds / (101e-12 * n) - 1) < 1e-9, "%d bytes: %g, not %g",
+                  each, plan.seconds, 101e-12 * n);
+    }
+}
