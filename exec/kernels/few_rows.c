@@ -246,17 +246,21 @@ __attribute__((always_inline)) static inline void update_tile(const cleave_blas_
             store(c + r * p->c_row + v * LANES, sum[r][v]);
 }
 
-/* Columns of B that are laid out at once, in panels of the width of a tile. */
-enum { PANEL = 3 * LANES, PANELS = 10 };
+/* Columns of B that are laid out at once, in panels of the width of a tile: the more, the less
+   often A is gone through, whose rows lie far apart; but they stay in the second cache. */
+enum { PANEL = 3 * LANES, PANELS = 22 };
 
 __attribute__((always_inline)) static inline void update_rows(const cleave_blas_product *p,
                                                               const float *panels, int64_t i,
                                                               int64_t first, int64_t end,
                                                               int rows) {
     float a[MOST_SUMMED * 8];
-    for (int64_t k = 0; k < p->k; k++)
+    for (int64_t k = 0; k < p->k; k++) {
+        const float *at = p->a + k * p->a_row + i;
+        __builtin_prefetch(at + 2 * rows); /* the next line: two steps of rows are one */
         for (int r = 0; r < rows; r++)
-            a[k * rows + r] = p->alpha * p->a[k * p->a_row + i + r];
+            a[k * rows + r] = p->alpha * at[r];
+    }
     int64_t j = first;
     for (; j + PANEL <= end; j += PANEL, panels += p->k * PANEL)
         update_tile(p, a, panels, PANEL, i, j, rows, 3);
