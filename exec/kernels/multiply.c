@@ -71,7 +71,8 @@ static int64_t most_pieces(int64_t extent) {
     return most > 1 ? most : 1;
 }
 
-/* Into as many pieces as are asked for, or there can be, so that least is read. */
+/* Into as many pieces as are asked for, or there can be, so that least is read; what lies across to
+   the libraries' format counts twice. */
 static cut_product cut(const cleave_blas_product *product, int64_t pieces) {
     cut_product c = {.whole = product, .pieces = 1, .down = 1};
     int64_t most_down = most_pieces(product->m), most_across = most_pieces(product->n);
@@ -80,7 +81,8 @@ static cut_product cut(const cleave_blas_product *product, int64_t pieces) {
         c.pieces = pieces < most_down * most_across ? pieces : most_down * most_across;
     for (int64_t down = 1; down <= most_down && down <= c.pieces; down++) {
         int64_t across = (c.pieces + down - 1) / down;
-        double read = (double)across * (double)product->m + (double)down * (double)product->n;
+        double read = (double)(product->a_transposed ? 2 : 1) * (double)(across * product->m) +
+                      (double)(product->b_transposed ? 2 : 1) * (double)(down * product->n);
         if (across > most_across || (least > 0 && read >= least))
             continue;
         least = read;
