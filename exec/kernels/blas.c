@@ -35,6 +35,6 @@ bool cleave_blas_knows_processor(void) {
    quicker, so that times of the old ones are measured anew. */
 const char *cleave_blas_version(void) {
     static const char text[] =
-        OPENBLAS_VERSION "and oneDNN " CLEAVE_ONEDNN_VERSION ", own kernels 5";
+        OPENBLAS_VERSION "and oneDNN " CLEAVE_ONEDNN_VERSION ", own kernels 6";
     return text + strspn(text, " ");
 }

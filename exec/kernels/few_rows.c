@@ -2,9 +2,9 @@
 
    B's rows along the sum (B transposed): elements of the result are scalar products.  Up to 8 rows
    of A meet a few rows of B, and every vector of either is used as often as the other has rows.
-   More rows of A fill a vector, and lie so for a block of the sum: each element of B then meets all
-   of them.  B's rows along the result's columns: a few rows of B at a time are added to all rows of
-   the result, which stay in the second cache.
+   More rows of A fill up to four vectors, and lie so for a block of the sum: each element of B then
+   meets all of them.  B's rows along the result's columns: a few rows of B at a time are added to
+   all rows of the result, which stay in the second cache.
 
    Few summed: the result is what there is much of, and is passed over once, while a block of B's
    columns, laid out as it is read, stays in the second cache.
@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-enum { LANES = 16, MOST_ROWS = 16, MOST_SUMMED = 64, LEAST_ELEMENTS = 1 << 18 };
+enum { LANES = 16, MOST_ROWS = 16, MOST_VECTORS = 4, MOST_SUMMED = 64, LEAST_ELEMENTS = 1 << 18 };
 
 /* Vectors are passed between functions of this file only, so how a processor without registers of
    their size would pass them does not matter. */
@@ -80,38 +80,68 @@ __attribute__((always_inline)) static inline void multiply_all_rows(const cleave
         multiply_rows(p, i, j, 1, columns);
 }
 
-/* Elements [., j + columns) over `depth` of the sum: `a` has a vector of rows for each of them. */
-__attribute__((always_inline)) static inline void multiply_vector(const cleave_blas_product *p,
-                                                                  const float *a, int64_t k,
-                                                                  int64_t depth, int64_t j,
-                                                                  int columns) {
-    vector sum[4] = {{0}};
-    const float *b = p->b + j * p->b_row + k;
+/* So much of the sum at a time, and so many columns between two passes over rows of the result. */
+enum { BLOCK = 1024, STRIP = 48 };
+
+/* Sums of `columns` rows of B with all rows of A, over `depth` of the sum; `a` has `vectors` of
+   rows for each of it, and `sums` gets as many for each column. */
+__attribute__((always_inline)) static inline void multiply_tile(const float *a, const float *b,
+                                                                int64_t b_row, int64_t depth,
+                                                                int vectors, int columns,
+                                                                float *sums) {
+    vector sum[8][MOST_VECTORS] = {{{0}}};
     for (int64_t l = 0; l < depth; l++) {
-        vector x = load(a + l * LANES);
+        vector x[MOST_VECTORS];
         for (int c = 0; c < columns && l % LANES == 0; c++)
-            __builtin_prefetch(b + (c + columns) * p->b_row + l);
+            __builtin_prefetch(b + (c + columns) * b_row + l);
+        for (int v = 0; v < vectors; v++)
+            x[v] = load(a + (l * vectors + v) * LANES);
         for (int c = 0; c < columns; c++)
-            sum[c] += b[c * p->b_row + l] * x;
+            for (int v = 0; v < vectors; v++)
+                sum[c][v] += b[c * b_row + l] * x[v];
     }
     for (int c = 0; c < columns; c++)
-        for (int64_t i = 0; i < p->m; i++)
-            put(p, i, j + c, sum[c][i]);
+        for (int v = 0; v < vectors; v++)
+            store(sums + (c * vectors + v) * LANES, sum[c][v]);
 }
 
+/* The columns [j, j + n) over `depth` of the sum from k on. */
+__attribute__((always_inline)) static inline void
+multiply_strip(const cleave_blas_product *p, const float *a, int64_t k, int64_t depth, int64_t j,
+               int64_t n, int vectors, int columns) {
+    float sums[STRIP * MOST_VECTORS * LANES];
+    const float *b = p->b + j * p->b_row + k;
+    int64_t c = 0, rows = vectors * LANES;
+    for (; c + columns <= n; c += columns)
+        multiply_tile(a, b + c * p->b_row, p->b_row, depth, vectors, columns, sums + c * rows);
+    for (; c < n; c++)
+        multiply_tile(a, b + c * p->b_row, p->b_row, depth, vectors, 1, sums + c * rows);
+    for (int64_t i = 0; i < p->m; i++)
+        for (c = 0; c < n; c++)
+            put(p, i, j + c, sums[c * rows + i]);
+}
+
+/* As many columns at once as registers hold sums of, and no fewer than an addition takes. */
 static void multiply_vectors(const cleave_blas_product *whole) {
-    enum { BLOCK = 1024, COLUMNS = 4 };
-    float a[BLOCK * LANES];
+    float a[BLOCK * MOST_VECTORS * LANES];
     cleave_blas_product p = *whole;
+    int64_t vectors = (p.m + LANES - 1) / LANES, rows = vectors * LANES;
     for (int64_t k = 0; k < p.k; k += BLOCK) {
-        int64_t depth = p.k - k < BLOCK ? p.k - k : BLOCK, j = 0;
-        for (int64_t l = 0; l < depth; l++)
-            for (int64_t i = 0; i < LANES; i++)
-                a[l * LANES + i] = i < p.m ? p.a[i * p.a_row + k + l] : 0;
-        for (; j + COLUMNS <= p.n; j += COLUMNS)
-            multiply_vector(&p, a, k, depth, j, COLUMNS);
-        for (; j < p.n; j++)
-            multiply_vector(&p, a, k, depth, j, 1);
+        int64_t depth = p.k - k < BLOCK ? p.k - k : BLOCK;
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t l = 0; l < depth; l++)
+                a[l * rows + i] = i < p.m ? p.a[i * p.a_row + k + l] : 0;
+        for (int64_t j = 0; j < p.n; j += STRIP) {
+            int64_t n = p.n - j < STRIP ? p.n - j : STRIP;
+            if (vectors == 1)
+                multiply_strip(&p, a, k, depth, j, n, 1, 8);
+            else if (vectors == 2)
+                multiply_strip(&p, a, k, depth, j, n, 2, 6);
+            else if (vectors == 3)
+                multiply_strip(&p, a, k, depth, j, n, 3, 6);
+            else
+                multiply_strip(&p, a, k, depth, j, n, 4, 6);
+        }
         p.beta = 1;
     }
 }
@@ -216,17 +246,21 @@ __attribute__((always_inline)) static inline void update_tile(const cleave_blas_
             store(c + r * p->c_row + v * LANES, sum[r][v]);
 }
 
-/* Columns of B that are laid out at once, in panels of the width of a tile. */
-enum { PANEL = 3 * LANES, PANELS = 10 };
+/* Columns of B that are laid out at once, in panels of the width of a tile: the more, the less
+   often A is gone through, whose rows lie far apart; but they stay in the second cache. */
+enum { PANEL = 3 * LANES, PANELS = 22 };
 
 __attribute__((always_inline)) static inline void update_rows(const cleave_blas_product *p,
                                                               const float *panels, int64_t i,
                                                               int64_t first, int64_t end,
                                                               int rows) {
     float a[MOST_SUMMED * 8];
-    for (int64_t k = 0; k < p->k; k++)
+    for (int64_t k = 0; k < p->k; k++) {
+        const float *at = p->a + k * p->a_row + i;
+        __builtin_prefetch(at + 2 * rows); /* the next line: two steps of rows are one */
         for (int r = 0; r < rows; r++)
-            a[k * rows + r] = p->alpha * p->a[k * p->a_row + i + r];
+            a[k * rows + r] = p->alpha * at[r];
+    }
     int64_t j = first;
     for (; j + PANEL <= end; j += PANEL, panels += p->k * PANEL)
         update_tile(p, a, panels, PANEL, i, j, rows, 3);
@@ -266,8 +300,8 @@ static bool has_few_summed(const cleave_blas_product *p) {
 
 bool cleave_few_rows_fits(const cleave_blas_product *p) {
     return has_few_summed(p) ||
-           (p->m <= MOST_ROWS && p->n >= 4 * MOST_ROWS && p->k >= 4 * MOST_ROWS &&
-            p->n * p->k >= LEAST_ELEMENTS && !p->a_transposed);
+           (p->m <= (p->b_transposed ? MOST_VECTORS * LANES : MOST_ROWS) && p->n >= 4 * MOST_ROWS &&
+            p->k >= 4 * MOST_ROWS && p->n * p->k >= LEAST_ELEMENTS && !p->a_transposed);
 }
 
 void cleave_few_rows_multiply(const cleave_blas_product *p) {

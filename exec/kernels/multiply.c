@@ -52,47 +52,65 @@ static cleave_status multiply(const cleave_kernels *kernels, const cleave_kernel
     return CLEAVE_OK;
 }
 
-/* One matrix product in blocks of rows or columns of the result, whichever are more: the operand
-   that every block reads anew is then the smaller one.  Rows also where reading it so often is
-   little beside the result, since they are contiguous there.  The libraries' kernels are whole on
-   blocks of this many. */
+/* One matrix product in blocks of rows and columns of the result.  Every block reads its rows of A
+   and its columns of B anew, and the libraries bring both into a format of their own first: so
+   blocks are as square as what is read asks for.  The libraries' kernels are whole on blocks of
+   this many.
+ */
 enum { BLOCK = 48, LEAST_BLOCKS = 2 };
 
 typedef struct cut_product {
     const cleave_blas_product *whole;
-    bool by_rows;
-    int64_t extent, blocks, pieces; /* at least 1 */
+    int64_t pieces, down; /* at least 1: all pieces, and bands of rows that these are in */
 } cut_product;
 
+static int64_t blocks_of(int64_t extent) { return (extent + BLOCK - 1) / BLOCK; }
+
+static int64_t most_pieces(int64_t extent) {
+    int64_t most = blocks_of(extent) / LEAST_BLOCKS;
+    return most > 1 ? most : 1;
+}
+
+/* Into as many pieces as are asked for, or there can be, so that least is read; what lies across to
+   the libraries' format counts twice. */
 static cut_product cut(const cleave_blas_product *product, int64_t pieces) {
-    cut_product c = {.whole = product};
-    c.by_rows = product->m > product->n ||
-                (product->m >= pieces * product->k && product->m >= pieces * LEAST_BLOCKS * BLOCK);
-    c.extent = c.by_rows ? product->m : product->n;
-    c.blocks = (c.extent + BLOCK - 1) / BLOCK;
-    int64_t most = c.blocks / LEAST_BLOCKS;
-    c.pieces = pieces > most ? most : pieces;
-    c.pieces = c.pieces < 2 ? 1 : c.pieces;
+    cut_product c = {.whole = product, .pieces = 1, .down = 1};
+    int64_t most_down = most_pieces(product->m), most_across = most_pieces(product->n);
+    double least = 0;
+    if (pieces > 1)
+        c.pieces = pieces < most_down * most_across ? pieces : most_down * most_across;
+    for (int64_t down = 1; down <= most_down && down <= c.pieces; down++) {
+        int64_t across = (c.pieces + down - 1) / down;
+        double read = (double)(product->a_transposed ? 2 : 1) * (double)(across * product->m) +
+                      (double)(product->b_transposed ? 2 : 1) * (double)(down * product->n);
+        if (across > most_across || (least > 0 && read >= least))
+            continue;
+        least = read;
+        c.down = down;
+    }
     return c;
+}
+
+/* Part i of n of an extent: where it begins, and its length. */
+static int64_t range_of(int64_t extent, int64_t n, int64_t i, int64_t *start) {
+    int64_t blocks = blocks_of(extent), end = BLOCK * cleave_block_start(blocks, n, i + 1);
+    *start = BLOCK * cleave_block_start(blocks, n, i);
+    return (end < extent ? end : extent) - *start;
 }
 
 /* The i-th piece; `at`, of the whole, becomes its own. */
 static cleave_blas_product piece_of(const cut_product *c, int64_t i, cleave_matrices *at) {
     cleave_blas_product piece = *c->whole;
-    if (c->pieces == 1)
-        return piece;
-    int64_t start = BLOCK * cleave_block_start(c->blocks, c->pieces, i),
-            end = BLOCK * cleave_block_start(c->blocks, c->pieces, i + 1);
-    int64_t n = (end < c->extent ? end : c->extent) - start;
-    if (c->by_rows) {
-        piece.m = n;
-        at->a += start * (piece.a_transposed ? 1 : piece.a_row) * at->operand;
-        at->c += start * piece.c_row * at->result;
-    } else {
-        piece.n = n;
-        at->b += start * (piece.b_transposed ? piece.b_row : 1) * at->operand;
-        at->c += start * at->result;
-    }
+    int64_t band = 0, first, end, row, column;
+    while (cleave_block_start(c->pieces, c->down, band + 1) <= i)
+        band++;
+    first = cleave_block_start(c->pieces, c->down, band);
+    end = cleave_block_start(c->pieces, c->down, band + 1);
+    piece.m = range_of(piece.m, c->down, band, &row);
+    piece.n = range_of(piece.n, end - first, i - first, &column);
+    at->a += row * (piece.a_transposed ? 1 : piece.a_row) * at->operand;
+    at->b += column * (piece.b_transposed ? piece.b_row : 1) * at->operand;
+    at->c += (row * piece.c_row + column) * at->result;
     return piece;
 }
 

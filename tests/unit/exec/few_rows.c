@@ -69,9 +69,9 @@ static void check(shape s, float beta) {
 }
 
 Test(few_rows, products_are_sums_of_products_and_leave_the_rest_alone) {
-    static const int64_t rows[] = {1, 4, 8, 11, 16};
+    static const int64_t rows[] = {1, 4, 8, 11, 16, 29, 37, 64};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        for (int transposed = 0; transposed < 2; transposed++) {
+        for (int transposed = rows[i] > 16; transposed < 2; transposed++) {
             shape s = {rows[i], 257, 1063, false, transposed != 0};
             check(s, 0.0f);
             check(s, 1.0f);
@@ -90,6 +90,8 @@ Test(few_rows, products_of_few_summed_are_their_sums_and_leave_the_rest_alone) {
 
 Test(few_rows, many_rows_and_small_operands_are_left_to_the_libraries) {
     cleave_blas_product p = {.m = 17, .n = 4096, .k = 4096};
+    cr_assert(!cleave_few_rows_fits(&p));
+    p = (cleave_blas_product){.m = 65, .n = 4096, .k = 4096, .b_transposed = true};
     cr_assert(!cleave_few_rows_fits(&p));
     p = (cleave_blas_product){.m = 8, .n = 128, .k = 512};
     cr_assert(!cleave_few_rows_fits(&p));
