@@ -82,10 +82,10 @@ static const char *name_baseline(const session *s, const char *name, cleave_sche
     return cleave_schedule_wish_is_megatron(wish) ? "megatron" : "data-parallel";
 }
 
-/* Of what was priced, something needs more memory than there is. */
+/* Of what was priced, something needs more memory than there is; what was not is over any limit. */
 static bool is_tight(const session *s) {
     for (int32_t g = 0; g < s->n_given; g++)
-        if (s->given[g].unpriced == NULL && s->given[g].price.excess_bytes > 0)
+        if (s->given[g].price.excess_bytes > 0 && s->given[g].price.excess_bytes < INT64_MAX)
             return true;
     return false;
 }
