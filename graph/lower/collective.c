@@ -27,8 +27,10 @@ typedef struct reduction {
     int64_t unit_elements;
     cleave_type type; /* of the vector */
     int64_t unit_bytes;
-    int64_t *first_unit; /* [cells of the bucket] where each begins in the vector, in the bucket's
-                            order */
+    /* [cells of the bucket] in the bucket's order: where each begins in the vector, and how it lies
+       there. */
+    int64_t *first_unit;
+    lower_region *region;
     cleave_collective_plan plan;
     int64_t n_units;
     int64_t
@@ -36,6 +38,7 @@ typedef struct reduction {
     /* The vector on each device of the group: contiguous. */
     int32_t *buffer;
     int64_t *offset;   /* bytes */
+    int32_t *demand;   /* that it lies in; -1: none */
     int32_t *received; /* buffer for what comes in and is added */
     /* What the cells have on every device, in the order of the cells: contributions and demands of
        device i are [first[i], first[i + 1]) of these. */
@@ -54,11 +57,10 @@ static const move_cell *cell_of(const reduction *state, int32_t c) {
 
 /* Where a cell lies in the packed vector: records of moments have their three numbers side by side.
  */
-static lower_region vector_region(const reduction *state, const move_cell *cell, int32_t buffer,
-                                  int64_t first_unit) {
+static lower_region vector_region(const reduction *state, int32_t c) {
     const cleave_tensor *tensor = &state->builder->model->tensors[state->move->tensor];
-    lower_region region = {
-        .buffer = buffer, .box = cell->box, .offset = first_unit * state->unit_elements};
+    const move_cell *cell = cell_of(state, c);
+    lower_region region = {.box = cell->box, .offset = state->first_unit[c] * state->unit_elements};
     if (state->unit_elements == 1) {
         cleave_tensor_strides(tensor, &cell->box, region.stride);
         return region;
@@ -112,12 +114,16 @@ static bool vector_in_source(const reduction *state, int32_t i, lower_region *re
 
 /* Then it is the vector of its device i.  One that holds all cells is among those of the first. */
 static bool vector_in_place(const reduction *state, int32_t i, lower_region *region) {
+    state->demand[i] = -1;
     if (state->unit_elements != 1 || state->bucket->kind == CLEAVE_REDUCE_SCATTER)
         return false;
     for (int32_t t = state->first_target[i];
-         t < state->first_target[i + 1] && state->targets[t].cell == 0; t++)
-        if (holds_vector(state, &state->move->demands.items[state->targets[t].id].at, region))
+         t < state->first_target[i + 1] && state->targets[t].cell == 0; t++) {
+        state->demand[i] = state->targets[t].id;
+        if (holds_vector(state, &state->move->demands.items[state->demand[i]].at, region))
             return true;
+    }
+    state->demand[i] = -1;
     return false;
 }
 
@@ -202,8 +208,8 @@ static void lay_out(reduction *state) {
 
 /* The cell as it lies in the vector of device i of the group. */
 static lower_region cell_region(const reduction *state, int32_t i, int32_t c) {
-    lower_region region =
-        vector_region(state, cell_of(state, c), state->buffer[i], state->first_unit[c]);
+    lower_region region = state->region[c];
+    region.buffer = state->buffer[i];
     region.offset += state->offset[i] / cleave_type_bytes(state->type);
     return region;
 }
@@ -299,6 +305,8 @@ static void unpack_vector(const reduction *state, int32_t i) {
     int32_t device = state->bucket->devices[i];
     lower_copy_begin(builder);
     for (int32_t t = state->first_target[i]; t < state->first_target[i + 1]; t++) {
+        if (state->targets[t].id == state->demand[i])
+            continue; /* it lies there */
         lower_region from = cell_region(state, i, state->targets[t].cell);
         lower_copy_add(builder, move->tensor, CLEAVE_COPY_ASSIGN, &from.box,
                        &move->demands.items[state->targets[t].id].at, &from, 0);
@@ -477,7 +485,11 @@ static void run_bucket(lower_builder *builder, movement *move, const move_bucket
     state.buffer = LOWER_ARRAY(builder, int32_t, n);
     state.offset = LOWER_ARRAY(builder, int64_t, n);
     state.received = LOWER_ARRAY(builder, int32_t, n);
+    state.demand = LOWER_ARRAY(builder, int32_t, n);
+    state.region = LOWER_ARRAY(builder, lower_region, bucket->cells.n);
     lay_out(&state);
+    for (int32_t c = 0; c < bucket->cells.n; c++)
+        state.region[c] = vector_region(&state, c);
     sort_members(&state, false, &state.first_source, &state.sources);
     sort_members(&state, true, &state.first_target, &state.targets);
     for (int32_t i = 0; i < n; i++)
