@@ -4,8 +4,10 @@
 
    Of a window (graph/model/fold.h), links that messages or collectives within windows use are taken
    by their images in window 0, and then a group that is in all windows must take all of them or
-   none. All others serve such groups alone.  There, links that the same groups take are free at the
-   same times, so one of them stands for all. */
+   none; or one of them, the same as all such groups, that nothing within a window takes any more:
+   till then it is free when its image is, and afterwards none asks.  All others serve such groups
+   alone.  There, links that the same groups take are free at the same times, so one of them stands
+   for all. */
 #include "simulator/step/collective_links.h"
 
 #include <string.h>
@@ -16,6 +18,7 @@ typedef struct group {
     const int32_t *devices;
     int32_t n_devices, first, n;          /* links */
     int32_t next;                         /* in the same row of the table */
+    int32_t first_join;                   /* item; of one that is in all windows */
     bool inner;                           /* all of it in this window, or there are none */
     const cleave_collective_links *known; /* of an all-to-all; else null */
 } group;
@@ -31,7 +34,10 @@ typedef struct finder {
         *seen; /* [n_links] group + 1 that took it last; null if `nearby`: there are few links */
     /* Of a window that is not `nearby`, else null: */
     int32_t *images;  /* [n_links] links of the present group that have this image */
-    bool *shared;     /* [n_links] used within windows */
+    bool *shared;     /* [n_links] used within windows, */
+    int32_t *last;    /* [n_links] by this item the last time */
+    int32_t *met;     /* [n_links] of this image the link that the present group met last, */
+    int32_t *alone;   /* [n_links] and 1 + the only one that groups take which take one; 0: none */
     uint64_t *takers; /* [n_links] bits of the groups that take it */
     int32_t *links;
     int64_t n_links, capacity;
@@ -55,6 +61,7 @@ static int32_t find_group(finder *f, const cleave_collective *collective,
                 .n_devices = n,
                 .next = *row - 1,
                 .known = known,
+                .first_join = INT32_MAX,
                 .inner = f->image == NULL || !cleave_program_spans(f->of->program, collective)};
     *row = ++f->n_groups;
     return f->n_groups - 1;
@@ -97,6 +104,16 @@ static cleave_status take_known(finder *f, group *of) {
     return CLEAVE_OK;
 }
 
+/* May group g, which is in all windows, take so many of the links that have this image? */
+static bool may_take(finder *f, int32_t g, int32_t image, int32_t n) {
+    if (!f->shared[image] || n == f->of->program->n_windows)
+        return true;
+    int32_t other = f->alone[image];
+    f->alone[image] = f->met[image] + 1;
+    return n == 1 && f->last[image] < f->groups[g].first_join &&
+           (other == 0 || other == f->alone[image]);
+}
+
 /* Every link on the way around a group, once; those that windows share by their images. */
 static cleave_status find_links(finder *f, int32_t g) {
     group *of = &f->groups[g];
@@ -111,6 +128,8 @@ static cleave_status find_links(finder *f, int32_t g) {
             int32_t link = links[l], image = of->inner ? link : f->image[link];
             if (meet(f, g, link))
                 continue;
+            if (!of->inner)
+                f->met[image] = link;
             if (!of->inner && f->shared[image] && f->images[image]++ > 0)
                 continue;
             if (!take(f, !of->inner && f->shared[image] ? image : link))
@@ -121,7 +140,7 @@ static cleave_status find_links(finder *f, int32_t g) {
     for (int32_t l = of->first; l < (int32_t)f->n_links && !of->inner; l++) {
         int32_t link = f->links[l], n = f->images[link];
         f->images[link] = 0;
-        if (f->shared[link] && n != f->of->program->n_windows)
+        if (!may_take(f, g, link, n))
             return cleave_fail(f->of->error, CLEAVE_NO_LAYOUT,
                                "an all-reduce of %d devices crosses a link of some windows only",
                                of->n_devices);
@@ -146,14 +165,30 @@ static cleave_status find_nearby_links(finder *f, int32_t g) {
     return CLEAVE_OK;
 }
 
-/* What is used within windows: by messages, and by groups in one window. */
+static void use(finder *f, int32_t n, const int32_t *links, int32_t item) {
+    for (int32_t l = 0; l < n; l++) {
+        f->shared[links[l]] = true;
+        f->last[links[l]] = item;
+    }
+}
+
+/* What is used within windows, and until when: by messages, and by groups in one window. */
 static void mark_shared(finder *f) {
+    const cleave_program *program = f->of->program;
     const cleave_priced_fragment *priced = f->of->priced;
-    for (int32_t h = 0; h < priced->hop_start[priced->n_messages]; h++)
-        f->shared[priced->hop_link[h]] = true;
-    for (int32_t g = 0; g < f->n_groups; g++)
-        for (int32_t l = 0; l < f->groups[g].n && f->groups[g].inner; l++)
-            f->shared[f->links[f->groups[g].first + l]] = true;
+    for (int32_t i = 0; i < program->n_items; i++) {
+        const cleave_item *item = &program->items[i];
+        if (item->kind == CLEAVE_ITEM_SEND || item->kind == CLEAVE_ITEM_RECEIVE) {
+            int32_t first = priced->hop_start[item->subject];
+            use(f, priced->hop_start[item->subject + 1] - first, priced->hop_link + first, i);
+        } else if (item->kind == CLEAVE_ITEM_JOIN) {
+            group *of = &f->groups[f->group_of[item->subject]];
+            if (of->inner)
+                use(f, of->n, f->links + of->first, i);
+            else if (of->first_join > i)
+                of->first_join = i;
+        }
+    }
 }
 
 /* Keeps one link of those that the same groups take. */
@@ -226,9 +261,13 @@ cleave_status cleave_find_collective_links(const cleave_price_context *pricing,
         f.images = CLEAVE_ARENA_ARRAY(arena, int32_t, n_links);
         f.shared = CLEAVE_ARENA_ARRAY(arena, bool, n_links);
         f.takers = CLEAVE_ARENA_ARRAY(arena, uint64_t, n_links);
+        f.last = CLEAVE_ARENA_ARRAY(arena, int32_t, n_links);
+        f.met = CLEAVE_ARENA_ARRAY(arena, int32_t, n_links);
+        f.alone = CLEAVE_ARENA_ARRAY(arena, int32_t, n_links);
     }
     if (f.groups == NULL || f.row == NULL || f.group_of == NULL || (!nearby && f.seen == NULL) ||
-        (folded && (f.images == NULL || f.shared == NULL || f.takers == NULL)))
+        (folded && (f.images == NULL || f.shared == NULL || f.takers == NULL || f.last == NULL ||
+                    f.met == NULL || f.alone == NULL)))
         return short_of_memory(&f);
     for (int32_t c = 0; c < n; c++)
         f.group_of[c] = find_group(&f, &pricing->program->collectives[c],
