@@ -111,10 +111,11 @@ static cleave_status move_cut(polisher *p, int32_t s, cleave_arena *scratch) {
             end = s + 1 < now->n_stages ? now->first_operator[s + 1] : n;
     bool may_be_other = wish->kind < 0 && now->n_stages == p->n_groups;
     for (int32_t first = least; first < end && wish->layers == NULL; first++)
-        for (int k = 0; k < 3; k++)
+        for (int k = may_be_other ? 0 : 2; k < 3; k++)
             for (int32_t marked = s - 1; marked <= s + 1; marked++)
-                if ((kinds[k] == now->kind || may_be_other) && (marked > s || wish->recompute < 0))
-                    CLEAVE_TRY(try_cut(p, s, first, kinds[k], marked <= s ? marked : -1, scratch));
+                if (marked > s || wish->recompute < 0)
+                    CLEAVE_TRY(try_cut(p, s, first, may_be_other ? kinds[k] : now->kind,
+                                       marked <= s ? marked : -1, scratch));
     return CLEAVE_OK;
 }
 
