@@ -96,7 +96,7 @@ def several(tools, name, make, data, batch, ranks, n):
             for o, v in shown["operators"].items()}
     for i in range(n):
         rng = random.Random(f"{name} {ranks} {i}")
-        layout["operators"] = {o: torch_plans.draw_operator(rng, a, [ranks]) for o, a in axes.items()}
+        layout["operators"] = {o: torch_plans.draw_operator(rng, a, [ranks], False) for o, a in axes.items()}
         drawn, back = f"{path}.{i}.drawn.json", f"{path}.{i}.layout.json"
         with open(drawn, "w", encoding="utf-8") as stream:
             json.dump(layout, stream)

@@ -9,11 +9,13 @@ by which a step has a price.  Exits 77 where there is no PyTorch.
 """
 import contextlib
 import io
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 
 try:
     import torch
@@ -91,6 +93,19 @@ def check_script(cleave, folder, given, path, listed):
     return said["step_seconds"]
 
 
+def check_rare():
+    """Collectives that now and then take long cost a step as much as all of them do together."""
+    from cleave.torch import collectives, overhead
+    calls = itertools.count()
+
+    def call():
+        if next(calls) % 8 == 7:
+            time.sleep(0.08)
+    with overhead._group():
+        took, _ = collectives.median(call, torch.device("cpu"), torch.distributed.group.WORLD)
+    expect(0.005 < took < 0.02, f"one of eight collectives takes 80 ms, and each counts as {took * 1e3:.2f} ms")
+
+
 def check_measure(cleave, make, data, predicted):
     model, (inputs, targets) = make(), data(BATCH)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -115,6 +130,7 @@ def main():
     from cleave.torch import calls
     import models
     torch.set_num_threads(1)
+    check_rare()
     n = 0
     with tempfile.TemporaryDirectory() as folder:
         for name in CALIBRATED:

@@ -12,7 +12,8 @@ import torch.multiprocessing
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
-FEWEST, MOST, EACH_SECONDS = 5, 40, 0.1
+FEWEST, MOST, EACH_SECONDS = 5, 40, 0.3
+CHAIN, BETWEEN_SECONDS, SIDE = 8, 5e-4, 128  # calls in a row, work between two of them, and its products
 
 
 MOVES = {"all-reduce": (Partial(), Replicate()), "all-gather": (Shard(0), Replicate()),
@@ -29,20 +30,40 @@ def run(kind, n_bytes, device, group):
     return lambda: x.redistribute(mesh, [after])
 
 
+def _seconds(calls, device, group):
+    """Of all of them, one after the other, on ranks that begin together."""
+    dist.barrier(group)
+    start = time.perf_counter()
+    for call in calls:
+        call()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def between(device, group):
+    """Work such as a step has between two collectives, as much on every rank: products, half a millisecond."""
+    x = torch.full((SIDE, SIDE), 1 / SIDE, device=device)
+    took = min(_seconds([lambda: x @ x], device, group) for _ in range(FEWEST))
+    n = torch.tensor([max(BETWEEN_SECONDS / took, 1.0)], device=device)
+    dist.all_reduce(n, dist.ReduceOp.MAX, group=group)
+    return [lambda: x @ x] * int(n)
+
+
 def median(call, device, group):
-    """Of the slowest rank; all ranks repeat as often."""
-    call()
+    """What a call adds to work: of the slowest rank; all ranks repeat as often.  Ranks that meet while they work take turns
+    with their own threads and wake each other, now and then for milliseconds, and a step adds all of it up: so it is
+    the mean of a chain of them that is repeated, and its median that is given."""
+    work = between(device, group)
+    _seconds([call, *work], device, group)
     seconds, began = [], time.perf_counter()
     again = torch.ones(1, device=device)
     while again.item() > 0:
-        dist.barrier(group)
-        start = time.perf_counter()
-        call()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        took = torch.tensor([time.perf_counter() - start], device=device)
+        took = torch.tensor([_seconds(work * CHAIN, device, group), _seconds([*work, call] * CHAIN, device, group)],
+                            dtype=torch.float64, device=device)
         dist.all_reduce(took, dist.ReduceOp.MAX, group=group)
-        seconds.append(took.item())
+        alone, together = took.tolist()
+        seconds.append(max(together - alone, 1e-9) / CHAIN)
         more = len(seconds) < FEWEST or (time.perf_counter() - began < EACH_SECONDS and len(seconds) < MOST)
         again = torch.tensor([float(more)], device=device)
         dist.broadcast(again, 0, group=group)
