@@ -82,10 +82,10 @@ static const char *name_baseline(const session *s, const char *name, cleave_sche
     return cleave_schedule_wish_is_megatron(wish) ? "megatron" : "data-parallel";
 }
 
-/* Of what was priced, something needs more memory than there is; what was not is over any limit. */
+/* Of what was priced, something needs more memory than there is. */
 static bool is_tight(const session *s) {
     for (int32_t g = 0; g < s->n_given; g++)
-        if (s->given[g].price.excess_bytes > 0 && s->given[g].price.excess_bytes < INT64_MAX)
+        if (session_is_priced(&s->given[g]) && s->given[g].price.excess_bytes > 0)
             return true;
     return false;
 }

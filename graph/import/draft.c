@@ -22,7 +22,7 @@ static cleave_status check_shape(cleave_importer *im, const char *name, int rank
         if (shape[d] < 1)
             return cleave_import_fail(im, "dimension %d of %s is %lld, it has to be 1 or more", d,
                                       name, (long long)shape[d]);
-        if (!cleave_int64_multiply(size, shape[d], &size) || size > INT64_C(1) << 46)
+        if (!cleave_int64_multiply(size, shape[d], &size) || size > CLEAVE_MOST_ELEMENTS)
             return cleave_import_fail(im, "%s has more than 2^46 elements", name);
     }
     return CLEAVE_OK;

@@ -7,6 +7,9 @@
 #include <stdint.h>
 
 enum { CLEAVE_MAX_RANK = 8 };
+/* Of a tensor, so that sums of bytes over all tensors of a model stay far from what 64 bits hold.
+ */
+#define CLEAVE_MOST_ELEMENTS (INT64_C(1) << 46)
 
 typedef struct cleave_box {
     int64_t lo[CLEAVE_MAX_RANK], hi[CLEAVE_MAX_RANK]; /* [lo, hi) in each dimension */

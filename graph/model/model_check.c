@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t most_elements = INT64_C(1) << 46;
-
 /* ---- tensors and views ------------------------------------------------------------------- */
 
 static bool is_permutation(const int *values, int n) {
@@ -26,7 +24,8 @@ static bool is_permutation(const int *values, int n) {
 static bool shape_size(int rank, const int64_t *shape, int64_t *size) {
     *size = 1;
     for (int d = 0; d < rank; d++)
-        if (shape[d] < 1 || !cleave_int64_multiply(*size, shape[d], size) || *size > most_elements)
+        if (shape[d] < 1 || !cleave_int64_multiply(*size, shape[d], size) ||
+            *size > CLEAVE_MOST_ELEMENTS)
             return false;
     return true;
 }
@@ -173,7 +172,7 @@ static cleave_status check_names(const cleave_model *model, cleave_error *error)
 static cleave_status check_axes(const char *owner, const cleave_axis *axes, int n,
                                 cleave_error *error) {
     for (int i = 0; i < n; i++) {
-        if (axes[i].name == NULL || axes[i].extent < 1 || axes[i].extent > most_elements)
+        if (axes[i].name == NULL || axes[i].extent < 1 || axes[i].extent > CLEAVE_MOST_ELEMENTS)
             return cleave_fail(error, CLEAVE_FAILED, "axis %d of %s has extent %lld", i, owner,
                                (long long)axes[i].extent);
         for (int j = 0; j < i; j++)
@@ -223,7 +222,7 @@ static bool map_range(const cleave_nest *nest, const cleave_dimension_map *map, 
             !cleave_int64_add(*greatest, reach, greatest))
             return false;
     }
-    return map->offset > -most_elements && *greatest < 4 * most_elements;
+    return map->offset > -CLEAVE_MOST_ELEMENTS && *greatest < 4 * CLEAVE_MOST_ELEMENTS;
 }
 
 static cleave_status check_input_maps(const cleave_model *model, const cleave_nest *nest,
@@ -253,7 +252,7 @@ static bool map_covers(const cleave_nest *nest, const cleave_dimension_map *map,
         if (map->terms[t].stride != radix)
             return false;
         if (!cleave_int64_multiply(radix, nest->axes[map->terms[t].axis].extent, &radix) ||
-            radix > most_elements || radix < 1)
+            radix > CLEAVE_MOST_ELEMENTS || radix < 1)
             return false;
     }
     return radix == extent;

@@ -204,8 +204,9 @@ typedef struct cleave_search_settings {
     const char *fix;            /* a layout file of some operators, which keep their splits; null */
     const char *only;           /* names of sorts of axes, with commas between, that alone may be
                                    split; null: all */
-    const char *resume;         /* a file: goes on from the state there, if there is one, and leaves
-                                   its own; null: none */
+    const char *resume;         /* of "auto": a file: goes on from the state there, if there is one,
+                                   and leaves its own; BAD_INPUT where a search leaves none (more
+                                   than 64 devices, stages alone); null: none */
     bool progress;              /* draw progress on stderr */
     /* Null, or what another thread or a signal handler sets to something else than 0 (a volatile
        sig_atomic_t, which is an int with glibc): then the search ends soon, with the best so far.

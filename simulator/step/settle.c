@@ -93,8 +93,6 @@ static bool allocate(cleave_settling *s, const cleave_engine_problem *problem,
         return false;
     for (size_t i = 0; i <= n_places; i++)
         place[i] = (int32_t)i;
-    for (size_t i = 0; i < n_places; i++)
-        sum[i + 1] = sum[i] + problem->step.duration[s->items[i]];
     s->by_runs =
         (cleave_work_times){problem->run_start, problem->run_first, problem->run_of, sum, runs};
     s->by_items = (cleave_work_times){problem->work_start, place, place, sum, runs};

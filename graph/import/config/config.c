@@ -2,6 +2,7 @@
 #include "graph/import/config/config.h"
 
 #include "graph/import/config/config_fields.h"
+#include "graph/model/box.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -133,7 +134,7 @@ static cleave_status find_capacity(const cleave_json_cursor *root, cleave_config
     }
     int64_t rows = config->capacity > 0 ? config->capacity : config->sequence;
     double room = (double)config->batch * (double)config->experts * (double)rows;
-    if (room * (double)config->width > 0x1p46)
+    if (room * (double)config->width > (double)CLEAVE_MOST_ELEMENTS)
         return cleave_json_fail(
             root, error,
             "%lld experts with %lld rows each for a text, and %lld texts, are more than 2^46 "
