@@ -272,17 +272,50 @@ static int32_t take_devices(planning *p, int32_t device) {
     return n;
 }
 
+static bool is_same_place(place a, place b) { return a.block == b.block && a.rank == b.rank; }
+
+/* Is a buffer, of devices so many before, used as another one is? */
+static bool are_used_alike(const planning *p, int32_t a, int32_t b, int32_t n_devices) {
+    const cleave_buffer *x = &p->few->program.buffers[a], *y = &p->few->program.buffers[b];
+    return x->bytes == y->bytes && x->device + n_devices == y->device &&
+           x->persistent == y->persistent && x->lane_only == y->lane_only &&
+           p->few->turns.owner[a] == p->few->turns.owner[b] &&
+           is_same_place(p->first[a], p->first[b]) && is_same_place(p->last[a], p->last[b]) &&
+           is_same_place(p->lane_first[a], p->lane_first[b]) &&
+           is_same_place(p->lane_last[a], p->lane_last[b]);
+}
+
+/* Devices mostly do the same: do those that were taken do as as many before them, buffer by buffer?
+ */
+static bool are_as_before(const planning *p) {
+    int32_t n_devices = p->end - p->device;
+    if (p->device < n_devices)
+        return false;
+    const int32_t *before = &p->of_device[p->device - n_devices], *now = &p->of_device[p->device];
+    int32_t n = now[n_devices] - now[0];
+    bool are = n == before[n_devices] - before[0];
+    for (int32_t i = 0; i < n && are; i++)
+        are = are_used_alike(p, p->by_device[before[0] + i], p->by_device[now[0] + i], n_devices);
+    return are;
+}
+
 /* Of the devices that were taken. */
 static cleave_status plan_devices(planning *p, int32_t n_lives, int64_t *peak_bytes,
                                   cleave_error *error) {
+    int32_t n_devices = p->end - p->device;
+    find_places(p);
+    if (are_as_before(p)) {
+        memcpy(&peak_bytes[p->device], &peak_bytes[p->device - n_devices],
+               (size_t)n_devices * sizeof *peak_bytes);
+        return CLEAVE_OK;
+    }
     cleave_life *lives = malloc(((size_t)n_lives + 1) * sizeof *lives);
     int64_t *offset = malloc(((size_t)n_lives + 1) * sizeof *offset);
     cleave_status status;
     if (lives != NULL && offset != NULL) {
-        find_places(p);
         sort_buffers(p);
         const cleave_lives all = {.n = list_lives(p, lives),
-                                  .n_devices = p->end - p->device,
+                                  .n_devices = n_devices,
                                   .n_items = p->base[p->few->turns.n_turns],
                                   .items = lives};
         status = cleave_memory_plan_lives(&all, offset, &peak_bytes[p->device], error);
