@@ -69,6 +69,8 @@ typedef struct session {
     session_given given[SESSION_MAX_GIVEN];
     /* Why no layout of a baseline was priced, else null; the last is of a drawn layout. */
     const char *unpriced[CLEAVE_N_BASELINES + 1];
+    /* Was a baseline looked for as it is where it is asked for by name? */
+    bool looked_for[CLEAVE_N_BASELINES];
     int32_t n_found; /* best first */
     session_found found[SESSION_MAX_FOUND];
     int32_t

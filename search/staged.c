@@ -57,16 +57,18 @@ bool session_stages(const session *s) {
 }
 
 /* What a baseline is as people run it, where nothing else is said: of ZeRO's, data parallel or
-   megatron's products with sharded state, in one stage; of megatron-1f1b, products within a node
-   and a stage for each.  With as many micro-batches as is best. */
+   megatron's products with sharded state, in one stage; of megatron-1f1b, products within a node,
+   or experts of a model that has them, and a stage for each.  With as many micro-batches as is
+   best, and with the recomputation that is. */
 static const char *name_baseline(const session *s, const char *name, cleave_schedule_wish *wish) {
     cleave_sharded sharded = cleave_baseline_shards(name);
     int32_t node = s->machine->devices_per_node;
     if (strcmp(name, "megatron-1f1b") == 0) {
         if (wish->tensor == 0)
-            wish->tensor = node;
-        if (wish->stages == 0 && wish->tensor > 0)
-            wish->stages = s->machine->n_devices / wish->tensor;
+            wish->neighbours = node;
+        int32_t neighbours = wish->tensor > 0 ? wish->tensor : node;
+        if (wish->stages == 0 && neighbours > 0)
+            wish->stages = s->machine->n_devices / neighbours;
         if (wish->kind < 0 && wish->virtual_stages <= 1)
             wish->kind = CLEAVE_SCHEDULE_1F1B;
         return "megatron";
@@ -75,8 +77,6 @@ static const char *name_baseline(const session *s, const char *name, cleave_sche
         return name;
     if (wish->stages == 0 && wish->virtual_stages == 0 && wish->kind < 0)
         wish->stages = 1;
-    if (wish->recompute < 0)
-        wish->recompute = CLEAVE_RECOMPUTE_NONE;
     if (wish->zero == 0)
         wish->zero = 1 + (int)sharded;
     return cleave_schedule_wish_is_megatron(wish) ? "megatron" : "data-parallel";
@@ -135,7 +135,7 @@ static bool wish_for(const session *s, const char *name, cleave_schedule_wish *w
     if (is_staged)
         return node > 0 && n / node > 1;
     if (is_megatron && wish->tensor == 0)
-        wish->tensor = node > 0 && n % node == 0 ? node : n;
+        wish->neighbours = node > 0 && n % node == 0 ? node : n;
     if (!shards && wish->zero == 0)
         wish->zero = 1 + CLEAVE_SHARDED_NOTHING;
     if (wish->stages == 0 && wish->virtual_stages == 0 && wish->kind < 0)
@@ -198,34 +198,27 @@ static cleave_status search_named(session *s, const char *name,
     return status;
 }
 
-/* Without recomputation, or, where nothing fits so, with all of it. */
 static cleave_status stage_baseline(session *s, const char *name, cleave_error *error) {
-    static const cleave_recompute ways[] = {CLEAVE_RECOMPUTE_NONE, CLEAVE_RECOMPUTE_FULL};
     session_given *given = find_given(s, name);
     cleave_schedule_wish wish;
+    cleave_pipelines found;
     bool fits = false, needs_stages = strcmp(name, "megatron-1f1b") == 0;
     if (given == NULL && !needs_stages)
         return CLEAVE_OK; /* it does not apply, or breaks a constraint */
     if (given != NULL && (!session_is_priced(given) || given->price.excess_bytes == 0))
         return CLEAVE_OK;
-    if (!wish_for(s, name, &wish))
+    if (!wish_for(s, name, &wish) || session_interrupted(s))
         return CLEAVE_OK;
-    int asked = wish.recompute;
-    double behind = 0;
-    for (int i = 0; i < (asked < 0 ? 2 : 1) && !fits && !session_interrupted(s); i++) {
-        cleave_pipelines found;
-        wish.recompute = asked < 0 ? (int)ways[i] : asked;
-        const char *baseline = name_baseline(s, name, &wish);
-        cleave_pipeline_options options =
-            pipeline_options(s, &wish, baseline, given != NULL ? &given->price : NULL);
-        options.only_fitting = true;
-        options.rival_seconds = rival_seconds(s);
-        CLEAVE_TRY(search_named(s, name, &options, &found, error));
-        CLEAVE_TRY(give(s, name, given, &found, &fits, error));
-        if (!fits && found.behind_seconds > 0)
-            behind = behind > 0 ? fmin(behind, found.behind_seconds) : found.behind_seconds;
-    }
-    return fits || given != NULL ? CLEAVE_OK : leave_out(s, name, behind, error);
+    const char *baseline = name_baseline(s, name, &wish);
+    cleave_pipeline_options options =
+        pipeline_options(s, &wish, baseline, given != NULL ? &given->price : NULL);
+    options.only_fitting = true;
+    options.rival_seconds = rival_seconds(s);
+    CLEAVE_TRY(search_named(s, name, &options, &found, error));
+    s->looked_for[session_find_baseline(name)] =
+        needs_stages || cleave_baseline_shards(name) != CLEAVE_SHARDED_NOTHING;
+    CLEAVE_TRY(give(s, name, given, &found, &fits, error));
+    return fits || given != NULL ? CLEAVE_OK : leave_out(s, name, found.behind_seconds, error);
 }
 
 /* ---- what a baseline is where it is asked for ------------------------------------------------ */
@@ -238,7 +231,7 @@ static cleave_status add_rivals(session *s, const char *name, cleave_error *erro
     const char *baseline = name_baseline(s, name, &wish);
     const cleave_price *best = best_price(s);
     cleave_pipelines found;
-    if (!looks_for_them(s, &wish, false))
+    if (!looks_for_them(s, &wish, false) || s->looked_for[session_find_baseline(name)])
         return CLEAVE_OK;
     const cleave_pipeline_options options = pipeline_options(s, &wish, baseline, best);
     CLEAVE_TRY(search_named(s, name, &options, &found, error));

@@ -17,8 +17,8 @@ enum { PIPELINE_FREE = -1 };
 
 /* A layout that may be tried: of a baseline, or of a plan. */
 typedef struct pipeline_candidate {
-    const char *baseline; /* null: of the plan */
-    int32_t n_groups, n_virtual, tensor, micro_batches;
+    const char *baseline;                                       /* null: of the plan */
+    int32_t n_groups, n_virtual, tensor, expert, micro_batches; /* expert: 0 as 1 */
     cleave_schedule_kind kind;
     cleave_recompute recompute; /* of a baseline */
     cleave_sharded sharded;     /* of a baseline */
@@ -65,7 +65,8 @@ typedef struct pipeline_finder {
     double all_work;          /* seconds */
     int64_t *parameters;      /* [n_operators] bytes of those that it is the first to read */
     int32_t *reader;          /* [n_tensors] 1 + that operator, of a parameter; 0: none */
-    int64_t *kept; /* [n_operators] bytes that it writes and backward reads, of the batch */
+    int64_t *kept;   /* [n_operators] bytes that it writes and backward reads, of the batch */
+    int64_t experts; /* 0: none */
     double slowest, quickest; /* links, bytes a second; 0: there are none */
     cleave_axis_sorts sorts;
     pipeline_candidates planned, known;

@@ -44,7 +44,7 @@ cleave_status pipeline_known_layout(pipeline_finder *f, const pipeline_candidate
                                          .n_groups = of->n_groups,
                                          .tensor = of->tensor,
                                          .context = f->options->wish.context,
-                                         .expert = f->options->wish.expert,
+                                         .expert = of->expert,
                                          .ring = f->options->wish.ring,
                                          .whole_tokens = f->options->wish.whole_tokens,
                                          .sharded = of->sharded};
@@ -137,6 +137,33 @@ static cleave_status foresee(pipeline_finder *f, const cleave_layout *layout, co
 
 /* ---- times from messages alone --------------------------------------------------------------- */
 
+/* Parts of an operator that have something else than the others of what one operand of its main
+   nest is. */
+static double count_parts(const pipeline_finder *f, const cleave_layout *layout, int32_t op,
+                          const cleave_operand *operand) {
+    const cleave_model *model = f->pricer->model;
+    const cleave_nest *nest = &model->nests[model->operators[op].main_nest];
+    double n = 1;
+    for (int d = 0; d < model->tensors[operand->tensor].rank; d++)
+        for (int t = 0; t < operand->map[d].n_terms; t++) {
+            int a = nest->operator_axis[operand->map[d].terms[t].axis];
+            n *= a >= 0 ? layout->splits[op].degree[a] : 1;
+        }
+    return n;
+}
+
+/* Bytes of its parameters that each device of its group has at most, as products have them. */
+static double share_of_parameters(const pipeline_finder *f, const cleave_layout *layout,
+                                  int32_t op) {
+    const cleave_model *model = f->pricer->model;
+    const cleave_nest *nest = &model->nests[model->operators[op].main_nest];
+    double n = 1;
+    for (int i = 0; i < nest->n_inputs; i++)
+        if (cleave_tensor_writer(model, nest->inputs[i].tensor) < 0)
+            n = fmax(n, count_parts(f, layout, op, &nest->inputs[i]));
+    return (double)f->parameters[op] / n;
+}
+
 /* How often all of a group send their weights, or gradients of them, once around: forward, for what
    is recomputed, backward and the gradients in every micro-batch, or these and the new values once.
  */
@@ -212,8 +239,7 @@ static cleave_status time_shards(pipeline_finder *f, const cleave_layout *layout
     for (int32_t op = 0; op < layout->n_operators && prices.collective.n_devices > 2; op++) {
         double *sum = &group[cleave_schedule_stage_of(schedule, op) % of->n_groups], round = 0;
         if (f->parameters[op] > 0)
-            CLEAVE_TRY(price_round(&prices, f->parameters[op] / (of->tensor > 0 ? of->tensor : 1),
-                                   &round));
+            CLEAVE_TRY(price_round(&prices, (int64_t)share_of_parameters(f, layout, op), &round));
         *sum += count_rounds(f, of) * round;
         *seconds = fmax(*seconds, *sum);
     }
@@ -236,11 +262,11 @@ static double time_messages(const pipeline_finder *f, const cleave_layout *layou
     for (int32_t op = 0; op < layout->n_operators; op++) {
         bool ends = op + 1 == layout->n_operators || cleave_schedule_stage_of(schedule, op) !=
                                                          cleave_schedule_stage_of(schedule, op + 1);
-        bytes += (double)f->parameters[op];
+        bytes += share_of_parameters(f, layout, op);
         if (!ends)
             continue;
         double apart = n_nodes > 1 && shares > n_nodes ? n_nodes : shares; /* nodes add up first */
-        double sync = count_rounds(f, of) * bytes / n_tensor * (apart - 1) / apart / rate;
+        double sync = count_rounds(f, of) * bytes * (apart - 1) / apart / rate;
         /* Of groups within a node, some neighbours are in two. */
         int32_t behind = (cleave_schedule_stage_of(schedule, op) % of->n_groups + 1) * n;
         bool leaves = n_nodes > 0 ||
@@ -256,7 +282,8 @@ static double time_messages(const pipeline_finder *f, const cleave_layout *layou
 double pipeline_least_state(const pipeline_finder *f, const pipeline_candidate *of) {
     const cleave_model *model = f->pricer->model;
     double weights = 0, states = 0, n = f->pricer->machine->n_devices;
-    double copies = (double)of->n_groups * (of->tensor > 0 ? of->tensor : 1);
+    double copies = (double)of->n_groups * (of->tensor > 0 ? of->tensor : 1) *
+                    (of->expert > 0 ? of->expert : 1);
     for (int32_t t = 0; t < model->n_tensors; t++) {
         const cleave_tensor *tensor = &model->tensors[t];
         if (tensor->kind != CLEAVE_TENSOR_PARAMETER || tensor->view.kind != CLEAVE_VIEW_NONE)
@@ -314,9 +341,9 @@ static cleave_status begin_shape(pipeline_finder *f, const pipeline_candidate *o
         *fits = false;
     if (status == CLEAVE_BAD_INPUT || (status == CLEAVE_OK && !*fits)) {
         const cleave_schedule_wish *wish = &f->options->wish;
-        if (status == CLEAVE_OK && (wish->context > 1 || wish->expert > 1))
+        if (status == CLEAVE_OK && (wish->context > 1 || of->expert > 1))
             cleave_fail(&why, CLEAVE_BAD_INPUT, "the model has %s",
-                        wish->expert > 1 ? "no experts" : "too few heads");
+                        of->expert > 1 ? "no experts" : "too few heads");
         if (why.message[0] != '\0')
             memcpy(f->found->why_none, why.message, sizeof why.message);
         return CLEAVE_OK;
@@ -326,18 +353,12 @@ static cleave_status begin_shape(pipeline_finder *f, const pipeline_candidate *o
     return status;
 }
 
-/* Parts of an operator that write something else than the others. */
-static double count_outputs(const pipeline_finder *f, const cleave_layout *layout, int32_t op) {
-    const cleave_model *model = f->pricer->model;
-    const cleave_nest *nest = &model->nests[model->operators[op].main_nest];
-    int rank = model->tensors[nest->output.tensor].rank;
-    double n = 1;
-    for (int d = 0; d < rank; d++)
-        for (int t = 0; t < nest->output.map[d].n_terms; t++) {
-            int a = nest->operator_axis[nest->output.map[d].terms[t].axis];
-            n *= a >= 0 ? layout->splits[op].degree[a] : 1;
-        }
-    return n;
+/* Micro-batches that a group has begun, and not ended, at most, but of gpipe: of interleaved stages
+   those of one stage after the other come round by groups. */
+static double count_in_flight(const pipeline_candidate *of, int32_t group) {
+    double behind = of->n_groups - 1 - group, n_virtual = of->n_virtual;
+    return n_virtual > 1 ? ((n_virtual - 1) * of->n_groups + 2 * behind + 1) / n_virtual
+                         : behind + 1;
 }
 
 /* What is not recomputed is kept by each device of the group, as far as it is its own, of as many
@@ -350,10 +371,13 @@ static cleave_status find_least_kept(pipeline_finder *f, const cleave_layout *la
     of->least_kept = 0;
     for (int32_t op = 0; op < layout->n_operators; op++) {
         int32_t g = cleave_schedule_stage_of(&layout->schedule, op) % of->n_groups;
-        double m = of->micro_batches, most = of->n_groups - g;
+        double m = of->micro_batches, most = count_in_flight(of, g);
         double in_flight = of->kind == CLEAVE_SCHEDULE_GPIPE || most > m ? m : most;
+        const cleave_model *model = f->pricer->model;
+        const cleave_nest *nest = &model->nests[model->operators[op].main_nest];
         if (!layout->recompute[op] && f->kept[op] > 0)
-            group[g] += (double)f->kept[op] / count_outputs(f, layout, op) * in_flight / m;
+            group[g] +=
+                (double)f->kept[op] / count_parts(f, layout, op, &nest->output) * in_flight / m;
         of->least_kept = fmax(of->least_kept, group[g]);
     }
     return CLEAVE_OK;
@@ -403,8 +427,9 @@ static cleave_status add(pipeline_finder *f, pipeline_candidate of) {
         of.recompute = (cleave_recompute)what;
         CLEAVE_TRY(cleave_recompute_mark(f->pricer->model, of.recompute, &layout, f->error));
         for (int32_t op = 0; op < layout.n_operators; op++)
-            recomputes = recomputes || layout.recompute[op];
-        /* A model may have nothing of the kind: then that is none, where it is asked for. */
+            recomputes = recomputes || (layout.recompute[op] && f->kept[op] > 0);
+        /* A model may have nothing of the kind that is kept, as attention that stores no scores:
+           then that is none, where it is asked for. */
         if (!recomputes && what != CLEAVE_RECOMPUTE_NONE && wish < 0)
             continue;
         of.recompute = recomputes ? of.recompute : CLEAVE_RECOMPUTE_NONE;
@@ -456,6 +481,25 @@ static bool is_asked_for(const pipeline_finder *f, const char *baseline) {
     return f->options->baseline == NULL || strcmp(f->options->baseline, baseline) == 0;
 }
 
+/* Megatron's with so many devices that share a product, and experts in all numbers that are wished
+   for, or that cut those of the model evenly. */
+static cleave_status add_experts(pipeline_finder *f, pipeline_candidate of) {
+    const cleave_schedule_wish *wish = &f->options->wish;
+    int32_t rest = f->pricer->machine->n_devices / of.n_groups / of.tensor, most = wish->expert;
+    if (most == 0)
+        most = wish->context > 1 ? 1 : (int32_t)fmin(rest, (double)f->experts);
+    of.expert = 1;
+    do {
+        bool cuts = of.tensor > 1 || of.expert > 1 || wish->context > 1;
+        if (cuts && pipeline_is_wanted(wish->expert, of.expert) &&
+            pipeline_is_wanted(wish->neighbours, of.tensor * of.expert) &&
+            (of.expert == wish->expert ||
+             (rest % of.expert == 0 && (of.expert == 1 || f->experts % of.expert == 0))))
+            CLEAVE_TRY(add_micro_batches(f, of));
+    } while (of.expert++ < most);
+    return CLEAVE_OK;
+}
+
 static cleave_status add_groups(pipeline_finder *f, int32_t n_groups) {
     int32_t n = f->pricer->machine->n_devices / n_groups;
     const cleave_schedule_wish *wish = &f->options->wish;
@@ -467,14 +511,15 @@ static cleave_status add_groups(pipeline_finder *f, int32_t n_groups) {
     if (wish->tensor <= 1 && wanted && !cuts_else)
         CLEAVE_TRY(add_micro_batches(f, of));
     of.baseline = "megatron";
-    for (of.tensor = cuts_else ? 1 : 2; of.tensor <= n && is_asked_for(f, of.baseline); of.tensor++)
+    for (of.tensor = 1; of.tensor <= n && is_asked_for(f, of.baseline); of.tensor++)
         if (n % of.tensor == 0 && pipeline_is_wanted(wish->tensor, of.tensor))
-            CLEAVE_TRY(add_micro_batches(f, of));
+            CLEAVE_TRY(add_experts(f, of));
     return CLEAVE_OK;
 }
 
 cleave_status pipeline_add_known(pipeline_finder *f) {
     int32_t n_devices = f->pricer->machine->n_devices;
+    f->experts = cleave_baseline_experts(f->pricer->model);
     for (int32_t g = 1; g <= n_devices && g <= f->pricer->model->n_operators; g++)
         if (n_devices % g == 0 && pipeline_may_group(f, g))
             CLEAVE_TRY(add_groups(f, g));

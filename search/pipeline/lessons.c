@@ -16,7 +16,7 @@ enum { MOST_PLANNED_OF_SMALL = 64 };
 static const double most_used = 0.9, much_less = 0.99;
 /* What is polished afterwards may be expected to take so much more than the best. */
 static const double polished_by = 1.5;
-/* Of baselines of other numbers of micro-batches, what they are expected to take is so certain. */
+/* Of baselines that share operators alike, what they are expected to take is so certain. */
 static const double in_doubt = 1.01;
 /* The work of a layout as people run it is known so well. */
 static const double far_behind = 1.2;
@@ -125,10 +125,15 @@ static int compare_candidates(const void *a, const void *b) {
     return (x->least_seconds > y->least_seconds) - (x->least_seconds < y->least_seconds);
 }
 
-/* Of two baselines: the same devices do the same, in the same order of turns. */
-static bool are_akin(const pipeline_candidate *a, const pipeline_candidate *b) {
+/* Of two baselines: operators are split alike, over groups of as many devices. */
+static bool share_alike(const pipeline_candidate *a, const pipeline_candidate *b) {
     return strcmp(a->baseline, b->baseline) == 0 && a->n_groups == b->n_groups &&
-           a->n_virtual == b->n_virtual && a->tensor == b->tensor && a->kind == b->kind;
+           a->tensor == b->tensor && a->expert == b->expert;
+}
+
+/* The same devices do the same, too, in the same order of turns. */
+static bool are_akin(const pipeline_candidate *a, const pipeline_candidate *b) {
+    return share_alike(a, b) && a->n_virtual == b->n_virtual && a->kind == b->kind;
 }
 
 /* Did one like it that needs no more not fit?  With twice the micro-batches what is kept for them
@@ -147,22 +152,21 @@ static bool has_failed(const pipeline_finder *f, const pipeline_candidate *of) {
     return false;
 }
 
-/* Is it slower than the best, by how many times the expected those take that differ from it by
-   nothing but micro-batches?  Where there is none, by the least of those of as much sharded state.
+/* Is it slower than the best, by how many times the expected those take at least whose devices
+   share operators as it does?  Where there is none, by the least of those of as much sharded state.
  */
 static bool is_behind(const pipeline_finder *f, const pipeline_candidate *of, double best) {
-    double ratio = 0, least = (double)INFINITY;
+    double alike = (double)INFINITY, least = (double)INFINITY;
     for (int32_t i = 0; i < f->known_lessons.n; i++) {
         const pipeline_lesson *lesson = &f->known_lessons.items[i];
-        if (lesson->of.sharded != of->sharded || lesson->of.recompute != of->recompute)
-            continue;
-        least = fmin(least, lesson->ratio);
-        if (are_akin(&lesson->of, of))
-            ratio = lesson->ratio;
+        if (share_alike(&lesson->of, of))
+            alike = fmin(alike, lesson->ratio);
+        if (lesson->of.sharded == of->sharded && lesson->of.recompute == of->recompute)
+            least = fmin(least, lesson->ratio);
     }
-    if (ratio <= 0)
-        ratio = of->sharded != CLEAVE_SHARDED_NOTHING && isfinite(least) ? least : 1;
-    return ratio * of->least_seconds > best * in_doubt;
+    if (!isfinite(alike))
+        alike = of->sharded != CLEAVE_SHARDED_NOTHING && isfinite(least) ? least : 1;
+    return alike * of->least_seconds > best * in_doubt;
 }
 
 /* Then so are all that come after it. */

@@ -22,7 +22,9 @@ typedef struct cleave_schedule_wish {
     int32_t micro_batches, stages; /* stages of a group count as several */
     int32_t virtual_stages;        /* of a group, of interleaved ones */
     int32_t tensor;                /* devices that share a product, */
-    int32_t context, expert;       /* sequences, experts; 0 as 1 */
+    int32_t context;               /* sequences; 0 as 1, */
+    int32_t expert;                /* experts */
+    int32_t neighbours;            /* any of these: tensor x expert of a baseline */
     bool ring;                     /* keys go round among the devices of context */
     bool whole_tokens;             /* beside products tokens are not split */
     int kind;                      /* cleave_schedule_kind */

@@ -4,6 +4,7 @@
 
 #include "graph/model/gather.h"
 #include "graph/model/ring.h"
+#include "search/problem/baselines.h"
 #include "search/problem/goes_with.h"
 
 #include <string.h>
@@ -82,6 +83,16 @@ static int expert_axis(const cleave_model *model, int32_t op) {
             return nest->operator_axis[a];
     }
     return -1;
+}
+
+int64_t cleave_baseline_experts(const cleave_model *model) {
+    int64_t most = 0;
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        int axis = expert_axis(model, op);
+        if (axis >= 0 && model->operators[op].axes[axis].extent > most)
+            most = model->operators[op].axes[axis].extent;
+    }
+    return most;
 }
 
 /* ---- cuts, one dimension of the group after the other ---- */

@@ -28,6 +28,9 @@ typedef struct cleave_baseline_shape {
     cleave_sharded sharded;  /* as cleave_layout_shard does, if not by its name anyway */
 } cleave_baseline_shape;
 
+/* How many experts a model has, the most of its layers; 0: none. */
+int64_t cleave_baseline_experts(const cleave_model *model);
+
 /* Shards so much of the state of all parameters (cleave_sharded_as). */
 void cleave_layout_shard(const cleave_model *model, cleave_sharded sharded, cleave_layout *layout);
 /* What a baseline shards by its name: "zero-3" weights.  Of other names nothing. */

@@ -36,6 +36,22 @@ END
 expert_parallel family_mixtral 3072 3.40801 3.08411 2.87631
 expert_parallel family_mixtral_capacity 1024 3.41394 3.07789 2.86895
 
+# megatron-1f1b: the four of a node share experts as well as products, whichever is quickest.
+given=(--model "$tree/tests/data/oracles/family_mixtral_capacity.json" --batch 32 --sequence 6)
+staged=(search "${given[@]}" --machine "$tree/configs/machines/p100-4x4.json" --devices 8 --method megatron-1f1b --json
+    --quiet -o "$work/staged.layout.json")
+step() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["step_seconds"])' "$work/out"; }
+expect_ok "${staged[@]}"
+best=$(step)
+grep -q '"e": *[24]' "$work/staged.layout.json" || fail "experts are not shared: $(cat "$work/staged.layout.json")"
+for degrees in "4 1" "2 2" "1 4"; do
+    read -r tensor expert <<<"$degrees"
+    expect_ok "${staged[@]}" --tensor "$tensor" --expert "$expert" --stages 2
+    python3 -c 'import sys; sys.exit(float(sys.argv[1]) > 1.0001 * float(sys.argv[2]))' "$best" "$(step)" ||
+        fail "$degrees: $(step), and $best of all"
+done
+given=(--model "$tree/tests/data/oracles/family_mixtral_capacity.json" --batch 4 --sequence 6)
+
 # What is dropped is counted once, however samples, rows, micro-batches and recomputation lie, and is what PyTorch drops:
 # 22 + 23, 25 + 22 and 27 + 22 choices of the 2 x 48 of both layers.
 expect_ok search "${given[@]}" --machine "$tree/configs/machines/two-cores.json" --devices 1 --method data-parallel \

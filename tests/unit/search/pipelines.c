@@ -338,6 +338,22 @@ Test(pipelines, auto_is_none_worse_than_baselines_asked_for_by_name) {
     cr_expect_leq(found.best.step_seconds, named.best.step_seconds);
 }
 
+/* Weights take long to gather, so all samples at once, recomputed, are quicker than parts of them
+   that keep what they write. */
+Test(pipelines, baselines_recompute_where_that_is_quicker) {
+    import_gpt();
+    cr_assert_eq(cleave_model_fuse_attention(&model, NULL, &arena, &model, NULL), CLEAVE_OK);
+    wish = (cleave_schedule_wish){.kind = -1, .recompute = -1};
+    read_machine("p100-4x4", 8);
+    options.method = "zero-3";
+    options.memory_limit_bytes = INT64_C(13) << 18;
+    cleave_search_result best = run();
+    wish.recompute = CLEAVE_RECOMPUTE_NONE;
+    cleave_search_result kept = run();
+    cr_expect_gt(kept.best.layout.schedule.micro_batches, best.best.layout.schedule.micro_batches);
+    cr_expect_lt(best.best.step_seconds, kept.best.step_seconds);
+}
+
 /* Two stages are quicker than all layouts in one. */
 Test(pipelines, methods_leave_stages_some_of_the_time) {
     import_gpt();
