@@ -29,6 +29,11 @@ typedef struct order {
     int32_t *message_of;    /* [n_windows][unposted] what is done once is in the first */
 } order;
 
+/* Chunks that wait for their place. */
+typedef struct chunk_list {
+    int32_t n, *chunks;
+} chunk_list;
+
 static void post(const order *o, int32_t template, int32_t window) {
     lower_assembly *assembly = o->assembly;
     cleave_message message = assembly->unposted.items[template];
@@ -118,15 +123,27 @@ static int32_t count_computes(const lower_assembly *assembly) {
     return n < INT32_MAX ? (int32_t)n : INT32_MAX;
 }
 
-/* A slot in one micro-batch. */
-static void place_slot(const order *o, int32_t slot, int32_t window) {
+/* Does it move what adds up over all micro-batches, beside the main lane? */
+static bool is_sum(const order *o, const cleave_fragment_chunk *chunk) {
+    const cleave_item *items = &o->assembly->unplaced.items[chunk->first_item];
+    for (int32_t i = 0; i < chunk->n_items; i++)
+        if (items[i].lane == CLEAVE_LANE_COMMUNICATION && items[i].when == CLEAVE_WHEN_LAST)
+            return true;
+    return false;
+}
+
+/* A slot in one micro-batch; `late` not null: but for sums, which are put there. */
+static void place_slot(const order *o, int32_t slot, int32_t window, chunk_list *late) {
     const lower_placed_chunk *chunks = o->assembly->chunks.items;
     int32_t c = o->first_chunk[slot], end = o->first_chunk[slot + 1];
     for (; c < end && chunks[c].chunk.rank < CLEAVE_RANK_COMPUTE; c++)
         place_chunk(o, &chunks[c].chunk, window);
     place_computes(o, slot, window);
     for (; c < end; c++)
-        place_chunk(o, &chunks[c].chunk, window);
+        if (late == NULL || !is_sum(o, &chunks[c].chunk))
+            place_chunk(o, &chunks[c].chunk, window);
+        else
+            late->chunks[late->n++] = c;
 }
 
 /* What is placed once has the ids of before; items of all micro-batches need more. */
@@ -216,7 +233,35 @@ static block_slots list_block_slots(const order *o) {
     return lists;
 }
 
-/* Block by block, and the updates. */
+/* The last block of each group that gives another one a gradient, in the sequence; -1: none does.
+ */
+static int32_t *find_last_sent(const order *o, const int32_t *group, int32_t n_blocks,
+                               const cleave_stage_block *sequence) {
+    lower_builder *builder = o->assembly->builder;
+    int32_t n = builder->layout->schedule.n_stages;
+    int32_t *last = LOWER_ARRAY(builder, int32_t, n);
+    memset(last, -1, (size_t)n * sizeof *last);
+    for (int32_t b = 0; b < n_blocks; b++) {
+        int32_t stage = sequence[b].stage;
+        if (sequence[b].kind == CLEAVE_BLOCK_BACKWARD && stage > 0 &&
+            group[stage - 1] != group[stage])
+            last[group[stage]] = b;
+    }
+    return last;
+}
+
+/* Those of a group that have waited. */
+static void place_late(const order *o, const chunk_list *late, const int32_t *group, int32_t of) {
+    const lower_schedule *schedule = o->assembly->schedule;
+    for (int32_t i = 0; i < late->n; i++) {
+        const cleave_fragment_chunk *chunk = &o->assembly->chunks.items[late->chunks[i]].chunk;
+        if (group[schedule->stage_of[schedule->slots[chunk->slot].nest]] == of)
+            place_chunk(o, chunk, o->assembly->n_windows - 1);
+    }
+}
+
+/* Block by block, and the updates.  What a group gives another one is what that waits for, and sums
+   of its gradients would stand before it at links: so they begin when the last of it is sent. */
 static void place_blocks(const order *o) {
     lower_builder *builder = o->assembly->builder;
     const lower_schedule *schedule = o->assembly->schedule;
@@ -231,19 +276,25 @@ static void place_blocks(const order *o) {
     if (status != CLEAVE_OK)
         lower_unwind(builder, status);
     block_slots lists = list_block_slots(o);
+    const int32_t *last_sent = find_last_sent(o, group, n_blocks, sequence);
+    chunk_list late = {.chunks = LOWER_ARRAY(builder, int32_t, o->assembly->chunks.n)};
     for (int32_t b = 0; b < n_blocks; b++) {
         if (!builder->options->training && sequence[b].kind != CLEAVE_BLOCK_FORWARD)
             continue;
         int32_t list = lower_turns_list(of, sequence[b].kind, sequence[b].stage);
         int32_t window = lower_turns_window(o->assembly, sequence[b].micro_batch);
+        int32_t last = last_sent[group[sequence[b].stage]];
+        bool waits = b <= last && window == o->assembly->n_windows - 1;
         if (lower_turns_take(o->assembly, list, sequence[b].micro_batch))
             for (int32_t i = lists.first[list]; i < lists.first[list + 1]; i++)
-                place_slot(o, lists.slots[i], window);
+                place_slot(o, lists.slots[i], window, waits ? &late : NULL);
+        if (b == last)
+            place_late(o, &late, group, group[sequence[b].stage]);
     }
     lower_turns_take(o->assembly, LOWER_TURN_OF_UPDATES, of->micro_batches - 1);
     for (int32_t slot = schedule->n_prologue_slots; slot < schedule->n_slots; slot++)
         if (schedule->slots[slot].nest < 0)
-            place_slot(o, slot, o->assembly->n_windows - 1);
+            place_slot(o, slot, o->assembly->n_windows - 1, NULL);
 }
 
 void lower_assembly_place(lower_assembly *assembly) {
@@ -256,11 +307,11 @@ void lower_assembly_place(lower_assembly *assembly) {
     for (int32_t u = 0; u < layout->schedule.micro_batches && schedule->n_prologue_slots > 0; u++)
         if (lower_turns_take(assembly, LOWER_TURN_OF_PROLOGUE, u))
             for (int32_t slot = 0; slot < schedule->n_prologue_slots; slot++)
-                place_slot(&o, slot, lower_turns_window(assembly, u));
+                place_slot(&o, slot, lower_turns_window(assembly, u), NULL);
     if (!cleave_schedule_is_plain(&layout->schedule))
         place_blocks(&o);
     else
         for (int32_t slot = 0; slot < schedule->n_slots; slot++)
-            place_slot(&o, slot, 0);
+            place_slot(&o, slot, 0, NULL);
     place_touches(&o);
 }

@@ -1,4 +1,5 @@
-/* A collective takes the links between devices that follow one another in it; an all-to-all those
+/* A collective takes the links between devices that follow one another in it, or as a library's
+   price has it, those within nodes and the ways out of all members; an all-to-all those
    of its transfers, which its price knows.  Many tensors are combined by the same devices, so links
    are found by groups of devices.
 
@@ -114,28 +115,65 @@ static bool may_take(finder *f, int32_t g, int32_t image, int32_t n) {
            (other == 0 || other == f->alone[image]);
 }
 
-/* Every link on the way around a group, once; those that windows share by their images. */
+/* The links on a way of a group that are new to it; those that windows share by their images. */
+static cleave_status take_way(finder *f, int32_t g, int32_t from, int32_t to) {
+    const group *of = &f->groups[g];
+    int32_t links[CLEAVE_MAX_ROUTE];
+    int32_t n = cleave_machine_route(f->of->machine, of->devices[from], of->devices[to], links);
+    for (int32_t l = 0; l < n; l++) {
+        int32_t image = of->inner ? links[l] : f->image[links[l]];
+        int32_t link = of->inner || f->shared != NULL ? links[l] : image; /* nearby: by images */
+        bool is_shared = !of->inner && f->shared != NULL && f->shared[image];
+        if (meet(f, g, link))
+            continue;
+        if (!of->inner && f->shared != NULL)
+            f->met[image] = link;
+        if (is_shared && f->images[image]++ > 0)
+            continue;
+        if (!take(f, is_shared ? image : link))
+            return short_of_memory(f);
+    }
+    return CLEAVE_OK;
+}
+
+/* Members of each node, where a library's collectives go round within nodes and from each member to
+   its like in the next node, by the ways out of all of them; else all, which are one ring. */
+static int32_t count_beside(const finder *f, const group *of) {
+    const cleave_machine *machine = f->of->machine;
+    int32_t n = of->n_devices, beside = 1;
+    if (!cleave_machine_knows_collectives(machine))
+        return n;
+    while (beside < n && cleave_machine_same_node(machine, of->devices[0], of->devices[beside]))
+        beside++;
+    for (int32_t i = 1; i < n; i++)
+        if (cleave_machine_same_node(machine, of->devices[i - 1], of->devices[i]) ==
+            (i % beside == 0))
+            return n;
+    return n % beside == 0 ? beside : n;
+}
+
+/* Those of the first `n` members. */
+static cleave_status take_ways(finder *f, int32_t g, int32_t n) {
+    const group *of = &f->groups[g];
+    int32_t beside = count_beside(f, of);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t next = i % beside + 1 < beside ? i + 1 : i + 1 - beside;
+        int32_t like = (i + beside) % of->n_devices;
+        if (next != i)
+            CLEAVE_TRY(take_way(f, g, i, next));
+        if (like != i)
+            CLEAVE_TRY(take_way(f, g, i, like));
+    }
+    return CLEAVE_OK;
+}
+
+/* Every link on the ways of a group, once. */
 static cleave_status find_links(finder *f, int32_t g) {
     group *of = &f->groups[g];
-    int32_t links[CLEAVE_MAX_ROUTE];
     of->first = (int32_t)f->n_links;
     if (of->known != NULL)
         return take_known(f, of);
-    for (int32_t i = 0; i < of->n_devices; i++) {
-        int32_t n = cleave_machine_route(f->of->machine, of->devices[i],
-                                         of->devices[(i + 1) % of->n_devices], links);
-        for (int32_t l = 0; l < n; l++) {
-            int32_t link = links[l], image = of->inner ? link : f->image[link];
-            if (meet(f, g, link))
-                continue;
-            if (!of->inner)
-                f->met[image] = link;
-            if (!of->inner && f->shared[image] && f->images[image]++ > 0)
-                continue;
-            if (!take(f, !of->inner && f->shared[image] ? image : link))
-                return short_of_memory(f);
-        }
-    }
+    CLEAVE_TRY(take_ways(f, g, of->n_devices));
     of->n = (int32_t)f->n_links - of->first;
     for (int32_t l = of->first; l < (int32_t)f->n_links && !of->inner; l++) {
         int32_t link = f->links[l], n = f->images[link];
@@ -148,19 +186,11 @@ static cleave_status find_links(finder *f, int32_t g) {
     return CLEAVE_OK;
 }
 
-/* Those on the way around the members in the first window and on to the next. */
+/* Those on the ways of the members in the first window and on to the next. */
 static cleave_status find_nearby_links(finder *f, int32_t g) {
     group *of = &f->groups[g];
-    int32_t links[CLEAVE_MAX_ROUTE], n_windows = f->of->program->n_windows;
     of->first = (int32_t)f->n_links;
-    for (int32_t i = 0; i < of->n_devices / n_windows; i++) {
-        int32_t n = cleave_machine_route(f->of->machine, of->devices[i], of->devices[i + 1], links);
-        for (int32_t l = 0; l < n; l++) {
-            int32_t image = f->image[links[l]];
-            if (!meet(f, g, image) && !take(f, image))
-                return short_of_memory(f);
-        }
-    }
+    CLEAVE_TRY(take_ways(f, g, of->n_devices / f->of->program->n_windows));
     of->n = (int32_t)f->n_links - of->first;
     return CLEAVE_OK;
 }

@@ -39,7 +39,7 @@ static void ok(const trial *t, cleave_status status, const cleave_error *error) 
 }
 
 /* Nodes of one, two or four devices: joined by a switch or directly, each device with a link of its
-   own to the card, or two on one PCIe switch. */
+   own to the card, or two on one PCIe switch.  On some a library's collectives were measured. */
 static void make_fold_machine(trial *t, int32_t n_nodes, int32_t per_node, bool direct,
                               bool mixed) {
     char links[600] = "", other[800] = "", text[2400];
@@ -62,6 +62,12 @@ static void make_fold_machine(trial *t, int32_t n_nodes, int32_t per_node, bool 
         snprintf(other, sizeof other,
                  ", {\"count\": 1, \"devices\": %d, \"kind\": \"slow\", \"links\": [%s]}", per_node,
                  links);
+    const char *library =
+        below(t, 3) > 0
+            ? ""
+            : ", \"collectives\": {\"within\": [{\"devices\": 2, \"bandwidth\": \"8 GB/s\", "
+              "\"latency\": \"9 us\"}], \"between\": {\"share\": 0.8, \"latency\": \"5 us\"}, "
+              "\"source\": \"drawn\"}";
     snprintf(text, sizeof text,
              "{\"cleave_machine\": 1, \"name\": \"drawn\", \"kinds\": {\"k\": {\"memory\": \"1 "
              "TiB\", \"flops\": \"9.5 TFLOP/s\", \"memory_bandwidth\": \"732 GB/s\", \"launch\": "
@@ -69,9 +75,9 @@ static void make_fold_machine(trial *t, int32_t n_nodes, int32_t per_node, bool 
              "\"memory_bandwidth\": \"300 GB/s\"}}, "
              "\"nodes\": [{\"count\": %d, \"devices\": %d, \"kind\": \"k\", \"links\": [%s]}%s], "
              "\"network\": {\"join\": \"card\"%s, \"bandwidth\": \"25 Gbit/s\", \"latency\": \"4 "
-             "us\"}}",
+             "us\"}%s}",
              mixed ? n_nodes - 1 : n_nodes, per_node, links, other,
-             direct ? "" : ", \"through\": \"switch\"");
+             direct ? "" : ", \"through\": \"switch\"", library);
     cleave_error error = {""};
     ok(t, cleave_machine_parse(text, strlen(text), "drawn", 0, &t->arena, &t->machine, &error),
        &error);

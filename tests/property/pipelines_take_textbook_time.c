@@ -505,6 +505,58 @@ Test(textbook, what_the_next_stage_waits_for_does_not_wait_for_weights) {
         }
 }
 
+/* Every operator by samples, on two devices in the place of each one. */
+static void split_samples(const cleave_model *model, cleave_layout *layout, cleave_arena *arena) {
+    cleave_error error = {""};
+    layout->n_devices *= 2;
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        int32_t first = 2 * layout->splits[op].devices[0], degree[CLEAVE_MAX_AXES] = {2};
+        cr_assert_eq(
+            cleave_layout_set(layout, op, 1, degree, (int32_t[2]){first, first + 1}, arena, &error),
+            CLEAVE_OK, "%s", error.message);
+    }
+    cr_assert_eq(cleave_layout_check(model, layout, &error), CLEAVE_OK, "%s", error.message);
+}
+
+/* Of a device: the last message to another stage stands before the first of its sums. */
+static void expect_sums_last(const cleave_program *program, int32_t device) {
+    int32_t last = -1, first = program->n_items;
+    for (int32_t i = program->n_items - 1; i >= 0; i--) {
+        const cleave_item *item = &program->items[i];
+        if (item->device != device || item->kind != CLEAVE_ITEM_SEND)
+            continue;
+        if (item->lane == CLEAVE_LANE_COMMUNICATION)
+            first = i;
+        else if (last < 0 && program->messages[item->subject].destination / 2 != device / 2)
+            last = i;
+    }
+    cr_assert(last >= 0 && first < program->n_items);
+    cr_expect_lt(last, first, "device %d: item %d is sent behind sum %d", device, last, first);
+}
+
+/* Else what the stage before waits for would stand behind sums at the links. */
+Test(textbook, sums_of_gradients_are_sent_behind_what_other_stages_wait_for) {
+    for (int k = 0; k < N_KINDS; k++) {
+        enum { P = 4 };
+        cleave_arena arena = {0};
+        cleave_program program;
+        cleave_error error = {""};
+        int32_t S = kinds[k] == CLEAVE_SCHEDULE_INTERLEAVED ? 2 * P : P, first[2 * P] = {0};
+        for (int32_t s = 1; s < S; s++)
+            first[s] = 2 * s;
+        cleave_model model = make_chain(&arena, S, INT64_C(2) * P * P, 16);
+        cleave_layout layout = make_layout(&model, first, S, P, kinds[k], 2 * P, &arena);
+        const cleave_lower_options options = {.training = true};
+        split_samples(&model, &layout, &arena);
+        cr_assert_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK,
+                     "%s", error.message);
+        cr_assert_eq(cleave_program_check(&program, &error), CLEAVE_OK, "%s", error.message);
+        for (int32_t d = 0; d < 2 * P; d++)
+            expect_sums_last(&program, d);
+        cleave_arena_free(&arena);
+    }
+}
+
 /* Products dealt out by chance, with launches and messages that take their time: on links of their
    own, from every device to every other, both rules give the same. */
 Test(textbook, rules_agree_on_programs_of_unequal_stages_with_links_of_their_own) {
