@@ -13,12 +13,15 @@ int32_t cost_find_fit(const cleave_device_kind *kind, const char *family) {
     return -1;
 }
 
+static bool is_measured(const cleave_device_kind *kind) {
+    return kind->n_kernels > 0 || kind->n_fits > 0;
+}
+
 /* Where nothing was measured, or who asks says so, a framework is taken to run, in the kernels that
    it has.  What goes on in one computes while that reads and writes. */
 static double price_by_data_sheet(const cleave_device_kind *kind, const cleave_work *work) {
-    bool is_measured = kind->n_kernels > 0 || kind->n_fits > 0;
     cleave_framework_kernels of = {1, work->bytes};
-    if (work->has_kernels && (kind->is_eager || !is_measured))
+    if (work->has_kernels && (kind->is_eager || !is_measured(kind)))
         of = kind->is_eager ? work->eager : work->compiled;
     double flops = of.n > 0 ? work->flops : 0;
     return kind->launch_seconds * of.n +
@@ -81,6 +84,8 @@ cleave_copy_price cleave_copy_price_of(const cleave_device_kind *kind) {
     price.rows = found < 0 ? price.dense : cleave_byte_price_of(kind, "copy rows");
     price.seconds_per_row = found < 0 ? 0 : kind->fits[found].seconds_per_flop;
     price.sum = cleave_sum_price_of(kind);
+    price.is_eager = kind->is_eager;
+    price.is_measured = is_measured(kind);
     return price;
 }
 
@@ -117,7 +122,18 @@ static int64_t bytes_picoseconds(cleave_byte_price price, double bytes) {
     return cleave_picoseconds(cleave_byte_price_seconds(&price, 1, bytes));
 }
 
+static int64_t price_addition(const cleave_copy_price *price, const cleave_copy *copy) {
+    if (price->is_measured && !price->is_eager)
+        return 0;
+    cleave_framework_kernels of =
+        cleave_kernels_of_addition(copy->additions, price->is_eager, (double)copy->added_bytes);
+    return cleave_picoseconds(of.n * price->dense.launch_seconds +
+                              of.bytes * price->dense.seconds_per_byte);
+}
+
 static int64_t price_copy(const cleave_copy_price *price, const cleave_copy *copy) {
+    if (copy->added_bytes > 0)
+        return price_addition(price, copy);
     double n = copy->n_copies > 1 ? copy->n_copies : 1;
     return cleave_picoseconds(cleave_copy_price_seconds(
         price, n, (double)copy->bytes, (double)copy->summed_bytes, (double)copy->n_rows));

@@ -253,6 +253,31 @@ static lower_accumulator find_accumulator(lowering *state, const lower_event *ev
     return (lower_accumulator){-1, -1};
 }
 
+/* Once for all pieces of what the part read. */
+static void note_addition(lowering *state, const lower_event *event, cleave_pass pass, int32_t p,
+                          const lower_operand *operand) {
+    lower_builder *builder = &state->base;
+    const cleave_model *model = builder->model;
+    const cleave_part *part = &builder->parts[event->nest].items[p];
+    if (pass != CLEAVE_PASS_INPUT_GRADIENT ||
+        state->pieces.items[operand->first_piece].piece.index != 0)
+        return;
+    cleave_additions of =
+        cleave_additions_of(model, &model->nests[event->nest], pass, part, event->input);
+    if (!of.compiled && !of.eager)
+        return;
+    cleave_type type = cleave_gradient_type(model, &model->nests[event->nest], part, event->input);
+    int64_t size = cleave_box_size(model->tensors[operand->tensor].rank, &operand->box);
+    lower_begin_stretch(state, false, 1);
+    lower_do(builder, CLEAVE_WHEN_EVERY);
+    LOWER_PUSH(builder, &builder->copies,
+               (cleave_copy){.first_piece = builder->copy_pieces.n,
+                             .n_copies = 1,
+                             .added_bytes = size * cleave_type_bytes(type),
+                             .additions = of});
+    lower_item(builder, part->device, CLEAVE_LANE_MAIN, CLEAVE_ITEM_COPY, builder->copies.n - 1);
+}
+
 /* Nest by nest: what the parts give for one input, and the movement once all have given theirs. */
 void lower_write_gradient(lowering *state, const lower_event *event) {
     lower_builder *builder = &state->base;
@@ -265,15 +290,16 @@ void lower_write_gradient(lowering *state, const lower_event *event) {
         int32_t id = lower_row(state, state->schedule->read[n][i])[p];
         if (id < 0)
             continue;
+        const lower_operand *operand = &state->operands.items[id];
         int32_t *binding = &lower_binding(state, state->schedule->write_gradient[n][i])[p];
+        state->part = p;
         if (first.nest >= 0) {
             *binding =
                 lower_binding(state, state->schedule->write_gradient[first.nest][first.input])[p];
             lower_row(state, state->schedule->write_gradient[n][i])[p] = LOWER_ADDS;
+            note_addition(state, event, pass, p, operand);
             continue;
         }
-        const lower_operand *operand = &state->operands.items[id];
-        state->part = p;
         lower_begin_stretch(state, false, 0);
         *binding = lower_buffer_of_type(
             builder,

@@ -1,6 +1,7 @@
 #include "graph/program/eager.h"
 
 #include "graph/model/precision.h"
+#include "graph/program/one_kernel.h"
 
 #include <string.h>
 
@@ -9,6 +10,14 @@ static const struct {
     const char *type;
     bool exact; /* in f32 in between */
 } spelled_out[] = {{"RMSNormalization", true}, {"RotaryEmbedding", false}};
+
+static int find_spelled_out(const cleave_model *model, const cleave_nest *nest) {
+    int n = (int)(sizeof spelled_out / sizeof *spelled_out);
+    for (int i = 0; i < n; i++)
+        if (strcmp(model->operators[nest->op].type, spelled_out[i].type) == 0)
+            return i;
+    return -1;
+}
 
 static double size_of(const cleave_model *model, const cleave_operand *operand,
                       const cleave_part *part) {
@@ -68,15 +77,21 @@ static cleave_framework_kernels spell_out(const cleave_model *model, const cleav
 bool cleave_kernels_spelled_out(const cleave_model *model, const cleave_nest *nest,
                                 cleave_pass pass, const cleave_part *part,
                                 cleave_framework_kernels *made) {
-    const char *type = model->operators[nest->op].type;
-    for (size_t i = 0; i < sizeof spelled_out / sizeof *spelled_out; i++) {
-        if (pass == CLEAVE_PASS_WEIGHT_GRADIENT || strcmp(type, spelled_out[i].type) != 0)
-            continue;
-        *made = spell_out(model, nest, part, spelled_out[i].exact);
-        int times = pass == CLEAVE_PASS_FORWARD ? 1 : 2;
-        made->n *= times;
-        made->bytes *= times;
-        return true;
-    }
-    return false;
+    int found = pass == CLEAVE_PASS_WEIGHT_GRADIENT ? -1 : find_spelled_out(model, nest);
+    if (found < 0)
+        return false;
+    *made = spell_out(model, nest, part, spelled_out[found].exact);
+    int times = pass == CLEAVE_PASS_FORWARD ? 1 : 2;
+    made->n *= times;
+    made->bytes *= times;
+    return true;
+}
+
+cleave_additions cleave_additions_of(const cleave_model *model, const cleave_nest *nest,
+                                     cleave_pass pass, const cleave_part *part, int input) {
+    cleave_kernel_share compiled = cleave_kernel_share_of(model, nest, pass, part, false),
+                        eager = cleave_kernel_share_of(model, nest, pass, part, true);
+    return (cleave_additions){(compiled.gradients >> input & 1) != 0,
+                              (eager.gradients >> input & 1) != 0 ||
+                                  find_spelled_out(model, nest) >= 0};
 }

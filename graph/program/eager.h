@@ -19,6 +19,23 @@ typedef struct cleave_framework_kernels {
     double bytes; /* that it reads and writes in all of them, and in one that another began */
 } cleave_framework_kernels;
 
+/* Who has to add what a pass gives for an input to what another one gave, as autograd does by a
+   kernel of its own, and a compiler in the kernel that reads the sum; within one kernel it is added
+   on the chip. */
+typedef struct cleave_additions {
+    bool compiled, eager;
+} cleave_additions;
+cleave_additions cleave_additions_of(const cleave_model *model, const cleave_nest *nest,
+                                     cleave_pass pass, const cleave_part *part, int input);
+
+/* What each reads and writes, of so many bytes. */
+static inline cleave_framework_kernels
+cleave_kernels_of_addition(cleave_additions of, bool is_eager, double added_bytes) {
+    if (is_eager)
+        return (cleave_framework_kernels){of.eager, of.eager ? 3 * added_bytes : 0};
+    return (cleave_framework_kernels){0, of.compiled ? added_bytes : 0};
+}
+
 /* False, and nothing, where it is not spelled out. */
 bool cleave_kernels_spelled_out(const cleave_model *model, const cleave_nest *nest,
                                 cleave_pass pass, const cleave_part *part,

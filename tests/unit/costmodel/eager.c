@@ -91,3 +91,54 @@ Test(eager, data_sheets_price_each_kernel_and_measured_ones_are_as_they_are) {
     cr_expect_float_eq(cleave_cost_compute(&kind, &other, &provenance), 1e-3 + other.bytes * 1e-9,
                        1e-12);
 }
+
+/* ---- adding gradients ------------------------------------------------------------------------ */
+
+static cleave_additions additions_of(const char *operator, int nest) {
+    const cleave_operator *op = &model.operators[cleave_model_find_operator(&model, operator)];
+    const cleave_nest *of = &model.nests[op->nests[nest]];
+    const cleave_part whole = cleave_part_whole(of, 0);
+    return cleave_additions_of(&model, of, CLEAVE_PASS_INPUT_GRADIENT, &whole, 0);
+}
+
+/* A norm and its statistics are one kernel, which writes one gradient; where they are spelled out
+   each has one of its own. */
+Test(eager, what_one_kernel_gives_for_a_tensor_it_adds_on_the_chip) {
+    cleave_additions scales = additions_of("model.norm", 1), counts = additions_of("model.norm", 0);
+    cr_expect(scales.compiled && scales.eager);
+    cr_expect(!counts.compiled && counts.eager);
+}
+
+static int64_t price_of_addition(const cleave_machine *machine, cleave_additions of) {
+    cleave_copy copy = {.n_copies = 1, .added_bytes = 1000000, .additions = of};
+    cleave_item item = {.kind = CLEAVE_ITEM_COPY};
+    const cleave_program program = {.model = &model,
+                                    .n_devices = 1,
+                                    .n_items = 1,
+                                    .items = &item,
+                                    .n_copies = 1,
+                                    .copies = &copy};
+    cleave_cost_cache *cache;
+    int64_t duration;
+    cr_assert_eq(cleave_cost_cache_create(&model, machine, &cache, NULL), CLEAVE_OK);
+    cr_assert_eq(cleave_cost_items(&program, cache, &duration, NULL), CLEAVE_OK);
+    cleave_cost_cache_destroy(cache);
+    return duration;
+}
+
+/* 1 MB at 50 GB/s: read once more by who reads the sum, 20 us; or launched, 1 us, two read and one
+   written, 60 us; our own kernels add as they write. */
+Test(eager, a_gradient_is_added_by_a_kernel_or_on_the_way) {
+    cleave_machine machine = make_machine(&arena, 1, 1, "1 GiB");
+    const cleave_additions both = {true, true}, spelled_out = {false, true};
+    cr_expect_eq(price_of_addition(&machine, both), 20000000);
+    cr_expect_eq(price_of_addition(&machine, spelled_out), 0);
+    machine.kinds[0].is_eager = true;
+    cr_expect_eq(price_of_addition(&machine, both), 61000000);
+    cr_expect_eq(price_of_addition(&machine, spelled_out), 61000000);
+    cleave_kernel_time measured = {.key = "some", .seconds = 2e-3};
+    machine.kinds[0].kernels = &measured;
+    machine.kinds[0].n_kernels = 1;
+    machine.kinds[0].is_eager = false;
+    cr_expect_eq(price_of_addition(&machine, both), 0);
+}
