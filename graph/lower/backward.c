@@ -127,6 +127,7 @@ void lower_begin_gradient(lowering *state, int32_t tensor) {
     demand_parameter_gradient(state, tensor);
     of->backward.lane = CLEAVE_LANE_COMMUNICATION;
     move_all(builder, &of->backward);
+    lower_chores_of_gradient(state, &of->backward, CLEAVE_CHORE_BUCKET);
     of->main_after = LOWER_ARRAY(builder, int32_t, of->holders.n);
     for (int32_t h = 0; h < of->holders.n; h++) {
         int32_t device = of->holders.items[h].device;
@@ -253,29 +254,41 @@ static lower_accumulator find_accumulator(lowering *state, const lower_event *ev
     return (lower_accumulator){-1, -1};
 }
 
+static int64_t bytes_of_gradient(const lowering *state, const lower_event *event, int32_t p,
+                                 const lower_operand *operand) {
+    const cleave_part *part = &state->base.parts[event->nest].items[p];
+    return cleave_box_size(state->base.model->tensors[operand->tensor].rank, &operand->box) *
+           cleave_type_bytes(gradient_type(state, event->nest, event->input, part));
+}
+
 /* Once for all pieces of what the part read. */
 static void note_addition(lowering *state, const lower_event *event, cleave_pass pass, int32_t p,
                           const lower_operand *operand) {
     lower_builder *builder = &state->base;
-    const cleave_model *model = builder->model;
+    const cleave_nest *nest = &builder->model->nests[event->nest];
     const cleave_part *part = &builder->parts[event->nest].items[p];
     if (pass != CLEAVE_PASS_INPUT_GRADIENT ||
         state->pieces.items[operand->first_piece].piece.index != 0)
         return;
-    cleave_additions of =
-        cleave_additions_of(model, &model->nests[event->nest], pass, part, event->input);
+    cleave_additions of = cleave_additions_of(builder->model, nest, pass, part, event->input);
     if (!of.compiled && !of.eager)
         return;
-    cleave_type type = cleave_gradient_type(model, &model->nests[event->nest], part, event->input);
-    int64_t size = cleave_box_size(model->tensors[operand->tensor].rank, &operand->box);
     lower_begin_stretch(state, false, 1);
     lower_do(builder, CLEAVE_WHEN_EVERY);
-    LOWER_PUSH(builder, &builder->copies,
-               (cleave_copy){.first_piece = builder->copy_pieces.n,
-                             .n_copies = 1,
-                             .added_bytes = size * cleave_type_bytes(type),
-                             .additions = of});
-    lower_item(builder, part->device, CLEAVE_LANE_MAIN, CLEAVE_ITEM_COPY, builder->copies.n - 1);
+    lower_chore(builder, part->device,
+                (cleave_copy){.chore = CLEAVE_CHORE_ADD,
+                              .chore_bytes = bytes_of_gradient(state, event, p, operand),
+                              .additions = of});
+}
+
+/* In every micro-batch but the first. */
+static void note_accumulation(lowering *state, const lower_event *event, int32_t p,
+                              const lower_operand *operand) {
+    lower_do(&state->base, CLEAVE_WHEN_EVERY);
+    lower_chore(&state->base, operand->device,
+                (cleave_copy){.chore = CLEAVE_CHORE_ACCUMULATE,
+                              .carries = true,
+                              .chore_bytes = bytes_of_gradient(state, event, p, operand)});
 }
 
 /* Nest by nest: what the parts give for one input, and the movement once all have given theirs. */
@@ -309,8 +322,10 @@ void lower_write_gradient(lowering *state, const lower_event *event) {
             cleave_gradient_type(builder->model, &builder->model->nests[n],
                                  &builder->parts[n].items[p], i),
             &operand->box);
-        if (is_carried)
+        if (is_carried) {
             lower_row(state, state->schedule->write_gradient[n][i])[p] = LOWER_CARRIES;
+            note_accumulation(state, event, p, operand);
+        }
         if (!goes_round)
             lower_contribute_gradient(state, event, p, *binding, is_carried);
     }
