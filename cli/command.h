@@ -57,10 +57,10 @@ extern const command command_calibrate, command_search, command_simulate, comman
     }
 #define ROW_FRAMEWORK(type)                                                                        \
     {                                                                                              \
-        "--framework", "compiled|eager", OPTION_TEXT, offsetof(type, framework),                   \
+        "--framework", "NAME", OPTION_TEXT, offsetof(type, framework),                             \
             .standard = "compiled",                                                                \
-            .help = "eager: norms by the mean square and rotary positions are several kernels "    \
-                    "each where prices are those of data sheets"                                   \
+            .help = "whose kernels prices of data sheets are: compiled or eager (PyTorch), "       \
+                    "torchtitan, llm-foundry, megatron, megatron-deepspeed, mist"                  \
     }
 #define ROW_PRECISION(type)                                                                        \
     {                                                                                              \

@@ -47,12 +47,16 @@ cleave_status inputs_attention(const char *attention, cleave_model *model, cleav
 
 cleave_status inputs_framework(const char *framework, cleave_machine *machine,
                                cleave_error *error) {
-    bool is_eager = strcmp(framework, "eager") == 0;
-    if (!is_eager && strcmp(framework, "compiled") != 0)
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "--framework %s: compiled and eager are known",
+    int found = 0;
+    while (found < CLEAVE_N_FRAMEWORKS && strcmp(framework, cleave_frameworks[found].name) != 0)
+        found++;
+    if (found == CLEAVE_N_FRAMEWORKS)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "--framework %s: compiled, eager, torchtitan, llm-foundry, megatron, "
+                           "megatron-deepspeed and mist are known",
                            framework);
     for (int32_t k = 0; k < machine->n_kinds; k++)
-        machine->kinds[k].is_eager = is_eager;
+        machine->kinds[k].framework = (cleave_framework)found;
     return CLEAVE_OK;
 }
 

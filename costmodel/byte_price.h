@@ -33,6 +33,8 @@ typedef struct cleave_copy_price {
     cleave_byte_price dense, rows;
     double seconds_per_row;
     cleave_byte_price sum; /* of what is combined with what is there */
+    bool is_measured;      /* by our kernels, which have no chores */
+    cleave_framework framework;
 } cleave_copy_price;
 
 /* By the fit of "sum", and as copies of as many bytes where there is none. */

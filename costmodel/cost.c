@@ -13,13 +13,16 @@ int32_t cost_find_fit(const cleave_device_kind *kind, const char *family) {
     return -1;
 }
 
+static bool is_measured(const cleave_device_kind *kind) {
+    return kind->n_kernels > 0 || kind->n_fits > 0;
+}
+
 /* Where nothing was measured, or who asks says so, a framework is taken to run, in the kernels that
    it has.  What goes on in one computes while that reads and writes. */
 static double price_by_data_sheet(const cleave_device_kind *kind, const cleave_work *work) {
-    bool is_measured = kind->n_kernels > 0 || kind->n_fits > 0;
     cleave_framework_kernels of = {1, work->bytes};
-    if (work->has_kernels && (kind->is_eager || !is_measured))
-        of = kind->is_eager ? work->eager : work->compiled;
+    if (work->has_kernels && (kind->framework != CLEAVE_COMPILED || !is_measured(kind)))
+        of = work->kernels[kind->framework];
     double flops = of.n > 0 ? work->flops : 0;
     return kind->launch_seconds * of.n +
            fmax(flops / (cleave_device_kind_flops(kind, work->type) *
@@ -81,6 +84,8 @@ cleave_copy_price cleave_copy_price_of(const cleave_device_kind *kind) {
     price.rows = found < 0 ? price.dense : cleave_byte_price_of(kind, "copy rows");
     price.seconds_per_row = found < 0 ? 0 : kind->fits[found].seconds_per_flop;
     price.sum = cleave_sum_price_of(kind);
+    price.framework = kind->framework;
+    price.is_measured = is_measured(kind);
     return price;
 }
 
@@ -117,7 +122,23 @@ static int64_t bytes_picoseconds(cleave_byte_price price, double bytes) {
     return cleave_picoseconds(cleave_byte_price_seconds(&price, 1, bytes));
 }
 
+/* Where our kernels were measured none is theirs, unless who asks names a framework. */
+static int64_t price_chore(const cleave_copy_price *price, const cleave_copy *copy) {
+    const cleave_framework_row *framework = &cleave_frameworks[price->framework];
+    bool is_added = framework->is_eager ? copy->additions.eager : copy->additions.compiled;
+    if ((price->is_measured && price->framework == CLEAVE_COMPILED) ||
+        (copy->chore == CLEAVE_CHORE_ADD && !is_added) ||
+        (copy->chore == CLEAVE_CHORE_ACCUMULATE && copy->carries))
+        return 0;
+    cleave_chore_kernels of = framework->chores[copy->chore];
+    return cleave_picoseconds(of.n * price->dense.launch_seconds +
+                              of.passes * (double)copy->chore_bytes *
+                                  price->dense.seconds_per_byte);
+}
+
 static int64_t price_copy(const cleave_copy_price *price, const cleave_copy *copy) {
+    if (copy->chore != CLEAVE_CHORE_NONE)
+        return price_chore(price, copy);
     double n = copy->n_copies > 1 ? copy->n_copies : 1;
     return cleave_picoseconds(cleave_copy_price_seconds(
         price, n, (double)copy->bytes, (double)copy->summed_bytes, (double)copy->n_rows));

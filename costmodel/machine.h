@@ -8,6 +8,7 @@
 #include "costmodel/efficiency.h"
 #include "costmodel/machine_collectives.h"
 #include "graph/model/layout.h" /* CLEAVE_MAX_DEVICES */
+#include "graph/program/framework.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,8 +59,7 @@ typedef struct cleave_device_kind {
     double rates[CLEAVE_N_TYPES];                        /* and in shorter types; 0: it has none */
     cleave_efficiency efficiency[CLEAVE_N_EFFICIENCIES]; /* of the roofline */
     double launch_seconds;                               /* per compute item */
-    bool is_eager; /* no compiler makes one kernel of several (graph/program/eager.h): said by who
-                      asks, and no figure of a file */
+    cleave_framework framework; /* said by who asks, and no figure of a file */
     int64_t runtime_bytes;      /* resident memory of a rank beside arena and program; 0: unknown */
     const char *kernel_version; /* libraries that the times are of; null where none are */
     int32_t threads;            /* of a device, that the times are of; 0: one, or nothing is said */

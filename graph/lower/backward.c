@@ -127,6 +127,7 @@ void lower_begin_gradient(lowering *state, int32_t tensor) {
     demand_parameter_gradient(state, tensor);
     of->backward.lane = CLEAVE_LANE_COMMUNICATION;
     move_all(builder, &of->backward);
+    lower_chores_of_gradient(state, &of->backward, CLEAVE_CHORE_BUCKET);
     of->main_after = LOWER_ARRAY(builder, int32_t, of->holders.n);
     for (int32_t h = 0; h < of->holders.n; h++) {
         int32_t device = of->holders.items[h].device;
@@ -253,6 +254,43 @@ static lower_accumulator find_accumulator(lowering *state, const lower_event *ev
     return (lower_accumulator){-1, -1};
 }
 
+static int64_t bytes_of_gradient(const lowering *state, const lower_event *event, int32_t p,
+                                 const lower_operand *operand) {
+    const cleave_part *part = &state->base.parts[event->nest].items[p];
+    return cleave_box_size(state->base.model->tensors[operand->tensor].rank, &operand->box) *
+           cleave_type_bytes(gradient_type(state, event->nest, event->input, part));
+}
+
+/* Once for all pieces of what the part read. */
+static void note_addition(lowering *state, const lower_event *event, cleave_pass pass, int32_t p,
+                          const lower_operand *operand) {
+    lower_builder *builder = &state->base;
+    const cleave_nest *nest = &builder->model->nests[event->nest];
+    const cleave_part *part = &builder->parts[event->nest].items[p];
+    if (pass != CLEAVE_PASS_INPUT_GRADIENT ||
+        state->pieces.items[operand->first_piece].piece.index != 0)
+        return;
+    cleave_additions of = cleave_additions_of(builder->model, nest, pass, part, event->input);
+    if (!of.compiled && !of.eager)
+        return;
+    lower_begin_stretch(state, false, 1);
+    lower_do(builder, CLEAVE_WHEN_EVERY);
+    lower_chore(builder, part->device,
+                (cleave_copy){.chore = CLEAVE_CHORE_ADD,
+                              .chore_bytes = bytes_of_gradient(state, event, p, operand),
+                              .additions = of});
+}
+
+/* In every micro-batch but the first. */
+static void note_accumulation(lowering *state, const lower_event *event, int32_t p,
+                              const lower_operand *operand) {
+    lower_do(&state->base, CLEAVE_WHEN_EVERY);
+    lower_chore(&state->base, operand->device,
+                (cleave_copy){.chore = CLEAVE_CHORE_ACCUMULATE,
+                              .carries = true,
+                              .chore_bytes = bytes_of_gradient(state, event, p, operand)});
+}
+
 /* Nest by nest: what the parts give for one input, and the movement once all have given theirs. */
 void lower_write_gradient(lowering *state, const lower_event *event) {
     lower_builder *builder = &state->base;
@@ -265,15 +303,16 @@ void lower_write_gradient(lowering *state, const lower_event *event) {
         int32_t id = lower_row(state, state->schedule->read[n][i])[p];
         if (id < 0)
             continue;
+        const lower_operand *operand = &state->operands.items[id];
         int32_t *binding = &lower_binding(state, state->schedule->write_gradient[n][i])[p];
+        state->part = p;
         if (first.nest >= 0) {
             *binding =
                 lower_binding(state, state->schedule->write_gradient[first.nest][first.input])[p];
             lower_row(state, state->schedule->write_gradient[n][i])[p] = LOWER_ADDS;
+            note_addition(state, event, pass, p, operand);
             continue;
         }
-        const lower_operand *operand = &state->operands.items[id];
-        state->part = p;
         lower_begin_stretch(state, false, 0);
         *binding = lower_buffer_of_type(
             builder,
@@ -283,8 +322,10 @@ void lower_write_gradient(lowering *state, const lower_event *event) {
             cleave_gradient_type(builder->model, &builder->model->nests[n],
                                  &builder->parts[n].items[p], i),
             &operand->box);
-        if (is_carried)
+        if (is_carried) {
             lower_row(state, state->schedule->write_gradient[n][i])[p] = LOWER_CARRIES;
+            note_accumulation(state, event, p, operand);
+        }
         if (!goes_round)
             lower_contribute_gradient(state, event, p, *binding, is_carried);
     }

@@ -192,6 +192,8 @@ void lower_copy_add_squares(lower_builder *builder, int32_t tensor, const cleave
                             const lower_region *source, float weight);
 /* A piece as it is, of so many bytes that are combined with what is there. */
 void lower_copy_add_sum(lower_builder *builder, const cleave_copy_piece *piece, int64_t bytes);
+/* What a framework does besides, in the main lane: a copy without pieces. */
+void lower_chore(lower_builder *builder, int32_t device, cleave_copy chore);
 /* The item's id, or -1 when no piece was added. */
 int32_t lower_copy_end(lower_builder *builder, int32_t device, cleave_lane lane);
 

@@ -209,6 +209,13 @@ int32_t lower_copy_end(lower_builder *builder, int32_t device, cleave_lane lane)
     return lower_item(builder, device, lane, CLEAVE_ITEM_COPY, builder->copies.n - 1);
 }
 
+void lower_chore(lower_builder *builder, int32_t device, cleave_copy chore) {
+    chore.first_piece = builder->copy_pieces.n;
+    chore.n_copies = 1;
+    LOWER_PUSH(builder, &builder->copies, chore);
+    lower_item(builder, device, CLEAVE_LANE_MAIN, CLEAVE_ITEM_COPY, builder->copies.n - 1);
+}
+
 void lower_carry(lower_builder *builder, int32_t tensor, const lower_region *total,
                  const lower_region *given, int32_t device) {
     cleave_when when = builder->when;

@@ -118,6 +118,8 @@ static int32_t another_copy(lower_assembly *assembly, int32_t c, int32_t window)
     cleave_copy copy = assembly->copies.items[c];
     int32_t first = copy.first_piece;
     copy.first_piece = assembly->copy_pieces.n;
+    if (copy.chore == CLEAVE_CHORE_ACCUMULATE)
+        copy.carries = false;
     if (copy.carries)
         copy.bytes = copy.summed_bytes = copy.bytes / 2 * 3;
     for (int32_t p = first; p < first + copy.n_pieces; p++) {

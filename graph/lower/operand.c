@@ -355,9 +355,14 @@ static movement *movement_of(lowering *state, const lower_operand *operand,
 
 static void await_gathered(lowering *state, const lower_operand *operand,
                            const lower_operand_piece *piece) {
+    const cleave_tensor *of = &state->base.model->tensors[piece->piece.tensor];
     lower_do(&state->base, (cleave_when)state->schedule->visits[operand->visit].when);
-    lower_await_visiting(state, lower_visiting_of(state, operand->visit, piece->piece.tensor),
-                         operand->device);
+    if (lower_await_visiting(state, lower_visiting_of(state, operand->visit, piece->piece.tensor),
+                             operand->device))
+        lower_chore(&state->base, operand->device,
+                    (cleave_copy){.chore = CLEAVE_CHORE_UNPACK,
+                                  .chore_bytes = 2 * cleave_stored_bytes(of) *
+                                                 cleave_box_size(of->rank, &piece->piece.box)});
 }
 
 void lower_operand_arrive(lowering *state, int32_t id) {

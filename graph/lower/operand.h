@@ -175,7 +175,11 @@ lower_region lower_operand_region(const lowering *state, int32_t operand);
    there (shard.c). */
 lower_visiting *lower_visiting_of(const lowering *state, int32_t visit, int32_t base);
 bool lower_is_gathered(const lowering *state, int32_t tensor);
-void lower_await_visiting(lowering *state, lower_visiting *at, int32_t device);
+/* True where it had still to wait. */
+bool lower_await_visiting(lowering *state, lower_visiting *at, int32_t device);
+/* What frameworks do with the gradient of a weight, of what each device gives that is sent: read as
+   it arises and written as it is sent. */
+void lower_chores_of_gradient(lowering *state, const movement *move, cleave_chore chore);
 
 /* Once all needs are known: what the devices hold of parameters, buffers and constants. */
 void lower_operand_place_holders(lowering *state);

@@ -90,11 +90,27 @@ static void mark_devices(lowering *state, lower_visiting *at) {
             at->move.involved[d] ? lower_mark(builder, d, CLEAVE_LANE_COMMUNICATION) : -1;
 }
 
-void lower_await_visiting(lowering *state, lower_visiting *at, int32_t device) {
+bool lower_await_visiting(lowering *state, lower_visiting *at, int32_t device) {
     if (at->after == NULL || at->after[device] < 0)
-        return;
+        return false;
     lower_sync(&state->base, at->after[device]);
     at->after[device] = -1;
+    return true;
+}
+
+void lower_chores_of_gradient(lowering *state, const movement *move, cleave_chore chore) {
+    lower_builder *builder = &state->base;
+    const cleave_tensor *of = &builder->model->tensors[move->tensor];
+    cleave_type sent = cleave_reduce_type(builder->model, move->tensor, cleave_exact_type(of));
+    int64_t each = cleave_stored_bytes(of) + cleave_type_bytes(sent);
+    for (int32_t i = 0; i < move->contributions.n; i++) {
+        const move_contribution *given = &move->contributions.items[i];
+        if (move->involved != NULL && move->involved[given->device])
+            lower_chore(
+                builder, given->device,
+                (cleave_copy){.chore = chore,
+                              .chore_bytes = cleave_box_size(of->rank, &given->at.box) * each});
+    }
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
@@ -127,6 +143,7 @@ static void reduce(lowering *state, const lower_visit *visit, lower_visiting *at
     }
     lower_demand_like_shares(state, &at->move);
     move_all(builder, &at->move);
+    lower_chores_of_gradient(state, &at->move, CLEAVE_CHORE_PACK);
     mark_devices(state, at);
 }
 

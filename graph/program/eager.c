@@ -1,6 +1,7 @@
 #include "graph/program/eager.h"
 
 #include "graph/model/precision.h"
+#include "graph/program/one_kernel.h"
 
 #include <string.h>
 
@@ -9,6 +10,14 @@ static const struct {
     const char *type;
     bool exact; /* in f32 in between */
 } spelled_out[] = {{"RMSNormalization", true}, {"RotaryEmbedding", false}};
+
+static int find_spelled_out(const cleave_model *model, const cleave_nest *nest) {
+    int n = (int)(sizeof spelled_out / sizeof *spelled_out);
+    for (int i = 0; i < n; i++)
+        if (strcmp(model->operators[nest->op].type, spelled_out[i].type) == 0)
+            return i;
+    return -1;
+}
 
 static double size_of(const cleave_model *model, const cleave_operand *operand,
                       const cleave_part *part) {
@@ -65,18 +74,85 @@ static cleave_framework_kernels spell_out(const cleave_model *model, const cleav
     return made;
 }
 
+/* ---- losses and masks ------------------------------------------------------------------------ */
+
+static bool is_loss(const cleave_model *model, const cleave_nest *nest) {
+    return strcmp(model->operators[nest->op].type, "SoftmaxCrossEntropy") == 0;
+}
+
+/* The first of the nests of a loss that reads the logits stands for all, or backward the first that
+   gives their gradient. */
+static bool stands_for_loss(const cleave_model *model, const cleave_nest *nest, cleave_pass pass) {
+    const cleave_operator *op = &model->operators[nest->op];
+    bool backward = pass != CLEAVE_PASS_FORWARD;
+    int32_t logits = model->nests[op->nests[0]].inputs[0].tensor;
+    for (int32_t i = 0; i < op->n_nests; i++) {
+        const cleave_nest *of = &model->nests[op->nests[backward ? op->n_nests - 1 - i : i]];
+        bool gives = !backward || (cleave_nest_pass_inputs(model, of, pass) & 1) != 0;
+        if (of->inputs[0].tensor == logits && gives)
+            return of == nest;
+    }
+    return false;
+}
+
+static cleave_framework_kernels count_loss(const cleave_model *model, const cleave_nest *nest,
+                                           cleave_pass pass, const cleave_part *part,
+                                           const cleave_loss_kernels *loss) {
+    if (!stands_for_loss(model, nest, pass))
+        return (cleave_framework_kernels){0};
+    const cleave_tensor *logits = &model->tensors[nest->inputs[0].tensor];
+    const cleave_chore_kernels *of = pass == CLEAVE_PASS_FORWARD ? &loss->forward : &loss->backward;
+    double size = size_of(model, &nest->inputs[0], part);
+    int64_t each = loss->exact ? cleave_type_bytes(CLEAVE_F32) : cleave_stored_bytes(logits);
+    cleave_framework_kernels made = {of->n, of->passes * size * (double)each};
+    if (loss->exact && cleave_type_is_short(logits->stored))
+        add_kernel(&made, size * (double)(each + cleave_stored_bytes(logits)));
+    return made;
+}
+
+static bool masks_by_place(const cleave_nest *nest) {
+    bool asks = false;
+    for (int i = 0; i < nest->n_instructions; i++)
+        asks = asks || nest->tape[i].opcode == CLEAVE_OP_INDEX;
+    return asks && nest->kind == CLEAVE_NEST_POINTWISE;
+}
+
+static cleave_framework_kernels count_mask(const cleave_model *model, const cleave_nest *nest,
+                                           const cleave_part *part) {
+    const cleave_tensor *scores = &model->tensors[nest->inputs[0].tensor];
+    double bytes = size_of(model, &nest->inputs[0], part) * (double)cleave_stored_bytes(scores);
+    return (cleave_framework_kernels){5, 10 * bytes};
+}
+
 bool cleave_kernels_spelled_out(const cleave_model *model, const cleave_nest *nest,
                                 cleave_pass pass, const cleave_part *part,
+                                const cleave_framework_row *framework,
                                 cleave_framework_kernels *made) {
-    const char *type = model->operators[nest->op].type;
-    for (size_t i = 0; i < sizeof spelled_out / sizeof *spelled_out; i++) {
-        if (pass == CLEAVE_PASS_WEIGHT_GRADIENT || strcmp(type, spelled_out[i].type) != 0)
-            continue;
-        *made = spell_out(model, nest, part, spelled_out[i].exact);
+    if (pass == CLEAVE_PASS_WEIGHT_GRADIENT)
+        return false;
+    int found = framework->spells_out ? find_spelled_out(model, nest) : -1;
+    if (found >= 0) {
+        *made = spell_out(model, nest, part, spelled_out[found].exact);
         int times = pass == CLEAVE_PASS_FORWARD ? 1 : 2;
         made->n *= times;
         made->bytes *= times;
-        return true;
+    } else if (framework->loss.apart && is_loss(model, nest)) {
+        *made = count_loss(model, nest, pass, part, &framework->loss);
+    } else if (framework->fills_masks && pass != CLEAVE_PASS_FORWARD && masks_by_place(nest)) {
+        *made = count_mask(model, nest, part);
+    } else {
+        return false;
     }
-    return false;
+    return true;
+}
+
+cleave_additions cleave_additions_of(const cleave_model *model, const cleave_nest *nest,
+                                     cleave_pass pass, const cleave_part *part, int input) {
+    if (is_loss(model, nest)) /* what is taken off the share of a target */
+        return (cleave_additions){false, false};
+    cleave_kernel_share compiled = cleave_kernel_share_of(model, nest, pass, part, false),
+                        eager = cleave_kernel_share_of(model, nest, pass, part, true);
+    return (cleave_additions){(compiled.gradients >> input & 1) != 0,
+                              (eager.gradients >> input & 1) != 0 ||
+                                  find_spelled_out(model, nest) >= 0};
 }

@@ -1,17 +1,24 @@
-/* What a framework without a compiler makes of a nest.
+/* What a framework spells out of a nest in several kernels.
 
    An operator that it has no kernel of is spelled out in its models' code, and each function in it
    is a kernel of its own, whose result lies in memory: the instructions of a tape, and the sum of
    what combines.  Norms by the mean square work in f32 in between and are converted before and
    after (as the Llama of Hugging Face transformers, where rotary positions, too, are spelled out
    in the type of queries and keys).  Backward each function is as many kernels
-   as it has operands: about twice of forward.  All else is in the kernels of
-   graph/program/one_kernel.h. */
+   as it has operands: about twice of forward.
+
+   A loss over classes is as many kernels as its row says.  A mask that is filled in
+   place in a view of scores is one kernel forward; back autograd (its CopySlices) copies the
+   gradient of what is viewed, clones the view's, has that cloned and filled, and copies it back:
+   five kernels, each of which reads and writes.
+
+   All else is in the kernels of graph/program/one_kernel.h. */
 #ifndef CLEAVE_GRAPH_PROGRAM_EAGER_H
 #define CLEAVE_GRAPH_PROGRAM_EAGER_H
 
 #include "graph/model/model.h"
 #include "graph/model/part.h"
+#include "graph/program/framework.h"
 
 /* What a nest begins; others of its kernel begin nothing. */
 typedef struct cleave_framework_kernels {
@@ -19,9 +26,18 @@ typedef struct cleave_framework_kernels {
     double bytes; /* that it reads and writes in all of them, and in one that another began */
 } cleave_framework_kernels;
 
+/* In which kinds of frameworks a pass gives for an input what it has to add to what another kernel
+   gave; within one kernel that is added on the chip. */
+typedef struct cleave_additions {
+    bool compiled, eager;
+} cleave_additions;
+cleave_additions cleave_additions_of(const cleave_model *model, const cleave_nest *nest,
+                                     cleave_pass pass, const cleave_part *part, int input);
+
 /* False, and nothing, where it is not spelled out. */
 bool cleave_kernels_spelled_out(const cleave_model *model, const cleave_nest *nest,
                                 cleave_pass pass, const cleave_part *part,
+                                const cleave_framework_row *framework,
                                 cleave_framework_kernels *made);
 
 #endif

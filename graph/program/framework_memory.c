@@ -341,7 +341,8 @@ static bool measure(lives *l, bool *has, int64_t *live, int32_t *block,
     return true;
 }
 
-cleave_status cleave_program_framework_memory(const cleave_program *program, bool is_eager,
+cleave_status cleave_program_framework_memory(const cleave_program *program,
+                                              cleave_framework framework,
                                               cleave_framework_memory *memory,
                                               cleave_error *error) {
     int64_t n_buffers = program->n_buffers, n_devices = program->n_devices;
@@ -353,7 +354,7 @@ cleave_status cleave_program_framework_memory(const cleave_program *program, boo
     int64_t *live = CLEAVE_ARENA_ARRAY(&scratch, int64_t, n_devices);
     int32_t *block = CLEAVE_ARENA_ARRAY(&scratch, int32_t, n_ids);
     lives l = {.program = program,
-               .is_eager = is_eager,
+               .is_eager = cleave_frameworks[framework].is_eager,
                .parameter = CLEAVE_ARENA_ARRAY(&scratch, int32_t, n_places),
                .written = CLEAVE_ARENA_ARRAY(&scratch, int32_t, n_places),
                .waiting =

@@ -29,7 +29,8 @@ typedef struct cleave_framework_memory {
 } cleave_framework_memory;
 
 /* Of a program in which all items stand.  FAILED when memory is short. */
-cleave_status cleave_program_framework_memory(const cleave_program *program, bool is_eager,
+cleave_status cleave_program_framework_memory(const cleave_program *program,
+                                              cleave_framework framework,
                                               cleave_framework_memory *memory, cleave_error *error);
 
 #endif

@@ -14,6 +14,8 @@
 #include "graph/model/collective_steps.h"
 #include "graph/model/micro_batch.h"
 #include "graph/model/part.h"
+#include "graph/program/eager.h"
+#include "graph/program/framework.h"
 
 typedef enum cleave_item_kind {
     CLEAVE_ITEM_COMPUTE, /* subject: computes[] */
@@ -152,6 +154,11 @@ typedef struct cleave_copy {
                    */
     int64_t summed_bytes; /* of these, what is combined with what is there; */
     int64_t n_rows;       /* and in so many rows that are contiguous at both ends; 0: not counted */
+    /* Or nothing is copied, and so many bytes are the chore of frameworks, for their prices
+       (graph/program/framework.h). */
+    int64_t chore_bytes;
+    cleave_chore chore;
+    cleave_additions additions; /* of gradients: by whom */
     int32_t n_copies; /* 1; or, beside a symbolic all-to-all, so many of which no piece is listed */
 } cleave_copy;
 

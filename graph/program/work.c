@@ -328,14 +328,20 @@ static double find_smallest(const cleave_model *model, const cleave_nest *nest,
     return smallest;
 }
 
-static cleave_framework_kernels kernels_of(const cleave_model *model, const cleave_nest *nest,
-                                           cleave_pass pass, const cleave_part *part,
-                                           bool is_eager) {
-    cleave_framework_kernels made;
-    if (is_eager && cleave_kernels_spelled_out(model, nest, pass, part, &made))
-        return made;
-    cleave_kernel_share share = cleave_kernel_share_of(model, nest, pass, part, is_eager);
-    return (cleave_framework_kernels){share.launches, count_bytes(model, nest, pass, part, &share)};
+/* What is not spelled out depends on nothing but whether there is a compiler. */
+static void count_kernels(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
+                          const cleave_part *part, cleave_work *work) {
+    cleave_framework_kernels plain[2];
+    for (int e = 0; e < 2; e++) {
+        cleave_kernel_share share = cleave_kernel_share_of(model, nest, pass, part, e == 1);
+        plain[e] = (cleave_framework_kernels){share.launches,
+                                              count_bytes(model, nest, pass, part, &share)};
+    }
+    for (int f = 0; f < CLEAVE_N_FRAMEWORKS; f++)
+        if (!cleave_kernels_spelled_out(model, nest, pass, part, &cleave_frameworks[f],
+                                        &work->kernels[f]))
+            work->kernels[f] = plain[cleave_frameworks[f].is_eager];
+    work->has_kernels = true;
 }
 
 void cleave_work_measure(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
@@ -349,9 +355,7 @@ void cleave_work_measure(const cleave_model *model, const cleave_nest *nest, cle
     work->smallest = work->sort == CLEAVE_WORK_PRODUCT ? find_smallest(model, nest, part) : 0;
     work->flops = count_flops(model, nest, pass, part);
     work->bytes = count_bytes(model, nest, pass, part, &alone);
-    work->compiled = kernels_of(model, nest, pass, part, false);
-    work->eager = kernels_of(model, nest, pass, part, true);
-    work->has_kernels = true;
+    count_kernels(model, nest, pass, part, work);
 }
 
 void cleave_work_describe(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,

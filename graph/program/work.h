@@ -32,9 +32,8 @@ typedef struct cleave_work {
     double flops;    /* floating-point operations: 2 per multiply-add */
     double
         bytes; /* least memory traffic: each operand box read once and each result written once */
-    bool has_kernels; /* it is of a nest, and these are set: what frameworks make of it, */
-    cleave_framework_kernels compiled,
-        eager; /* with a compiler and without (graph/program/one_kernel.h) */
+    bool has_kernels;                                      /* it is of a nest, and these are set: */
+    cleave_framework_kernels kernels[CLEAVE_N_FRAMEWORKS]; /* what frameworks make of it */
 } cleave_work;
 
 /* The work of a pass of a nest over a part. */

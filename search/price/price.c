@@ -178,7 +178,7 @@ static cleave_status price_lowered(cleave_pricer *pricer, const cleave_price_sub
         return CLEAVE_OK;
     if (!lowered->repeats && !lowered->is_few)
         CLEAVE_TRY(cleave_program_framework_memory(&lowered->program,
-                                                   pricer->machine->kinds[0].is_eager,
+                                                   pricer->machine->kinds[0].framework,
                                                    &what->grounds->framework, error));
     what->grounds->known = true;
     mark_used_rules(&lowered->program, &what->layout->collectives, what->grounds->used_rules);

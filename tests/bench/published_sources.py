@@ -57,7 +57,8 @@ def simumax(folder):
         run = {"kind": "b200", "group": f"simumax {row['model']}", "name": row["case"].replace("_cef", ""),
                "sequence": row["seq"], "batch": data * micro_batch * int(row["microbatches"]),
                "micro_batch": micro_batch, "data": data, "tensor": row["tp"], "pipeline": row["pp"],
-               "context": row["cp"], "expert": row["ep"], "sharding": 1, "precision": "bf16", "reduce_precision": "mixed", "step": f"{row['measured_ms']} ms",
+               "context": row["cp"], "expert": row["ep"], "sharding": 1, "framework": "megatron", "precision": "bf16", "reduce_precision": "mixed",
+               "step": f"{row['measured_ms']} ms",
                "memory": f"{float(row['max_rank_alloc_mb']) * MIB:.0f}"}
         if int(row["pp"]) > 1:
             run["layers"] = "|".join([str(int(row["layers"]) // int(row["pp"]))] * int(row["pp"]))
@@ -87,7 +88,7 @@ def torchtitan(folder):
                "micro_batch": batch // int(row["fsdp_dp"]) // (int(row["local_batch"]) if int(row["pp"]) > 1 else 1),
                "data": row["fsdp_dp"], "tensor": row["tp"], "pipeline": row["pp"], "context": row["cp"],
                "virtual": 2 if schedule.startswith("interleaved") else 1,
-               "framework": "compiled" if "compile" in techniques else "eager",
+               "framework": "torchtitan" if "compile" in techniques else "eager",
                "recompute": "alternate" if row["act_ckpt"].startswith("selective") else row["act_ckpt"],
                "sharding": 3, "precision": "bf16", "reduce_precision": "mixed", "besides": besides, "step": f"{step:.9g}",
                "reserved": f"{row['measured_mem_gib']} GiB" if row["measured_mem_gib"] else ""}
@@ -109,7 +110,7 @@ def llm_foundry(folder):
                "recompute": "full" if row["act_ckpt"] == "True" else "none",
                "sharding": 3 if row["sharding"] == "FULL_SHARD" else 2, "precision": "bf16",
                "reduce_precision": "bf16" if row["mp_mode"] == "PURE" else "f32",
-               "kernels": "flash" if in_2024 else "triton", "besides": besides, "step": row["derived_step_s"]}
+               "framework": "llm-foundry", "kernels": "flash" if in_2024 else "triton", "besides": besides, "step": row["derived_step_s"]}
 
 
 def mist(folder):
@@ -122,7 +123,7 @@ def mist(folder):
         run = {"kind": "l4-1050mhz", "group": f"Mist {row['family']} {row['size']}",
                "name": f"{row['family']} {row['size']} x{row['gpus']}{' flash' if row['flash'] == 'True' else ''}",
                "devices": row["gpus"], "sequence": row["seq"] or 2048, "batch": row["gbs"], "sharding": 0, "recompute": "none",
-               "precision": "bf16", "reduce_precision": "bf16", "attention": "fused" if row["flash"] == "True" else "stored",
+               "framework": "mist", "precision": "bf16", "reduce_precision": "bf16", "attention": "fused" if row["flash"] == "True" else "stored",
                "step": row["measured_iter_s"], "memory": ""}
         peaks = [float(x) for x in re.findall(r"[\d.]+", row["stage_peak_alloc"])]
         run["memory"] = f"{max(peaks) * MIB:.0f}" if peaks else ""
@@ -169,7 +170,7 @@ def sailor(folder):
                "model": model, "sequence": 2048, "batch": row["gbs"],
                "micro_batch": row["mbs"], "data": row["dp_per_stage"].split("|")[0], "tensor": tensor[0],
                "pipeline": row["pp"], "sequence_parallel": "no", "precision": "f32", "attention": "stored",
-               "framework": "eager", "step": row["measured_iter_s"]}
+               "framework": "megatron-deepspeed", "step": row["measured_iter_s"]}
         run["reserved"] = f"{float(row['max_mem_bytes']) - BESIDES_TORCH[run['kind']]:.0f}"
         ends = [[int(n) for n in part.split("-")] for part in row["layers_per_stage"].split("|")]
         if ends[-1][1] != layers + 1:  # 0 is the embedding, the last is the head
@@ -198,7 +199,7 @@ def megatron(folder):
                "pipeline": pipeline, "virtual": row["vp"],
                "layers": "|".join([str(layers // (pipeline * int(row["vp"])))] * pipeline * int(row["vp"]))
                if pipeline > 1 else "", "attention": "stored", "precision": "bf16", "reduce_precision": "mixed",
-               "sharding": 0,
+               "sharding": 0, "framework": "megatron",
                "recompute": "selective" if row["recompute"] == "attn_only" else "none", "memory": f"{memory:.9g} GiB",
                "sequence_parallel": "no" if row["mode"] == "none" else "yes"}
 

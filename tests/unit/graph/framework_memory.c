@@ -23,11 +23,11 @@ static int32_t add(cleave_buffer_kind kind, int32_t device, int32_t first, int32
     return b;
 }
 
-static bool is_eager;
+static cleave_framework framework;
 
 static cleave_framework_memory memory(void) {
     cleave_framework_memory found;
-    cr_assert_eq(cleave_program_framework_memory(&program, is_eager, &found, NULL), CLEAVE_OK);
+    cr_assert_eq(cleave_program_framework_memory(&program, framework, &found, NULL), CLEAVE_OK);
     return found;
 }
 static int64_t bytes(void) { return memory().allocated_bytes; }
@@ -190,7 +190,7 @@ Test(framework_memory, checkpoints_keep_products_that_nothing_reads) {
     slots[0] = (cleave_slot){.nest = 0, .generation = 1};
     computes[1].output = add_box(CLEAVE_BUFFER_ACTIVATION, 1, 1, EXTENT);
     cr_expect_eq(bytes(), 20 * KIB);
-    is_eager = true;
+    framework = CLEAVE_EAGER;
     cr_expect_eq(bytes(), 24 * KIB);
     slots[0].generation = 0;
     cr_expect_eq(bytes(), 20 * KIB);
@@ -211,7 +211,7 @@ Test(framework_memory, what_is_read_has_its_own_place) {
     tensors[0].kind = tensors[1].kind = CLEAVE_TENSOR_ACTIVATION;
     slots[0] = (cleave_slot){.nest = 0, .generation = 1};
     computes[1].output = add_box(CLEAVE_BUFFER_ACTIVATION, 1, 1, EXTENT);
-    is_eager = true;
+    framework = CLEAVE_EAGER;
     cr_expect_eq(bytes(), 20 * KIB);
     three[2].kept_inputs = 0;
     cr_expect_eq(bytes(), 24 * KIB);

@@ -50,7 +50,7 @@ static total count(const char *operator, cleave_pass pass, bool is_eager, bool w
                 part.hi[a] = part.hi[a] / 2;
         cleave_work work;
         cleave_work_measure(&model, nest, pass, &part, &work);
-        cleave_framework_kernels of = is_eager ? work.eager : work.compiled;
+        cleave_framework_kernels of = work.kernels[is_eager ? CLEAVE_EAGER : CLEAVE_COMPILED];
         found.n_kernels += of.n;
         found.numbers += of.bytes / 4;
     }

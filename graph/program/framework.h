@@ -1,0 +1,67 @@
+/* What frameworks run that do as a layout says: a row each, by what their code says.
+
+   Prices of devices of which nothing was measured are those of a framework's kernels.  Which nests
+   it runs as one is in graph/program/one_kernel.h, what it spells out in graph/program/eager.h; and
+   besides the passes of nests it has chores, which our kernels do as they write, or need not do:
+
+   - Autograd adds what several kernels give for an activation (its InputBuffer); a compiler does so
+     in the kernel that reads the sum.
+   - What a micro-batch gives for a weight is added to its gradient (AccumulateGrad).  Megatron-LM's
+     product does that (its fusion of gradient accumulation).
+   - FSDP2 of PyTorch gathers the weights of a group in one vector, copies each out of it, and
+   copies gradients into the vector that is reduced and scattered, converted (its collectives for
+   each). FullyShardedDataParallel has views of one flat parameter, which need no copy; the gradient
+   of that is put together of what its views get.
+   - DDP copies gradients into buckets and out again (its Reducer), and so does DeepSpeed without
+     ZeRO, which flattens and unflattens.  In Megatron-LM gradients lie in their bucket. */
+#ifndef CLEAVE_GRAPH_PROGRAM_FRAMEWORK_H
+#define CLEAVE_GRAPH_PROGRAM_FRAMEWORK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum cleave_framework {
+    CLEAVE_COMPILED, /* PyTorch with torch.compile, of all */
+    CLEAVE_EAGER,    /* PyTorch without */
+    CLEAVE_TORCHTITAN,
+    CLEAVE_LLM_FOUNDRY,
+    CLEAVE_MEGATRON,
+    CLEAVE_MEGATRON_DEEPSPEED,
+    CLEAVE_MIST,
+    CLEAVE_N_FRAMEWORKS
+} cleave_framework;
+
+typedef enum cleave_chore {
+    CLEAVE_CHORE_NONE,
+    CLEAVE_CHORE_ADD,        /* a gradient to what another kernel gave for an activation */
+    CLEAVE_CHORE_ACCUMULATE, /* that of a weight to those of the micro-batches before */
+    CLEAVE_CHORE_UNPACK,     /* a weight out of what its group was gathered in */
+    CLEAVE_CHORE_PACK,       /* a gradient into what its group is reduced in */
+    CLEAVE_CHORE_BUCKET, /* a gradient into what is all-reduced, and what that gives out of it */
+    CLEAVE_N_CHORES
+} cleave_chore;
+
+/* So many kernels, which read and write so many times the bytes of the chore. */
+typedef struct cleave_chore_kernels {
+    int n, passes;
+} cleave_chore_kernels;
+
+/* A loss over classes: kernels, and how often they pass over as many numbers as there are logits;
+   and whether these are f32, into which short ones are converted before and back after. */
+typedef struct cleave_loss_kernels {
+    bool apart; /* else it is one kernel */
+    bool exact;
+    cleave_chore_kernels forward, backward;
+} cleave_loss_kernels;
+
+typedef struct cleave_framework_row {
+    const char *name;
+    bool is_eager;    /* no compiler makes one kernel of several */
+    bool spells_out;  /* norms by the mean square and rotary positions */
+    bool fills_masks; /* of stored scores in place, in a view of them */
+    cleave_loss_kernels loss;
+    cleave_chore_kernels chores[CLEAVE_N_CHORES];
+} cleave_framework_row;
+extern const cleave_framework_row cleave_frameworks[CLEAVE_N_FRAMEWORKS];
+
+#endif
