@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A training step of Cleave beside PyTorch's on one core or several, in turns: eager, and for images with channels last too.
+"""A training step of Cleave beside PyTorch's on one core or several, in turns: eager, for images with channels last too, and
+by --compiled as torch.compile has it, which takes minutes before its first step.
 
 Images are torchvision's classes, exported as they train; BERT and GPT-2 are transformers', by the same config.json; the
 LSTM is two layers of torch.nn's, byte_gpt that of configs/models.  Plain SGD, --threads each (one), and if these are more our step by
@@ -84,6 +85,8 @@ def peer(name, side, steps, threads, bf16):
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     model.train()
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    if side == "compiled":
+        model = torch.compile(model)
     seconds = []
     for _ in range(steps):
         begin = time.perf_counter()
@@ -128,6 +131,7 @@ def sides_of(given, name, folder):
     if given.before:
         found.append(("before", [given.before, "run", *words, *shared]))
     peers = [] if is_ours_alone(name) else ["eager", "channels-last"] if TABLE[name][0] == "torchvision" else ["eager"]
+    peers += ["compiled"] if peers and given.compiled else []
     again = [sys.executable, os.path.abspath(__file__), given.cleave, name, "--steps", str(given.steps),
              "--threads", str(given.threads)]
     again += ["--bf16"] if given.bf16 else []
@@ -153,6 +157,7 @@ def main():
     parser.add_argument("--steps", type=int, default=4, help="of each turn, of which the first does not count (default 4)")
     parser.add_argument("--threads", type=int, default=1, help="of each side (default 1)")
     parser.add_argument("--bf16", action="store_true", help="multiply in bf16")
+    parser.add_argument("--compiled", action="store_true", help="beside torch.compile, too; needs a C++ compiler")
     parser.add_argument("--before", metavar="COMMAND", help="another build of cleave, in turns with the others")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     given = parser.parse_intermixed_args()
