@@ -28,7 +28,10 @@ static inline double cleave_byte_price_seconds(const cleave_byte_price *price, d
 cleave_byte_price cleave_byte_price_of(const cleave_device_kind *kind, const char *family);
 
 /* Copies are contiguous, or in rows, of which each takes its time: the shorter they are, the more
-   of them there are, and the more of what is fetched with them is not wanted. */
+   of them there are, and the more of what is fetched with them is not wanted.  The longest rows
+   that are timed have so many bytes; longer ones take no more than these beside what a contiguous
+   copy of their bytes takes, each. */
+enum { CLEAVE_LONG_ROW_BYTES = 1 << 12 };
 typedef struct cleave_copy_price {
     cleave_byte_price dense, rows;
     double seconds_per_row;
@@ -59,15 +62,18 @@ static inline double cleave_copy_price_of_dense(const cleave_copy_price *price, 
 }
 
 /* Seconds of `n` copies, 1 or more, of some bytes (read plus written), so many of them summed, and
-   rows together: no fewer than of dense ones.  Of a sum, whose operands are near, the bytes of rows
-   take what those of others do. */
+   rows together: no fewer than of dense ones, to which those of longer rows come near.  Of a sum,
+   whose operands are near, the bytes of rows take what those of others do. */
 static inline double cleave_copy_price_seconds(const cleave_copy_price *price, double n,
                                                double bytes, double summed, double n_rows) {
     double dense = cleave_copy_price_of_dense(price, n, bytes, summed);
     if (summed >= bytes)
         return n_rows > n ? dense + n_rows * price->seconds_per_row : dense;
     double rows = n_rows > n ? cleave_copy_price_of_rows(price, n, bytes, n_rows) : dense;
-    return rows > dense ? rows : dense;
+    double longest = 2 * CLEAVE_LONG_ROW_BYTES * n_rows; /* bytes, if all rows were so long */
+    if (rows <= dense)
+        return dense;
+    return longest < bytes ? dense + (rows - dense) * longest / bytes : rows;
 }
 
 #endif

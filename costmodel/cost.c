@@ -32,6 +32,14 @@ static double price_by_data_sheet(const cleave_device_kind *kind, const cleave_w
                      cleave_efficiency_find(kind->efficiency, CLEAVE_EFFICIENCY_MEMORY, of.bytes)));
 }
 
+static double correct_fit(const cleave_device_kind *kind, int32_t fit, const char *key) {
+    if (kind->first_likened == NULL)
+        return 1;
+    int32_t first = kind->first_likened[fit], n = kind->first_likened[fit + 1] - first;
+    cleave_likeness likeness = cleave_likeness_read(key);
+    return cleave_likeness_correction(kind->likened + first, n, &likeness);
+}
+
 double cost_find_price(const cleave_device_kind *kind, const cleave_work *work,
                        cleave_provenance *provenance, int32_t *source) {
     const cleave_kernel_time *kernel = cleave_device_kind_find_kernel(kind, work->key);
@@ -44,7 +52,8 @@ double cost_find_price(const cleave_device_kind *kind, const cleave_work *work,
     if (*source >= 0) {
         const cleave_family_fit *fit = &kind->fits[*source];
         *provenance = CLEAVE_PROVENANCE_PREDICTED;
-        return cleave_family_fit_seconds(fit, work->flops, work->bytes);
+        return cleave_family_fit_seconds(fit, work->flops, work->bytes) *
+               correct_fit(kind, *source, work->key);
     }
     *provenance = CLEAVE_PROVENANCE_DATA_SHEET;
     return price_by_data_sheet(kind, work);

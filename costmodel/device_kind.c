@@ -1,6 +1,7 @@
-/* The measured kernels of a device kind: an array sorted by key. */
+/* The measured kernels of a device kind: an array sorted by key, and what they tell of others. */
 #include "costmodel/machine.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,5 +56,43 @@ cleave_status cleave_device_kind_add_kernel(cleave_device_kind *kind,
         kind->n_kernels = n + 1;
     }
     kind->kernels[at] = added;
+    return CLEAVE_OK;
+}
+
+/* Those of one family, from `n` on. */
+static int32_t liken_family(const cleave_device_kind *kind, const cleave_family_fit *fit,
+                            cleave_likened *likened, int32_t n) {
+    for (int32_t k = 0; k < kind->n_kernels; k++) {
+        const cleave_kernel_time *kernel = &kind->kernels[k];
+        if (kernel->seconds <= 0 || strcmp(kernel->family, fit->family) != 0)
+            continue;
+        likened[n] = cleave_liken(kernel, fit);
+        n += likened[n].of.n_axes > 0;
+    }
+    return n;
+}
+
+cleave_likened cleave_liken(const cleave_kernel_time *kernel, const cleave_family_fit *fit) {
+    double fitted = cleave_family_fit_seconds(fit, kernel->flops, kernel->bytes);
+    cleave_likened likened = {.of = cleave_likeness_read(kernel->key)};
+    if (fitted > 0)
+        likened.off = log(kernel->seconds / fitted);
+    return likened;
+}
+
+cleave_status cleave_device_kind_liken(cleave_device_kind *kind, cleave_arena *arena,
+                                       cleave_error *error) {
+    int32_t n = 0;
+    cleave_likened *likened = CLEAVE_ARENA_ARRAY(arena, cleave_likened, kind->n_kernels + 1);
+    int32_t *first = CLEAVE_ARENA_ARRAY(arena, int32_t, kind->n_fits + 1);
+    if (likened == NULL || first == NULL)
+        return cleave_fail_memory(error, "comparing kernels");
+    for (int32_t f = 0; f < kind->n_fits; f++) {
+        first[f] = n;
+        n = liken_family(kind, &kind->fits[f], likened, n);
+    }
+    first[kind->n_fits] = n;
+    kind->likened = likened;
+    kind->first_likened = first;
     return CLEAVE_OK;
 }

@@ -110,16 +110,21 @@ static cleave_status try_fold(const cleave_device_kind *kind, const measured_fam
     measured_family others = *family;
     others.n = 0;
     others.kernels = CLEAVE_ARENA_ARRAY(&scratch, const cleave_kernel_time *, family->n);
+    cleave_likened *likened = CLEAVE_ARENA_ARRAY(&scratch, cleave_likened, family->n);
     cleave_family_fit fit;
-    if (others.kernels == NULL)
+    if (others.kernels == NULL || likened == NULL)
         return cleave_fail_memory(error, "fitting kernel times");
     for (int32_t i = 0; i < family->n; i++)
         if (i % n_folds != fold)
             others.kernels[others.n++] = family->kernels[i];
     cleave_status status = solve_family(kind, &others, &scratch, &fit, NULL, error);
+    for (int32_t i = 0; i < others.n && status == CLEAVE_OK; i++)
+        likened[i] = cleave_liken(others.kernels[i], &fit);
     for (int32_t i = fold; i < family->n && status == CLEAVE_OK; i += n_folds) {
         const cleave_kernel_time *kernel = family->kernels[i];
-        double fitted = cleave_family_fit_seconds(&fit, kernel->flops, kernel->bytes);
+        cleave_likeness of = cleave_likeness_read(kernel->key);
+        double fitted = cleave_family_fit_seconds(&fit, kernel->flops, kernel->bytes) *
+                        cleave_likeness_correction(likened, others.n, &of);
         deviation[i] = fabs(fitted / kernel->seconds - 1);
     }
     cleave_arena_free(&scratch);
@@ -236,7 +241,7 @@ static cleave_status fit_all(cleave_device_kind *kind, const cleave_kernel_time 
     }
     kind->fits = fits;
     kind->n_fits = n_fits;
-    return CLEAVE_OK;
+    return cleave_device_kind_liken(kind, arena, error);
 }
 
 cleave_status cleave_device_kind_fit(cleave_device_kind *kind, cleave_arena *arena,

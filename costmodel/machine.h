@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "costmodel/efficiency.h"
+#include "costmodel/likeness.h"
 #include "costmodel/machine_collectives.h"
 #include "graph/model/layout.h" /* CLEAVE_MAX_DEVICES */
 #include "graph/program/framework.h"
@@ -67,6 +68,8 @@ typedef struct cleave_device_kind {
     cleave_kernel_time *kernels; /* sorted by key */
     int32_t kernel_capacity;     /* that `kernels` has room for; 0: no more than there are */
     cleave_family_fit *fits;
+    cleave_likened *likened; /* timed kernels of each fit, one fit's after the other's, */
+    int32_t *first_likened;  /* [n_fits + 1] from here on; null: fits are all there is */
 } cleave_device_kind;
 
 static inline int32_t cleave_device_kind_threads(const cleave_device_kind *kind) {
@@ -275,10 +278,17 @@ cleave_status cleave_device_kind_add_kernel(cleave_device_kind *kind,
 const cleave_kernel_time *cleave_device_kind_find_kernel(const cleave_device_kind *kind,
                                                          const char *key);
 
+/* What a timed kernel tells beside the fit of its family. */
+cleave_likened cleave_liken(const cleave_kernel_time *kernel, const cleave_family_fit *fit);
+
+/* Finds what the timed kernels tell beside the fits, which are known.  Strings are not copied. */
+cleave_status cleave_device_kind_liken(cleave_device_kind *kind, cleave_arena *arena,
+                                       cleave_error *error);
+
 /* Fits every family that has measured kernels: the sum of relative absolute deviations is least, a
    linear program.  Coefficients are 0 or more; with fewer than three measurements a family gets one
    coefficient, per flop or per byte, whichever its roofline rests on.  Replaces kind->fits, sorted
-   by family. */
+   by family, and likens. */
 cleave_status cleave_device_kind_fit(cleave_device_kind *kind, cleave_arena *arena,
                                      cleave_error *error);
 

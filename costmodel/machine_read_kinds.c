@@ -274,7 +274,7 @@ static cleave_status read_kind(const machine_reader *r, const cleave_json_cursor
         CLEAVE_TRY(read_kernels(r, &member, kind));
     if (cleave_json_find(at, "fits", &member))
         CLEAVE_TRY(read_fits(r, &member, kind));
-    return CLEAVE_OK;
+    return cleave_device_kind_liken(kind, r->arena, r->error);
 }
 
 cleave_status machine_read_kinds(const machine_reader *r, const cleave_json_cursor *root) {

@@ -1,6 +1,8 @@
 /* Work that is told by its bytes. */
 #include "cli/calibrate/bytes.h"
 
+#include "costmodel/byte_price.h"
+
 #include <string.h>
 
 enum { COPY, SUM, LOAD, UPDATE, ROWS, N_FAMILIES };
@@ -8,11 +10,12 @@ enum { COPY, SUM, LOAD, UPDATE, ROWS, N_FAMILIES };
 static const struct {
     const char *name;
     int64_t least_bytes, most_bytes, times, least_row, most_row; /* rows are 4 times as long */
-} families[N_FAMILIES] = {[COPY] = {"copy", 1 << 6, 1 << 26, 16, 0, 0},
-                          [SUM] = {"sum", 1 << 6, 1 << 26, 16, 0, 0},
-                          [LOAD] = {"load", 1 << 6, 1 << 26, 16, 0, 0},
-                          [UPDATE] = {"update", 1 << 6, 1 << 26, 16, 0, 0},
-                          [ROWS] = {"copy rows", 1 << 10, 1 << 22, 64, 1 << 4, 1 << 8}};
+} families[N_FAMILIES] = {
+    [COPY] = {"copy", 1 << 6, 1 << 26, 16, 0, 0},
+    [SUM] = {"sum", 1 << 6, 1 << 26, 16, 0, 0},
+    [LOAD] = {"load", 1 << 6, 1 << 26, 16, 0, 0},
+    [UPDATE] = {"update", 1 << 6, 1 << 26, 16, 0, 0},
+    [ROWS] = {"copy rows", 1 << 10, 1 << 22, 16, 1 << 4, CLEAVE_LONG_ROW_BYTES}};
 
 /* The sizes of a family from the largest on; which one is measured when. */
 enum { N_ROUNDS = 6 };
@@ -28,7 +31,7 @@ static int64_t size_below(int family, int down) {
 
 static void add_family(calibrate_byte_works *works, int family, int down) {
     int64_t bytes = size_below(family, down), row = families[family].least_row;
-    while (bytes > 0 && row <= families[family].most_row) {
+    while (bytes > 0 && row <= families[family].most_row && row <= bytes) {
         works->items[works->n++] = (calibrate_byte_work){
             .family = family,
             .bytes = bytes,

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { CALIBRATE_MOST_BYTE_WORKS = 40 };
+enum { CALIBRATE_MOST_BYTE_WORKS = 60 };
 
 typedef struct calibrate_byte_work {
     int family;               /* a row of the table in cli/calibrate/bytes.c */

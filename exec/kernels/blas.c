@@ -32,9 +32,9 @@ bool cleave_blas_knows_processor(void) {
 }
 
 /* The library's own text has a blank at both ends.  Cleave's own kernels count up when they become
-   quicker, so that times of the old ones are measured anew. */
+   quicker, or are timed otherwise, so that old times are measured anew. */
 const char *cleave_blas_version(void) {
     static const char text[] =
-        OPENBLAS_VERSION "and oneDNN " CLEAVE_ONEDNN_VERSION ", own kernels 6";
+        OPENBLAS_VERSION "and oneDNN " CLEAVE_ONEDNN_VERSION ", own kernels 7";
     return text + strspn(text, " ");
 }

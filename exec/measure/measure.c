@@ -27,8 +27,11 @@ static int compare_seconds(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static cleave_status time_repeats(subject *run, void *context, const cleave_surroundings *of,
-                                  double budget, cleave_measurement *result, cleave_error *error) {
+/* `before`: what runs right before each repeat, so that its instructions are near; null: nothing.
+ */
+static cleave_status time_repeats(subject *run, void *context, void *before,
+                                  const cleave_surroundings *of, double budget,
+                                  cleave_measurement *result, cleave_error *error) {
     cleave_other_memory other;
     double seconds[MOST_REPEATS];
     int n = 0;
@@ -41,13 +44,14 @@ static cleave_status time_repeats(subject *run, void *context, const cleave_surr
     while (status == CLEAVE_OK && n < MOST_REPEATS &&
            (n == 0 || spent < budget ||
             (n < FEWEST_REPEATS && (spent < 2 * budget || spent < few_repeats_seconds)))) {
-        if ((status = cleave_surroundings_set(of, &other, error)) != CLEAVE_OK)
+        if ((status = cleave_surroundings_set(of, &other, error)) != CLEAVE_OK ||
+            (before != NULL && (status = run(before, error)) != CLEAVE_OK))
             break;
-        double before = cleave_clock_seconds();
+        double begun = cleave_clock_seconds();
         status = run(context, error);
-        double after = cleave_clock_seconds();
-        seconds[n++] = after - before;
-        spent = after - started;
+        double ended = cleave_clock_seconds();
+        seconds[n++] = ended - begun;
+        spent = ended - started;
     }
     free(other.memory);
     if (status != CLEAVE_OK)
@@ -297,7 +301,7 @@ cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model 
     if (status == CLEAVE_OK) {
         cleave_reuse far = far_from_all(pass);
         cleave_surroundings around = surroundings_of(&of, reuse != NULL ? reuse : &far);
-        status = time_repeats(run_kernel, &of, &around, seconds_budget, &measured, error);
+        status = time_repeats(run_kernel, &of, NULL, &around, seconds_budget, &measured, error);
     }
     if (status == CLEAVE_OK)
         *result = measured;
@@ -349,10 +353,32 @@ static int64_t stride_of(int64_t n) {
     return (n + PAGE_FLOATS - 1) / PAGE_FLOATS * PAGE_FLOATS + APART_FLOATS;
 }
 
+enum { MOST_VECTORS = 4, FEW_FLOATS = 32 };
+
+/* The same of a few floats: a step copies every 100 us or so, and updates all parameters in a row,
+   so that instructions lie in a cache.  Without that the least copy took 2 to 3 us, in place of the
+   0.3 that it takes in a step. */
+static vector_subject few_of(const vector_subject *of, float *memory) {
+    vector_subject few = *of;
+    few.memory = memory;
+    few.stride = FEW_FLOATS;
+    few.n = FEW_FLOATS;
+    for (int d = 0; d < of->piece.rank; d++)
+        few.piece.extent[d] = of->piece.extent[d] < 3 ? of->piece.extent[d] : 3;
+    few.piece.destination_stride[0] = few.piece.source_stride[0] = 4;
+    few.piece.destination_stride[1] = few.piece.source_stride[1] = 1;
+    return few;
+}
+
 /* What writes the second array touches so many times as much. */
 enum { TOUCHED_TIMES = 4 };
 
-/* Was the second array just written, and the first one a little before? */
+/* What is copied to, mostly a buffer of messages, lies where something else was a little before: by
+   addresses so many times the bytes that are copied, but no more than so many, before what it is
+   copied from was written (docs/internals/measured.md). */
+enum { TENANT_TIMES = 64, MOST_TENANT_BYTES = 1 << 20 };
+
+/* Was the second array just written, and the first one a little before, or its place touched? */
 typedef enum recency { NONE_RECENT, SECOND_RECENT, BOTH_RECENT } recency;
 
 static cleave_status measure_vectors(vector_subject *of, subject *run, recency recent,
@@ -368,19 +394,25 @@ static cleave_status measure_vectors(vector_subject *of, subject *run, recency r
     for (int64_t i = 0; i < of->n_arrays * of->stride; i++)
         of->memory[i] = 0.5f;
     cleave_measurement measured = {0};
-    size_t bytes = (size_t)of->n * sizeof *of->memory, between = TOUCHED_TIMES * bytes;
+    size_t bytes = (size_t)of->n * sizeof *of->memory;
+    size_t between = TOUCHED_TIMES * bytes;
+    if (recent == SECOND_RECENT)
+        between += TENANT_TIMES * bytes < MOST_TENANT_BYTES ? TENANT_TIMES * bytes
+                                                            : (size_t)MOST_TENANT_BYTES;
     size_t all = touched_bytes < 0 ? SIZE_MAX : (size_t)touched_bytes;
     cleave_surroundings around = {0};
     cleave_surroundings_add(&around, (cleave_used_memory){.touched_since = all});
-    if (recent == BOTH_RECENT)
+    if (recent != NONE_RECENT) {
         cleave_surroundings_add(
             &around, (cleave_used_memory){.memory = of->memory,
                                           .bytes = bytes,
                                           .touched_since = between < all ? between : all});
-    if (recent != NONE_RECENT)
         cleave_surroundings_add(
             &around, (cleave_used_memory){.memory = of->memory + of->stride, .bytes = bytes});
-    cleave_status status = time_repeats(run, of, &around, budget, &measured, error);
+    }
+    float few_memory[MOST_VECTORS * FEW_FLOATS] = {0};
+    vector_subject few = few_of(of, few_memory);
+    cleave_status status = time_repeats(run, of, &few, &around, budget, &measured, error);
     free(of->memory);
     if (status == CLEAVE_OK)
         *result = measured;

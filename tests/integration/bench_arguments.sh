@@ -43,6 +43,7 @@ for program in "$@"; do
         expect_refused "none of alexnet, vgg16" "$program" "$build/cleave" rnntc:8
         expect_refused "more than 2" "$program" "$build/cleave" --steps 2
         ;;
+    */once) expect_refused "gpt2:3: no such model" "$program" --models gpt2:3 ;;
     */accuracy | */found) expect_refused "gpt2_small" "$program" --models gpt2:3 ;;
     esac
 done
