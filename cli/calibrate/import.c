@@ -95,10 +95,16 @@ static double share_of(const calibrate_collective *of) {
     return (of->kind == CLEAVE_ALL_REDUCE ? 2 : 1) * (n - 1) / n;
 }
 
+/* How many latencies a collective has: one, or as many as two devices need messages one after the
+   other. */
+static double latencies_of(const calibrate_collective *of, bool in_messages) {
+    return in_messages && of->kind == CLEAVE_ALL_REDUCE ? 2 : 1;
+}
+
 /* Latency and bandwidth of collectives among so many devices; `*found` false where none is timed.
  */
-static cleave_status fit_span(const calibrate_times *times, int32_t n_devices, bool *found,
-                              cleave_collective_span *span, cleave_error *error) {
+static cleave_status fit_span(const calibrate_times *times, int32_t n_devices, bool in_messages,
+                              bool *found, cleave_collective_span *span, cleave_error *error) {
     enum { LATENCY, PER_BYTE, N_FIGURES };
     const double lower[N_FIGURES] = {0}, upper[N_FIGURES] = {HUGE_VAL, HUGE_VAL};
     double x[N_FIGURES], most = 0, least = HUGE_VAL;
@@ -124,7 +130,7 @@ static cleave_status fit_span(const calibrate_times *times, int32_t n_devices, b
         const calibrate_collective *of = &times->collectives[i];
         if (of->n_devices != n_devices)
             continue;
-        features[N_FIGURES * fit.n + LATENCY] = least / of->seconds;
+        features[N_FIGURES * fit.n + LATENCY] = latencies_of(of, in_messages) * least / of->seconds;
         features[N_FIGURES * fit.n + PER_BYTE] =
             share_of(of) * (double)of->bytes / largest * most / of->seconds;
         fit.n++;
@@ -153,7 +159,7 @@ static cleave_status apply_collectives(const calibrate_times *times, cleave_aren
     for (int32_t n = 2; n <= CLEAVE_MAX_NODE_DEVICES; n++) {
         bool found = false;
         cleave_collective_span span = {0};
-        CLEAVE_TRY(fit_span(times, n, &found, &span, error));
+        CLEAVE_TRY(fit_span(times, n, false, &found, &span, error));
         if (found && made.n_spans < CLEAVE_MOST_COLLECTIVE_SPANS)
             made.spans[made.n_spans++] = span;
     }
@@ -171,19 +177,24 @@ cleave_status calibrate_times_apply(const calibrate_times *times, cleave_arena *
     return apply_collectives(times, arena, machine, error);
 }
 
-/* Two devices exchange by messages, one each way and one back, each of half a vector, and add one
-   up: links are such that this takes what a collective of two was found to take. */
-static void join_devices(cleave_machine *machine) {
-    const cleave_collective_span *pair = &machine->collectives.spans[0];
-    if (machine->collectives.n_spans == 0 || pair->n_devices != 2)
-        return;
+/* Two devices exchange by messages, of an all-reduce one each way and one back, each of half a
+   vector, and add one up: links are such that this takes what collectives of two were found to
+   take. */
+static cleave_status join_devices(const calibrate_times *times, cleave_machine *machine,
+                                  cleave_error *error) {
+    bool found = false;
+    cleave_collective_span pair;
+    CLEAVE_TRY(fit_span(times, 2, true, &found, &pair, error));
+    if (!found)
+        return CLEAVE_OK;
     double sum = 1.5 * cleave_sum_price_of(&machine->kinds[0]).seconds_per_byte;
-    double per_byte = 1 / pair->bytes_per_second;
+    double per_byte = 1 / pair.bytes_per_second;
     per_byte = fmax(per_byte - sum, per_byte / 2);
     for (int32_t c = 0; c < machine->node_types[0].n_link_classes; c++) {
         machine->node_types[0].link_classes[c].bytes_per_second = 1 / per_byte;
-        machine->node_types[0].link_classes[c].latency_seconds = pair->latency_seconds / 2;
+        machine->node_types[0].link_classes[c].latency_seconds = pair.latency_seconds;
     }
+    return CLEAVE_OK;
 }
 
 static int32_t count_devices(const calibrate_values *values, const calibrate_times *times) {
@@ -228,7 +239,7 @@ cleave_status calibrate_take(const calibrate_values *values, cleave_arena *arena
                                            &machine, error));
     CLEAVE_TRY(calibrate_times_apply(&times, arena, &machine, error));
     if (values->machine == NULL)
-        join_devices(&machine);
+        CLEAVE_TRY(join_devices(&times, &machine, error));
     CLEAVE_TRY(cleave_machine_write(values->output, &machine, error));
     print_summary(values, &times, &machine);
     return CLEAVE_OK;

@@ -128,6 +128,16 @@ static void put_attention(cleave_json_writer *w, const cleave_nest *nest, const 
     cleave_json_end_object(w);
 }
 
+/* Axes of which others have the rest: what is one call of the whole may have to meet theirs. */
+static void put_cut(cleave_json_writer *w, const cleave_nest *nest, const cleave_part *part) {
+    cleave_json_key(w, "cut");
+    cleave_json_begin_array(w, true);
+    for (int a = 0; a < nest->n_axes; a++)
+        if (part->hi[a] - part->lo[a] < nest->axes[a].extent)
+            cleave_json_put_string(w, nest->axes[a].name);
+    cleave_json_end_array(w);
+}
+
 static void put_nest(cleave_json_writer *w, const cleave_model *model, const cleave_nest *nest,
                      const cleave_part *part) {
     cleave_json_begin_object(w, false);
@@ -140,6 +150,7 @@ static void put_nest(cleave_json_writer *w, const cleave_model *model, const cle
         cleave_json_put_integer(w, part->hi[a] - part->lo[a]);
     }
     cleave_json_end_object(w);
+    put_cut(w, nest, part);
     cleave_json_key(w, "inputs");
     cleave_json_begin_array(w, false);
     for (int i = 0; i < nest->n_inputs; i++)

@@ -59,6 +59,17 @@ def check_call(entry, calls):
         expect(all(leaf.grad is not None for leaf in call.leaves), f"{entry['key']} gives all of them")
 
 
+def walk(node):
+    return [node] + [found for before, _ in node.next_functions if before for found in walk(before)]
+
+
+def check_counts(listed, calls):
+    """Of the perceptron to a plan: linear layers, with relu behind each but the last, and a loss."""
+    found = {(c.is_module, c.is_loss, c.n_functions) for c in (calls.Call(entry, torch.device("cpu"))
+                                                               for entry in listed["operators"] if entry["wanted"])}
+    expect(found == {(True, False, 1), (True, False, 0), (False, True, 0)}, f"modules and functions are told: {found}")
+
+
 def time_in_script(calibrate, path, times):
     """As the script runs; here, since importing PyTorch once more takes longer than all that is timed."""
     with contextlib.redirect_stdout(io.StringIO()):
@@ -140,7 +151,13 @@ def main():
                 if entry["wanted"] or len(listed["operators"]) < 50:  # the others are the same at other extents
                     check_call(entry, calls)
                     n += 1
+            if name == "residual":
+                cut = [e for e in listed["operators"] if e["type"] == "BatchNormalization" and "n" in e["nests"][0]["cut"]]
+                y = calls.Call(cut[0], torch.device("cpu")).forward() if cut else None
+                graph = list(map(str, walk(y.grad_fn))) if cut else []
+                expect(any("SplitBatchNorm" in node for node in graph), f"a split batch is normalized as a plan does: {graph}")
             if name == "perceptron":
+                check_counts(listed, calls)
                 check_measure(cleave, make, data, check_script(cleave, folder, given, path, listed))
     if failed:
         sys.exit(1)

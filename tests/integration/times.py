@@ -104,6 +104,14 @@ def check_files(folder, times, machine):
         span = json.load(stream)["collectives"]["within"][0]
     expect(near(float(span["bandwidth"].split()[0]), 1e9, 1e-3) and near(float(span["latency"].split()[0]), 1e-3, 1e-3),
            f"collectives are fitted: {span}")
+    # Two devices gather by one message each way, and all-reduce by one after the other, half the vector in each.
+    pairs = [{**pair, "kind": kind, "seconds": n * (1e-3 + pair["bytes"] / 2 / 1e9)}
+             for pair in pairs for kind, n in (("all-reduce", 2), ("all-gather", 1), ("reduce-scatter", 1))]
+    run("calibrate", "--import", write(f"{folder}/kinds.json", {**some, "collectives": pairs}), "-o",
+        f"{folder}/kinds.machine.json")
+    with open(f"{folder}/kinds.machine.json", encoding="utf-8") as stream:
+        link = json.load(stream)["node"]["links"][0]
+    expect(near(float(link["latency"].split()[0]), 1e-3, 1e-3), f"messages of pairs take what theirs do: {link}")
 
 
 def check_refused(folder, times):

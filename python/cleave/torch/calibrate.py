@@ -81,8 +81,9 @@ def between_limit(cuda):
 # ---- what is timed ----------------------------------------------------------------------------------------------
 
 class Timer:
-    def __init__(self, device, listed, compiled, each):
-        self.device, self.compiled = device, compiled
+    def __init__(self, device, listed, compiled, each, meeting=0.0):
+        """`meeting`: seconds in which ranks agree on a number."""
+        self.device, self.compiled, self.meeting = device, compiled, meeting
         self.clock = Clock(device, listed["touched_bytes"], listed["freed_bytes"], each)
         x = torch.zeros(1, device=device, requires_grad=True)
         y = x.view(1)
@@ -96,16 +97,19 @@ class Timer:
 
     def operator(self, entry):
         """With what a plan adds to it, where there is one to be."""
-        took, spread = self.plain(entry)
+        call = calls.Call(entry, self.device)
+        took, spread = self.plain(call, entry["backward"])
         if self.added is not None:
-            is_module = any(operand["parameter"] for nest in entry["nests"] for operand in nest["inputs"])
-            took += self.added["module" if is_module else "function"][entry["backward"]]
+            n_of = {"module": call.is_module, "loss": call.is_loss, "function": call.n_functions}
+            took += sum(n * self.added[what][entry["backward"]] for what, n in n_of.items())
+            if call.is_loss and "n" in entry["nests"][0]["cut"] and not entry["backward"]:
+                took += self.meeting  # which a step waits for: the loss that it gives is the whole batch's
         return took, spread
 
-    def plain(self, entry):
-        call, clock = calls.Call(entry, self.device), self.clock
+    def plain(self, call, backward):
+        clock = self.clock
         forward = torch.compile(call.forward) if self.compiled else call.forward
-        if not entry["backward"]:
+        if not backward:
             return clock.median(lambda: clock.forget(call.near), lambda _: call.forget_outputs() or forward())
         gradient = torch.ones_like(forward())
 
@@ -163,6 +167,11 @@ class Times:
                 self.kernels = {k["key"]: k for k in old["kernels"]}
                 self.collectives = {(c["kind"], c["devices"], c["bytes"]): c for c in old["collectives"]}
                 self.failed = {f["key"]: f for f in old["failed"]}
+
+    def meeting(self):
+        """Seconds of the least all-reduce of the most ranks; 0 where none is timed."""
+        found = [(-n, size, c["seconds"]) for (kind, n, size), c in self.collectives.items() if kind == "all-reduce"]
+        return min(found)[2] if found else 0.0
 
     def save(self, at_once=True):
         if not at_once and time.monotonic() - self.saved < SAVE_SECONDS:
@@ -266,19 +275,20 @@ def main(arguments=None):
     if a.device == "cuda" and not torch.cuda.is_available():
         raise CleaveError("--device cuda: PyTorch finds no GPU here")
     torch.set_num_threads(a.threads)
-    if collectives.is_launched() and int(os.environ["RANK"]) > 0:  # the first rank times all else meanwhile
+    if collectives.is_launched() and int(os.environ["RANK"]) > 0:  # the first rank times all else then
         collectives.time_launched(listed["collectives"], None, a.device)
         return
     device = torch.device(a.device)
     times = Times(a.times, describe(device, listed["precision"], a.threads, a.compile))
     known = len(times.kernels)
-    n_others = 0 if a.device == "cuda" else min(listed["devices"], (os.cpu_count() or 1) // a.threads) - 1
-    with busy.others(n_others, a.kernels, a.threads, a.compile, a.each):
-        left = time_all(listed, times, Timer(device, listed, a.compile, a.each), a.time, a.quiet)
     if collectives.is_launched():
         collectives.time_launched(listed["collectives"], times, a.device)
     else:
         collectives.time_all(listed["collectives"], times, a.device, a.threads)
+    n_others = 0 if a.device == "cuda" else min(listed["devices"], (os.cpu_count() or 1) // a.threads) - 1
+    with busy.others(n_others, a.kernels, a.threads, a.compile, a.each):
+        left = time_all(listed, times, Timer(device, listed, a.compile, a.each, times.meeting()), a.time,
+                        a.quiet)
     times.save()
     print(f"{len(times.kernels) - known} timed now, {known} before, {len(times.failed)} that PyTorch could not do, "
           f"{left} left to interpolation; {len(times.collectives)} collectives: {a.times}")

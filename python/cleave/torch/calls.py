@@ -10,6 +10,9 @@ import re
 import torch
 import torch.nn.functional as F
 
+from .local import SplitBatchNorm
+
+EPSILON = 1e-5  # whatever a model has, it takes as long
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "i64": torch.int64}
 
 # ---- tapes ------------------------------------------------------------------------------------------------------
@@ -40,6 +43,16 @@ def spelled(tape, at, n_inputs):
             if chained and sorted(here[-1][1:3]) == sorted((here[0][1], first + len(here) - 2)):
                 return function, len(names)
     return None
+
+
+def count_functions(tape, n_inputs, at=0):
+    """How many functions of PyTorch a tape is from this instruction on."""
+    n = 0
+    while at < len(tape):
+        known = spelled(tape, at, n_inputs)
+        n += tape[at][0] not in ("COPY", "CONSTANT", "INDEX")
+        at += known[1] if known else 1
+    return n
 
 
 def run_tape(tape, inputs, axes, done=0, value=None):
@@ -91,6 +104,7 @@ class Tensors:
 
     def __init__(self, nests, device):
         self.device, self.made, self.leaves, self.near = device, {}, [], []
+        self.n_functions = 0  # that ran behind what is one call, or where there is none
         self.wanted = {nest["inputs"][i]["tensor"] for nest in nests for i in nest["gradients"]}
         self.written = {nest["output"]["tensor"] for nest in nests}
 
@@ -144,6 +158,7 @@ def finish(nest, tensors, y, done):
     """What follows in a nest's tape after its first instructions, of which y is the value in the nest's axes."""
     value = run_tape(nest["tape"], read(nest, tensors) if len(nest["tape"]) > done else [None] * len(nest["inputs"]),
                      nest["axes"], done, y)
+    tensors.n_functions += count_functions(nest["tape"], len(nest["inputs"]), done)
     write(nest, tensors, value, list(nest["axes"]))
 
 
@@ -157,6 +172,7 @@ def run_point(nest, tensors):
     """Point by point, and combined over the axes that the output lacks."""
     axes, have = nest["axes"], [axis for axis in names(nest["output"]) if axis is not None]
     value = run_tape(nest["tape"], read(nest, tensors), axes)
+    tensors.n_functions += count_functions(nest["tape"], len(nest["inputs"])) + (nest["combiner"] != "none")
     left = [i for i, axis in enumerate(axes) if axis not in have]
     if nest["combiner"] == "moments":
         record, *rest = names(nest["output"])  # count, mean and squares are the first dimension
@@ -312,6 +328,9 @@ def layer_normalization(nests, tensors):
 
 def batch_normalization(nests, tensors):
     channels = main_input(nests[0])["shape"][1]
+    if any(axis not in names(nests[0]["output"]) for axis in nests[0]["cut"]):  # statistics of the whole batch
+        run_normalization(nests, tensors, lambda x, *own: SplitBatchNorm.apply(x, *(own or (None, None)), [], EPSILON)[0])
+        return
     statistics = [torch.zeros(channels, device=tensors.device), torch.ones(channels, device=tensors.device)]
     run_normalization(nests, tensors, lambda x, *own: F.batch_norm(x, *statistics, *own, training=True))
 
@@ -336,6 +355,7 @@ def softmax(nests, tensors):
     tensors.made[nests[-1]["output"]["tensor"]] = F.softmax(x, names(main_input(row)).index(left[0]))
 
 
+MODULES = ("convolution", "product", "gather")
 TYPES = {"LayerNormalization": layer_normalization, "BatchNormalization": batch_normalization, "Softmax": softmax,
          "SoftmaxCrossEntropy": loss, "SoftmaxCrossEntropyLoss": loss, "GlobalAveragePool": global_pool}
 
@@ -365,14 +385,21 @@ def run_nests(nests, tensors):
 
 class Call:
     """An operator on tensors of its own: `forward()` gives its output, of which `leaves` have gradients.  `near` are
-    tensors that whatever runs before it has just written."""
+    tensors that whatever runs before it has just written.  To a plan it is a module, the loss, and so many functions
+    between modules, which are what follows a module's own call; what a module does without one is within it."""
 
     def __init__(self, entry, device):
         self.nests, self.run = entry["nests"], TYPES.get(entry["type"], run_nests)
         self.tensors = Tensors(self.nests, device)
-        self.forward()  # makes what it reads
+        self.forward()  # makes what it reads, and counts
         self.outside = {key: x for key, x in self.tensors.made.items() if key not in self.tensors.written}
         self.leaves, self.near = self.tensors.leaves, self.tensors.near
+        self.is_loss = self.run is loss
+        self.is_module = any(operand["parameter"] for nest in self.nests for operand in nest["inputs"])
+        has_call = self.run is not run_nests or any(nest["kind"] in MODULES for nest in self.nests)
+        self.n_functions = self.tensors.n_functions if has_call or not self.is_module else 0
+        if not self.is_module and not self.is_loss:
+            self.n_functions = max(self.n_functions, 1)
 
     def forget_outputs(self):
         self.tensors.made = dict(self.outside)

@@ -286,22 +286,3 @@ def block(extent, words, dimension, mesh):
 def part_shape(shape, words, mesh):
     """Of this rank's part of a tensor of this shape."""
     return [block(extent, words, d, mesh)[1] for d, extent in enumerate(shape)]
-
-
-class SumOverMesh(torch.autograd.Function):
-    """A sum over ranks on which every rank's loss hangs: the gradient is one, too."""
-
-    @staticmethod
-    def forward(ctx, x, groups):
-        ctx.groups = groups
-        x = x.clone()
-        for group in groups:
-            torch.distributed.all_reduce(x, group=group)
-        return x
-
-    @staticmethod
-    def backward(ctx, gradient):
-        gradient = gradient.clone()
-        for group in ctx.groups:
-            torch.distributed.all_reduce(gradient, group=group)
-        return gradient, None

@@ -8,7 +8,7 @@ import contextlib
 import torch
 import torch.nn.functional as F
 
-from .lie import SumOverMesh, block, is_alone, nothing, spread
+from .lie import block, is_alone, nothing, spread
 
 
 @contextlib.contextmanager
@@ -45,30 +45,75 @@ def _running(module, mean, variance, n):
         module.num_batches_tracked += 1
         momentum = 1 / float(module.num_batches_tracked) if module.momentum is None else module.momentum
         for name, new in (("running_mean", mean), ("running_var", variance * (n / max(n - 1, 1)))):
-            new = new.detach()
             old = module.__dict__[name]
             old.mul_(1 - momentum).add_(momentum * new.to(old.dtype))
+
+
+def _merge(record, group):
+    """Count, mean and squares around it of all ranks of a group, from those of each."""
+    records = record.new_empty(torch.distributed.get_world_size(group), *record.shape)
+    torch.distributed.all_gather_into_tensor(records, record.unsqueeze(0), group)
+    counts, means, squares = records.unbind(1)
+    n = counts.sum(0)
+    mean = (counts * means).sum(0) / n.clamp(min=1)
+    return torch.stack([n, mean, squares.sum(0) + (counts * (means - mean) ** 2).sum(0)])
+
+
+class SplitBatchNorm(torch.autograd.Function):
+    """Batch normalization of a part by the statistics of the whole batch, which is `groups` together: records of them
+    move once each way, and all else is torch's own kernels.  Gives what follows from the part, mean and variance."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, groups, eps):
+        x, channels = x.contiguous(), x.shape[1]
+        n = x.numel() // max(channels, 1)
+        record = x.new_zeros(3, channels, dtype=torch.promote_types(x.dtype, torch.float))
+        if n > 0:
+            mean, variance = torch.batch_norm_update_stats(x, None, None, 0.0)
+            record = torch.stack([torch.full_like(mean, n), mean, variance * n]).to(record.dtype)
+        for group in groups:
+            record = _merge(record, group)
+        whole, mean, squares = record
+        variance = squares / whole
+        ctx.save_for_backward(x, weight, mean, variance, whole)
+        ctx.groups, ctx.eps = groups, eps
+        y = F.batch_norm(x, mean, variance, weight, bias, eps=eps) if n > 0 else torch.empty_like(x)
+        ctx.mark_non_differentiable(mean, variance)
+        return y, mean, variance
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient, *_):
+        x, weight, mean, variance, whole = ctx.saved_tensors
+        gradient, view = gradient.contiguous(), [1, -1] + [1] * (x.dim() - 2)
+        sums = mean.new_zeros(2, len(mean))
+        if x.numel() > 0:  # without training the gradients of weight and bias are those sums over the part
+            sums = torch.stack(torch.ops.aten.native_batch_norm_backward(
+                gradient, x, weight, mean, variance, None, None, False, ctx.eps, [False, True, True])[1:]).to(mean.dtype)
+        together = sums.clone()
+        for group in ctx.groups:
+            torch.distributed.all_reduce(together, group=group)
+        inverse = torch.rsqrt(variance + ctx.eps)
+        scale = inverse if weight is None else inverse * weight
+        slope = -scale * inverse * together[0] / whole
+        level = -scale * together[1] / whole - slope * mean
+        scale, slope, level = (y.view(view) for y in (scale, slope, level))
+        own = (None, None) if weight is None else sums.to(weight.dtype)
+        back = torch.addcmul(level, x.to(level.dtype), slope).addcmul_(gradient.to(level.dtype), scale)
+        return back.to(x.dtype), *own, None, None
 
 
 def batch_norm(module, part, x, tensors, mesh, shape, rest, keywords):
     buffers = {n: module._buffers[n].to_local() for n in ("running_mean", "running_var")
                if module._buffers.get(n) is not None}
     cut = [i for i, word in enumerate(part.input) if word[0] == "S" and word != "S1"]
-    tensors = {**tensors, **buffers}
     if not cut or not (module.training or not module.track_running_stats):
-        return plain(module, part, x, tensors, mesh, shape, rest, keywords)
-    groups = [mesh.get_group(i) for i in cut]
-    dimensions, n = [0, *range(2, x.dim())], shape.numel() // shape[1]
-    view = [1, -1] + [1] * (x.dim() - 2)
-    mean = SumOverMesh.apply(x.sum(dimensions), groups) / n
-    around = x - mean.view(view)
-    variance = SumOverMesh.apply((around * around).sum(dimensions), groups) / n
+        return plain(module, part, x, {**tensors, **buffers}, mesh, shape, rest, keywords)
+    y, mean, variance = SplitBatchNorm.apply(x, tensors.get("weight"), tensors.get("bias"),
+                                             [mesh.get_group(i) for i in cut], module.eps)
     if module.track_running_stats:
         with instead(module, buffers):
-            _running(module, mean, variance, n)
-    y = around * torch.rsqrt(variance + module.eps).view(view)
-    if module.affine:
-        y = y * tensors["weight"].view(view) + tensors["bias"].view(view)
+            _running(module, mean, variance, shape.numel() // shape[1])
     return y
 
 

@@ -3,6 +3,7 @@ import contextlib
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 
 from ..plan import PLAIN, Part, Plan
 from .apply import apply
@@ -23,10 +24,11 @@ class _Chain(torch.nn.Module):
             x = x + x
         return x
 
-    def planned(self):
+    def planned(self, has_loss):
         part = Part("", "", [None], ["R"], ["R"], ["R"], {"weight": ["R"], "bias": ["R"]})
         modules = {f"layers.{i}": part for i in range(len(self.layers))}
-        return apply(self, Plan("overhead", "torch", {}, [1], modules, {}, None, {}, [], PLAIN, []))
+        loss = Part("", "", ["n"], ["S0"], ["S0"], ["S0"], {}) if has_loss else None
+        return apply(self, Plan("overhead", "torch", {}, [1], modules, {}, loss, {}, [], PLAIN, []))
 
 
 @contextlib.contextmanager
@@ -56,18 +58,31 @@ def _passes(clock, model, device):
             clock.median(lambda: None, lambda _: optimizer.step())[0])
 
 
-def _added(clock, shape, device):
-    """Seconds that a plan adds to a chain: forward, backward, update."""
-    plain, planned = (_passes(clock, model, device)
-                      for model in (_Chain(*shape, device), _Chain(*shape, device).planned()))
-    return [b - a for a, b in zip(plain, planned)]
+def _loss(clock, model, device):
+    """Seconds of the loss of what a model gives: forward, backward."""
+    x, target = torch.ones(WIDTH, WIDTH, device=device), torch.zeros(WIDTH, dtype=torch.long, device=device)
+
+    def logits():
+        y = model(x).detach()
+        return y.requires_grad_()
+    return (clock.median(logits, lambda y: F.cross_entropy(y, target))[0],
+            clock.median(lambda: F.cross_entropy(logits(), target), lambda y: y.backward())[0])
+
+
+def _added(clock, time, shape, device):
+    """Seconds that a plan adds to a chain, pass by pass, as `time` times them."""
+    models = _Chain(*shape, device), _Chain(*shape, device).planned(time is _loss)
+    plain, planned = (time(clock, model, device) for model in models)
+    return [max(b - a, 0.0) for a, b in zip(plain, planned)]
 
 
 def measure(clock, device):
-    """{what: seconds that a plan adds to one}: "module", with two parameters, and "function", between modules, of which
-    it is (forward, backward); "update", of a parameter."""
+    """{what: seconds that a plan adds to one}: "module", with two parameters, "function", between modules, and "loss", of
+    which it is (forward, backward); "update", of a parameter."""
     with _group():
-        few, modules, functions = (_added(clock, shape, device) for shape in ((FEW, 0), (MANY, 0), (FEW, MANY)))
+        few, modules, functions = (_added(clock, _passes, shape, device)
+                                   for shape in ((FEW, 0), (MANY, 0), (FEW, MANY)))
+        loss = _added(clock, _loss, (FEW, 0), device)
     each = [max(b - a, 0.0) / (MANY - FEW) for a, b in zip(few, modules)]
-    return {"module": each[:2], "function": [max(b - a, 0.0) / MANY for a, b in zip(few, functions)][:2],
+    return {"module": each[:2], "function": [max(b - a, 0.0) / MANY for a, b in zip(few, functions)][:2], "loss": loss,
             "update": each[2] / 2}

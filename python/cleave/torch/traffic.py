@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 # Of the bytes of the first argument, by name of the operator.
 SHARES = {"all_reduce": lambda n: 2 * (n - 1) / n, "all_reduce_": lambda n: 2 * (n - 1) / n,
           "allreduce_": lambda n: 2 * (n - 1) / n, "all_gather_into_tensor": lambda n: n - 1,
+          "_allgather_base_": lambda n: (n - 1) / n,  # whose first is what is gathered
           "reduce_scatter_tensor": lambda n: (n - 1) / n, "all_to_all_single": lambda n: (n - 1) / n,
           "shard_dim_alltoall": lambda n: (n - 1) / n, "broadcast_": lambda n: (n - 1) / n,
           "reduce_": lambda n: (n - 1) / n, "send": lambda n: 1, "recv_": lambda n: 0}
