@@ -16,6 +16,11 @@ enum {
     PIECE_BYTES = 1 << 20
 };
 
+const char *cleave_file_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
 cleave_status cleave_file_read(const char *path, cleave_arena *arena, char **data, size_t *bytes,
                                cleave_error *error) {
     FILE *stream = fopen(path, "rb");

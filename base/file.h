@@ -10,6 +10,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* What comes behind the folders of a path: the same file elsewhere has the same name. */
+const char *cleave_file_name(const char *path);
+
 /* Reads a regular file into the arena, with a zero byte after its end.  BAD_INPUT when it can't be
  * read. */
 cleave_status cleave_file_read(const char *path, cleave_arena *arena, char **data, size_t *bytes,

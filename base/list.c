@@ -21,23 +21,6 @@ static void *resize(void *items, size_t used, size_t bytes) {
     return grown;
 }
 
-bool cleave_list_grow(void **items, int32_t *capacity, int32_t n, size_t size) {
-    if (n < *capacity)
-        return true;
-    if (*capacity > INT32_MAX / 2)
-        return false;
-    int32_t wanted = *capacity < 8 ? 8 : 2 * *capacity;
-    size_t bytes;
-    if (!cleave_size_multiply((size_t)wanted, size, &bytes))
-        return false;
-    void *grown = resize(*items, (size_t)n * size, bytes);
-    if (grown == NULL)
-        return false;
-    *items = grown;
-    *capacity = wanted;
-    return true;
-}
-
 bool cleave_list_reserve(void **items, int32_t *capacity, int32_t n, int32_t wanted, size_t size) {
     size_t bytes;
     if (wanted <= *capacity)
@@ -50,6 +33,13 @@ bool cleave_list_reserve(void **items, int32_t *capacity, int32_t n, int32_t wan
     *items = grown;
     *capacity = wanted;
     return true;
+}
+
+bool cleave_list_grow(void **items, int32_t *capacity, int32_t n, size_t size) {
+    if (n < *capacity)
+        return true;
+    return *capacity <= INT32_MAX / 2 &&
+           cleave_list_reserve(items, capacity, n, *capacity < 8 ? 8 : 2 * *capacity, size);
 }
 
 void cleave_list_release(void **items, int32_t *capacity, int32_t *n) {

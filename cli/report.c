@@ -1,4 +1,5 @@
 /* `cleave report`: a page to look at. */
+#include "base/file.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
 #include "cli/report/panels.h"
@@ -64,12 +65,6 @@ static cleave_status price_known(const report_values *values, const report_step 
     return CLEAVE_OK;
 }
 
-/* Without the folders that it is in. */
-static const char *name_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
 static cleave_status put_timeline(cleave_markup *page, const report *of, cleave_error *error) {
     return report_put_timeline(page, &of->step, 1, error);
 }
@@ -84,10 +79,10 @@ static cleave_status write_page(const report_values *values, const report *of,
     cleave_markup page = {0};
     char title[400], about[700];
     cleave_status status = CLEAVE_OK;
-    snprintf(title, sizeof title, "%s on %d device%s of %s", name_of(values->model),
+    snprintf(title, sizeof title, "%s on %d device%s of %s", cleave_file_name(values->model),
              of->step->layout->n_devices, of->step->layout->n_devices == 1 ? "" : "s",
              of->step->machine->name);
-    snprintf(about, sizeof about, "%s%s%s, batch %lld", name_of(values->layout),
+    snprintf(about, sizeof about, "%s%s%s, batch %lld", cleave_file_name(values->layout),
              of->step->layout->method[0] != '\0' ? ", found by " : "", of->step->layout->method,
              (long long)of->step->model.batch);
     cleave_page_begin(&page, title, about);

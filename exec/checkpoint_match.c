@@ -1,6 +1,7 @@
 /* What a checkpoint says of its training, set against a run's own. */
 #include "exec/checkpoint_match.h"
 
+#include "base/file.h"
 #include "exec/data/identity.h"
 
 #include <stdio.h>
@@ -10,18 +11,12 @@ static const char *name_of(cleave_type precision) {
     return precision == CLEAVE_BF16 ? "bf16" : "f32";
 }
 
-/* Without its folder: the same model elsewhere gives the same bytes. */
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
 cleave_manifest checkpoint_describe(const cleave_model *model, const cleave_run_options *options,
                                     int64_t step) {
     return (cleave_manifest){.step = step,
                              .seed = options->seed,
                              .shuffled = options->shuffle,
-                             .model_file = base_name(model->file),
+                             .model_file = cleave_file_name(model->file),
                              .model_hash = model->hash,
                              .precision = name_of(model->precision),
                              .reduce_precision = name_of(model->reduce_precision),

@@ -1,6 +1,6 @@
-/* The end of a search: the best, and all that come near it, are simulated in full, with collectives
-   in their steps, as `simulate` and `run` do.  Programs with expanded collectives are large, so
-   nothing else is. */
+/* The end of a search: the best, and all that come near it, are simulated with collectives in their
+   steps, as `simulate` and `run` do.  Programs with expanded collectives are large, so nothing else
+   is; and of these only the best is lowered as a whole where an estimate gives the same step. */
 #include "graph/model/ring.h"
 #include "search/improve/parallel.h"
 #include "search/session.h"
@@ -19,11 +19,9 @@ typedef struct reported {
     const char *method;
     const cleave_layout *layout;
     cleave_price price;
-    bool is_full;                             /* that price is the one that is reported */
-    const cleave_price *full;                 /* where it is known; else null */
-    const cleave_price_grounds *full_grounds; /* of that */
-    cleave_price_grounds grounds;             /* with room for rules where they are asked for */
-    int32_t baseline;                         /* in the result; -1: none */
+    const cleave_price *full;     /* the step that is reported, where it is known; else null */
+    cleave_price_grounds grounds; /* with room for rules where they are asked for */
+    int32_t baseline;             /* in the result; -1: none */
     bool is_wished; /* found by a method that does not search: it is what was asked for */
     bool is_local_optimum;
 } reported;
@@ -95,20 +93,14 @@ static void collect(const session *s, report *r) {
                                           .layout = given->layout,
                                           .price = given->price,
                                           .full = given->has_full ? &given->full : NULL,
-                                          .full_grounds = &given->full_grounds,
                                           .baseline = baseline < CLEAVE_N_BASELINES ? baseline : -1,
                                           .is_local_optimum = given->is_local_optimum};
     }
 }
 
-cleave_status session_make_room_for_grounds(session *s, const cleave_layout *layout,
-                                            cleave_price_grounds *grounds, cleave_error *error) {
-    grounds->used_rules = CLEAVE_ARENA_ARRAY(&s->work, bool, layout->collectives.n);
-    return grounds->used_rules != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
-}
-
 static cleave_status ask_for_grounds(session *s, reported *item, cleave_error *error) {
-    return session_make_room_for_grounds(s, item->layout, &item->grounds, error);
+    item->grounds.used_rules = CLEAVE_ARENA_ARRAY(&s->work, bool, item->layout->collectives.n);
+    return item->grounds.used_rules != NULL ? CLEAVE_OK : cleave_fail_memory(error, "searching");
 }
 
 /* What updates gain by being sharded is less than closed forms are off by, and there may be no
@@ -131,7 +123,7 @@ static cleave_status add_plain_updates(report *r, cleave_error *error) {
         return cleave_fail_memory(error, "searching");
     for (int32_t i = 0; i < r->n; i++) /* a baseline, mostly, is likely to be the result, then */
         if (session_same_layout(s, &r->plain, r->items[i].layout))
-            return ask_for_grounds(s, &r->items[i], error);
+            return CLEAVE_OK;
     if (cleave_constraints_allow_layout(s->constraints, s->model, &r->plain))
         r->items[r->n++] = (reported){
             .method = best->method, .layout = &r->plain, .price = best->price, .baseline = -1};
@@ -148,25 +140,31 @@ static bool is_far_behind(const report *r, const reported *item) {
     return cleave_price_is_far_behind(&item->price, &best->price);
 }
 
-/* As plans are reported: with collectives in their steps, if all devices may be lowered. */
-static cleave_status price_in_full(const session *s, cleave_pricer *pricer, reported *item,
-                                   cleave_error *error) {
+/* As plans are reported: with collectives in their steps, if all devices may be lowered.  Unless
+   what the price rests on is asked for, an estimate of the memory will do, or what closed forms
+   need where that is more. */
+static cleave_status price_as_reported(const session *s, cleave_pricer *pricer, reported *item,
+                                       cleave_error *error) {
+    bool is_asked = item->grounds.used_rules != NULL;
+    int64_t peak_bytes = is_asked ? 0 : item->price.peak_bytes;
     const cleave_price_subject what = {.layout = item->layout,
                                        .in_steps = !s->reach.only_folds,
                                        .view = CLEAVE_VIEW_FOLDED,
-                                       .grounds = item->grounds.used_rules != NULL ? &item->grounds
-                                                                                   : NULL};
-    return cleave_pricer_price(pricer, &what, NULL, &item->price, error);
+                                       .memory = is_asked ? CLEAVE_MEMORY_PLANNED
+                                                          : CLEAVE_MEMORY_IN_DOUBT,
+                                       .grounds = is_asked ? &item->grounds : NULL};
+    CLEAVE_TRY(cleave_pricer_price(pricer, &what, NULL, &item->price, error));
+    if (item->price.excess_bytes == 0 && item->price.peak_bytes < peak_bytes)
+        item->price.peak_bytes = peak_bytes;
+    return CLEAVE_OK;
 }
 
 static cleave_status price_one(void *context, int32_t worker, int32_t task, cleave_error *error) {
     report *r = context;
     reported *item = r->wanted[task];
-    item->is_full = true;
     if (item->full == NULL)
-        return price_in_full(r->session, &r->session->pricers[worker], item, error);
+        return price_as_reported(r->session, &r->session->pricers[worker], item, error);
     item->price = *item->full;
-    item->grounds = *item->full_grounds;
     return CLEAVE_OK;
 }
 
@@ -181,29 +179,14 @@ static reported *find_best(report *r) {
     return best;
 }
 
-/* Of those that are likely to be the result: what was found, and the best in closed form. */
-static cleave_status ask_for_likely_grounds(report *r, cleave_error *error) {
-    reported *best = find_best(r);
-    for (int32_t i = 0; i < r->n; i++)
-        if (r->items[i].baseline < 0 || &r->items[i] == best)
-            if (is_wanted(r->session, r->items[i].method))
-                CLEAVE_TRY(ask_for_grounds(r->session, &r->items[i], error));
-    return CLEAVE_OK;
-}
-
-/* Who interrupts does not want to wait for more than one of them, mostly: the best, until nothing
-   that is not simulated in full comes before it. */
+/* Lowers the best as a whole, until nothing that is not comes before it: what the result rests on
+   is known then.  Who interrupts waits for no more. */
 static cleave_status price_best(report *r, cleave_error *error) {
+    session *s = r->session;
     reported *best;
-    for (int32_t i = 0; i < r->n; i++) {
-        r->wanted[0] = &r->items[i];
-        if (r->items[i].full != NULL)
-            CLEAVE_TRY(price_one(r, 0, 0, error));
-    }
-    while ((best = find_best(r)) != NULL && !best->is_full) {
-        r->wanted[0] = best;
-        CLEAVE_TRY(ask_for_grounds(r->session, best, error));
-        CLEAVE_TRY(price_one(r, 0, 0, error));
+    while ((best = find_best(r)) != NULL && best->price.excess_bytes == 0 && !best->grounds.known) {
+        CLEAVE_TRY(ask_for_grounds(s, best, error));
+        CLEAVE_TRY(price_as_reported(s, s->pricer, best, error));
     }
     return CLEAVE_OK;
 }
@@ -233,11 +216,14 @@ static cleave_status price_near(report *r, cleave_error *error) {
     int32_t n = 0;
     CLEAVE_TRY(add_plain_updates(r, error));
     CLEAVE_TRY(add_ring(r, error));
-    CLEAVE_TRY(ask_for_likely_grounds(r, error));
     for (int32_t i = 0; i < r->n; i++) {
-        bool is_asked_for = !session_searches(s) && is_wanted(s, r->items[i].method);
-        if (is_asked_for || !is_far_behind(r, &r->items[i]))
-            r->wanted[n++] = &r->items[i];
+        reported *item = &r->items[i];
+        bool is_asked_for = !session_searches(s) && is_wanted(s, item->method);
+        if (!is_asked_for && is_far_behind(r, item))
+            continue;
+        r->wanted[n++] = item;
+        if (item->baseline < 0 && !cleave_layout_is_plain(item->layout)) /* lowered as a whole */
+            CLEAVE_TRY(ask_for_grounds(s, item, error));
     }
     const cleave_parallel parallel = {
         .n_threads = s->n_threads, .n_tasks = n, .task = price_one, .context = r};
@@ -246,11 +232,16 @@ static cleave_status price_near(report *r, cleave_error *error) {
 
 static cleave_status price_all(report *r, cleave_error *error) {
     if (r->session->reach.only_folds)
-        return CLEAVE_OK; /* it is priced as it is reported */
-    CLEAVE_TRY(session_interrupted(r->session) ? price_best(r, error) : price_near(r, error));
+        return CLEAVE_OK;                /* it is priced as it is reported */
+    for (int32_t i = 0; i < r->n; i++) { /* in closed form, up to now */
+        r->items[i].price.bytes_sent = -1;
+        r->items[i].grounds = (cleave_price_grounds){0};
+    }
+    if (!session_interrupted(r->session))
+        return price_near(r, error);
     for (int32_t i = 0; i < r->n; i++)
-        if (!r->items[i].is_full)
-            r->items[i].price.bytes_sent = -1;
+        if (r->items[i].full != NULL)
+            r->items[i].price = *r->items[i].full;
     return CLEAVE_OK;
 }
 
@@ -290,7 +281,7 @@ static cleave_status polish(report *r, cleave_error *error) {
     cleave_polished *p = &r->polished;
     if (!session_polishes(s) || session_interrupted(s) || best == NULL || s->options->throughput)
         return CLEAVE_OK;
-    if (best->price.excess_bytes > 0 || !best->is_full) /* nothing nearer fits */
+    if (best->price.excess_bytes > 0) /* nothing nearer fits */
         return CLEAVE_OK;
     if (!cleave_layout_is_plain(best->layout))
         return CLEAVE_OK; /* changes of it can't be estimated */
@@ -300,8 +291,7 @@ static cleave_status polish(report *r, cleave_error *error) {
     if (p->is_changed) {
         best = &r->items[r->n++];
         *best = (reported){.method = s->options->method, .layout = &p->layout, .baseline = -1};
-        CLEAVE_TRY(ask_for_grounds(s, best, error));
-        CLEAVE_TRY(price_in_full(s, &s->pricers[0], best, error));
+        CLEAVE_TRY(price_as_reported(s, s->pricer, best, error));
     }
     best->is_local_optimum = s->result.optimum_in_steps = p->is_local_optimum;
     return CLEAVE_OK;
@@ -316,26 +306,17 @@ static void keep_used_rules(const bool *used, cleave_collective_rules *rules) {
     rules->n = n;
 }
 
-/* Leaves in the result what rules its own collectives run by, and what its step rests on. */
-static cleave_status take_grounds(session *s, reported *best, cleave_error *error) {
-    cleave_collective_rules *rules = &s->result.best.layout.collectives;
-    if (!best->grounds.known) {
-        CLEAVE_TRY(ask_for_grounds(s, best, error));
-        CLEAVE_TRY(price_in_full(s, s->pricer, best, error));
-    }
-    keep_used_rules(best->grounds.used_rules, rules);
-    s->result.shares = best->grounds.shares;
-    s->result.framework = best->grounds.framework;
-    return CLEAVE_OK;
-}
-
 static cleave_status take_best(session *s, report *r, cleave_error *error) {
     reported *best = find_best(r);
     if (best == NULL || best->price.excess_bytes > 0)
         return CLEAVE_OK;
     s->result.is_local_optimum = best->is_local_optimum;
     CLEAVE_TRY(make_plan(s, best, &s->result.best, error));
-    return take_grounds(s, best, error);
+    /* What rules its own collectives run by, and what its step rests on. */
+    keep_used_rules(best->grounds.used_rules, &s->result.best.layout.collectives);
+    s->result.shares = best->grounds.shares;
+    s->result.framework = best->grounds.framework;
+    return CLEAVE_OK;
 }
 
 cleave_status session_report(session *s, cleave_error *error) {
@@ -346,6 +327,7 @@ cleave_status session_report(session *s, cleave_error *error) {
     s->result.in_steps = !s->reach.only_folds && !cleave_machine_knows_collectives(s->machine);
     CLEAVE_TRY(price_all(&r, error));
     CLEAVE_TRY(polish(&r, error));
+    CLEAVE_TRY(price_best(&r, error));
     for (int32_t i = 0; i < r.n; i++)
         CLEAVE_TRY(take_baseline(s, &r.items[i], error));
     return take_best(s, &r, error);

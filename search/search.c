@@ -267,9 +267,8 @@ cleave_status cleave_search(const cleave_model *model, const cleave_machine *mac
     if (!is_method(options->method))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "method \"%s\" is not known: it is auto, exact, mcmc, branch-and-bound, "
-                           "random, data-parallel, single, layer-per-device, one-weird-trick, "
-                           "megatron, zero-1, zero-3 or megatron-1f1b",
-                           options->method);
+                           "%sor random",
+                           options->method, cleave_baseline_list);
     CLEAVE_TRY(check_step(model, options, error));
     const cleave_constraints *given = options->constraints;
     bool constrains = given != NULL && (given->fixed != NULL || given->sorts != 0 ||

@@ -18,8 +18,7 @@ typedef struct session_given {
     const cleave_layout *layout;
     cleave_price price; /* with collectives as one item each; over any limit: it was not priced */
     bool has_full;
-    cleave_price full;                 /* with collectives in their steps ... */
-    cleave_price_grounds full_grounds; /* ... and what that rests on, where it was asked for */
+    cleave_price full; /* with collectives in their steps */
     bool is_local_optimum;
     bool is_known; /* what the caller knew: it is reported with what was found */
 } session_given;
@@ -176,9 +175,6 @@ bool session_polishes(const session *s);
 cleave_status session_polish(session *s, const cleave_layout *start, const cleave_price *price,
                              cleave_polished *polished, cleave_error *error);
 
-/* Room for the rules of a layout: to ask for the grounds of its price. */
-cleave_status session_make_room_for_grounds(session *s, const cleave_layout *layout,
-                                            cleave_price_grounds *grounds, cleave_error *error);
 /* Adds the layout of a solution of the additive model, if it is one, to what was found, and prices
    it. */
 cleave_status session_take_solution(session *s, const cleave_additive_model *made,

@@ -169,11 +169,6 @@ static bool is_of_use(const session *s, const cleave_pricer *pricer, const sessi
            cleave_pricer_state_is_large(pricer, 1);
 }
 
-/* Then the program is less work than an estimate, which is made for changes of any operator. */
-static bool has_few_parts(const session *s, int64_t n_parts) {
-    return n_parts <= 2 * (int64_t)s->model->n_operators;
-}
-
 static void leave_unpriced(session *s, session_given *given, const char *why) {
     given->price.excess_bytes = INT64_MAX;
     s->unpriced[session_find_baseline(given->method)] = why;
@@ -205,7 +200,7 @@ static cleave_status price(session *s, cleave_pricer *pricer, session_given *giv
         return status;
     }
     what.view = CLEAVE_VIEW_ALL;
-    if (!s->reach.only_folds && cleave_layout_is_plain(given->layout) && !has_few_parts(s, n_parts))
+    if (!s->reach.only_folds)
         what.memory = CLEAVE_MEMORY_IN_DOUBT; /* by an estimate */
     return cleave_pricer_price(pricer, &what, NULL, &given->price, error);
 }

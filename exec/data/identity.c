@@ -11,15 +11,9 @@
 /* Of what is larger only so many bytes are read, all over it. */
 static const int64_t most_bytes = INT64_C(1) << 30;
 
-/* Without its folder: the same file elsewhere gives the same data. */
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
 static cleave_status identify_file(const char *path, cleave_manifest_file *identity,
                                    cleave_error *error) {
-    identity->name = base_name(path);
+    identity->name = cleave_file_name(path);
     return cleave_file_checksum(path, most_bytes, &identity->bytes, &identity->checksum, error);
 }
 
@@ -47,7 +41,7 @@ static cleave_status identify_images(const char *path, cleave_manifest_file *ide
                                      cleave_error *error) {
     cleave_arena arena = {0};
     cleave_image_folder folder;
-    identity->name = base_name(path);
+    identity->name = cleave_file_name(path);
     cleave_status status = cleave_image_folder_list(path, &arena, &folder, error);
     if (status == CLEAVE_OK)
         status = cleave_image_folder_checksum(&folder, most_bytes, &identity->bytes,

@@ -225,23 +225,32 @@ static cleave_status fill_states(const cleave_values *values, const cleave_rank 
     return CLEAVE_OK;
 }
 
+static cleave_status fill_initial(const cleave_values *values, const cleave_buffer *buffer,
+                                  void *data, cleave_error *error) {
+    if (buffer->type != CLEAVE_BF16)
+        return initial_box(values, &values->model->tensors[buffer->tensor],
+                           values->entries[buffer->tensor], &buffer->box, data, error);
+    float *exact = malloc(EXACT_ELEMENTS * sizeof *exact);
+    if (exact == NULL)
+        return cleave_fail_memory(error, "reading a tensor");
+    cleave_status status = initial_halves(values, buffer, &buffer->box, exact, data, error);
+    free(exact);
+    return status;
+}
+
 static cleave_status fill_buffer(const cleave_values *values, const cleave_rank *rank, int32_t b,
                                  cleave_error *error) {
     const cleave_buffer *buffer = &rank->program->buffers[b];
     void *data = cleave_rank_buffer(rank, b);
-    if (buffer->kind == CLEAVE_BUFFER_STATE)
+    switch (buffer->kind) {
+    case CLEAVE_BUFFER_DATA: /* comes with each step */
+        return CLEAVE_OK;
+    case CLEAVE_BUFFER_STATE:
         memset(data, 0, (size_t)buffer->bytes);
-    else if (buffer->kind != CLEAVE_BUFFER_DATA && buffer->type == CLEAVE_BF16) {
-        float *exact = malloc(EXACT_ELEMENTS * sizeof *exact);
-        if (exact == NULL)
-            return cleave_fail_memory(error, "reading a tensor");
-        cleave_status status = initial_halves(values, buffer, &buffer->box, exact, data, error);
-        free(exact);
-        return status;
-    } else if (buffer->kind != CLEAVE_BUFFER_DATA)
-        return initial_box(values, &values->model->tensors[buffer->tensor],
-                           values->entries[buffer->tensor], &buffer->box, data, error);
-    return CLEAVE_OK;
+        return CLEAVE_OK;
+    default:
+        return fill_initial(values, buffer, data, error);
+    }
 }
 
 cleave_status cleave_values_fill(cleave_values *values, const cleave_rank *rank,

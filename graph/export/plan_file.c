@@ -209,11 +209,10 @@ static void put_lost(cleave_json_writer *out, const cleave_model *model,
 }
 
 static void put_model(cleave_json_writer *out, const cleave_model *model) {
-    const char *slash = strrchr(model->file, '/');
     cleave_json_key(out, "model");
     cleave_json_begin_object(out, true);
     cleave_json_key(out, "file");
-    cleave_json_put_string(out, slash == NULL ? model->file : slash + 1);
+    cleave_json_put_string(out, cleave_file_name(model->file));
     cleave_json_key(out, "hash");
     cleave_json_put_string(out, model->hash);
     cleave_json_key(out, "batch");

@@ -105,6 +105,14 @@ static void put_nest_of_event(walker *w, int32_t family, int32_t nest) {
     put(w, cleave_operator_find_nest(&w->model->operators[op], nest));
 }
 
+static void put_visit(walker *w, const lower_visit *visit) {
+    put(w, visit->first_movement);
+    put(w, visit->stage);
+    put(w, visit->when);
+    put(w, visit->gives);
+    put(w, visit->group);
+}
+
 static void put_event(walker *w, int32_t family, const lower_event *event) {
     put(w, event->kind);
     put(w, event->rank);
@@ -114,6 +122,8 @@ static void put_event(walker *w, int32_t family, const lower_event *event) {
     put_tensor(w, event->tensor);
     if (event->nest >= 0)
         put_nest_of_event(w, family, event->nest);
+    if (event->visit >= 0)
+        put_visit(w, &w->schedule->visits[event->visit]);
     if (event->kind == LOWER_ASSIGN) {
         put_tensor(w, w->model->assignments[event->input].target);
         put_tensor(w, w->model->assignments[event->input].source);

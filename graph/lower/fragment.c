@@ -43,7 +43,7 @@ static cleave_status prepare(cleave_lowerer *lowerer, const cleave_layout *layou
                              cleave_error *error) {
     const cleave_model *model = lowerer->model;
     cleave_arena *arena = &lowerer->arena;
-    CLEAVE_TRY(lower_schedule_create(model, lowerer->options.training, NULL, NULL, arena,
+    CLEAVE_TRY(lower_schedule_create(model, lowerer->options.training, NULL, layout, arena,
                                      &lowerer->schedule, error));
     CLEAVE_TRY(lower_find_members(model, &lowerer->schedule, arena, &lowerer->members, error));
     lowerer->parts = CLEAVE_ARENA_ARRAY(arena, cleave_parts, model->n_nests);
@@ -79,11 +79,10 @@ cleave_status cleave_lowerer_create(const cleave_model *model, const cleave_layo
     if (options->training && !cleave_model_trains(model))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: the model has no loss, so it can't be trained", model->file);
-    if (!cleave_layout_is_plain(layout))
-        return cleave_fail(
-            error, CLEAVE_BAD_INPUT,
-            "the layout has stages, micro-batches, recomputation or sharded gradients: changes of "
-            "it can't be estimated yet");
+    if (!cleave_layout_is_whole(layout))
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "the layout has stages, micro-batches, recomputation or keys that go "
+                           "round: it can't be estimated yet");
     cleave_lowerer *made = calloc(1, sizeof *made);
     if (made == NULL)
         return cleave_fail_memory(error, "lowering");
@@ -147,8 +146,8 @@ int32_t cleave_lowerer_family_of(const cleave_lowerer *lowerer, int32_t tensor) 
     return lowerer->schedule.family_of[tensor];
 }
 
-void cleave_lowerer_set_sharded(cleave_lowerer *lowerer, int32_t tensor, bool sharded) {
-    lowerer->layout.sharded[tensor] = sharded;
+void cleave_lowerer_set_sharded(cleave_lowerer *lowerer, int32_t tensor, cleave_sharded sharded) {
+    lowerer->layout.sharded[tensor] = (uint8_t)sharded;
 }
 
 void cleave_lowerer_set_fold(cleave_lowerer *lowerer, const cleave_fold *fold) {

@@ -70,7 +70,7 @@ typedef struct cleave_fragment {
 typedef struct cleave_lowerer cleave_lowerer;
 
 /* FAILED when memory is short; BAD_INPUT when the model is to be trained and has no loss, or the
-   layout has stages, micro-batches, recomputation or sharded gradients.  Model and options must
+   layout has stages, micro-batches, recomputation or keys that go round.  Model and options must
    outlive it.  The layout must be legal, and so must be the splits set later. */
 cleave_status cleave_lowerer_create(const cleave_model *model, const cleave_layout *layout,
                                     const cleave_lower_options *options, cleave_lowerer **lowerer,
@@ -104,8 +104,9 @@ cleave_status cleave_lowerer_alike(const cleave_lowerer *lowerer, cleave_arena *
 /* Gives an operator another split; its devices are copied. */
 cleave_status cleave_lowerer_set_split(cleave_lowerer *lowerer, int32_t op,
                                        const cleave_split *split, cleave_error *error);
-/* Shards the update of a parameter, or no longer: concerns its family. */
-void cleave_lowerer_set_sharded(cleave_lowerer *lowerer, int32_t tensor, bool sharded);
+/* Shards the update of a parameter, or no longer: concerns its family.  More than the update is as
+   the lowerer was made with it. */
+void cleave_lowerer_set_sharded(cleave_lowerer *lowerer, int32_t tensor, cleave_sharded sharded);
 /* From now on the layout and the splits are those of the window of a fold, which must be that of
    the splits whenever a family is lowered, with windows of one size; NO_LAYOUT then, saying why,
    where the family is not the same in all windows.  Null: of no fold. */

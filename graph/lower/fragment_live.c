@@ -42,20 +42,41 @@ static int32_t end_of_communication(const lowering *state) {
     return end;
 }
 
+/* Of what is gathered, where it is read first; of what is reduced, where it is settled.  `end` of
+   what else is in the slot. */
+static int32_t end_of_visits(const lowering *state, int32_t slot, int32_t end) {
+    const lower_schedule *schedule = state->schedule;
+    int32_t last = -1;
+    for (int32_t i = 0; i < state->n_events && schedule->n_visits > 0; i++) {
+        const lower_event *event = &schedule->events[lower_nth_event(state, i)];
+        if (event->slot != slot || (event->kind != LOWER_GATHER && event->kind != LOWER_REDUCE))
+            continue;
+        const lower_visit *visit = &schedule->visits[event->visit];
+        int32_t awaited = event->kind == LOWER_GATHER ? visit->first_slot : visit->aside;
+        last = awaited > last ? awaited : last;
+    }
+    return last >= 0 ? last : end;
+}
+
 static void touch_items(lowering *state) {
     const lower_builder *builder = &state->base;
     const cleave_item_records records = {.updates = builder->updates.items,
                                          .loads = builder->loads.items,
                                          .messages = builder->messages.items};
-    int32_t end = end_of_communication(state);
+    int32_t last = end_of_communication(state), slot = -1, end = last;
     for (int32_t i = 0; i < builder->items.n; i++) {
         const cleave_item *item = &builder->items.items[i];
+        if (item->slot != slot)
+            end = end_of_visits(state, slot = item->slot, last);
         use at = use_of(state, item, end);
         cleave_item_visit_buffers(&records, item, touch, &at); /* those of copies are touches */
     }
     for (int32_t i = 0; i < builder->touches.n; i++) {
         const lower_touch_mark *mark = &builder->touches.items[i];
-        use at = use_of(state, &builder->items.items[mark->item], end);
+        const cleave_item *item = &builder->items.items[mark->item];
+        if (item->slot != slot)
+            end = end_of_visits(state, slot = item->slot, last);
+        use at = use_of(state, item, end);
         touch(&at, mark->buffer);
     }
 }

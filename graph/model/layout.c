@@ -50,10 +50,15 @@ bool cleave_layout_rings(const cleave_layout *layout) {
     return rings;
 }
 
+bool cleave_layout_is_whole(const cleave_layout *layout) {
+    bool whole = cleave_schedule_is_plain(&layout->schedule) && !cleave_layout_rings(layout);
+    for (int32_t op = 0; op < layout->n_operators && whole; op++)
+        whole = !cleave_layout_recomputes(layout, op);
+    return whole;
+}
+
 bool cleave_layout_is_plain(const cleave_layout *layout) {
-    bool plain = cleave_schedule_is_plain(&layout->schedule) && !cleave_layout_rings(layout);
-    for (int32_t op = 0; op < layout->n_operators && plain; op++)
-        plain = !cleave_layout_recomputes(layout, op);
+    bool plain = cleave_layout_is_whole(layout);
     for (int32_t t = 0; t < layout->n_tensors && plain; t++)
         plain = layout->sharded[t] <= CLEAVE_SHARDED_UPDATE;
     return plain;

@@ -82,8 +82,9 @@ static inline bool cleave_layout_recomputes(const cleave_layout *layout, int32_t
 /* Do keys of any attention go round (graph/model/ring.h)? */
 bool cleave_layout_rings(const cleave_layout *layout);
 
-/* Is it splits and sharded updates and nothing more: the whole batch in one stage, and nothing
-   recomputed, reduced, gathered or passed round on the way? */
+/* Is the whole batch in one stage, and nothing recomputed or passed round on the way? */
+bool cleave_layout_is_whole(const cleave_layout *layout);
+/* And nothing reduced or gathered: is it splits and sharded updates and nothing more? */
 bool cleave_layout_is_plain(const cleave_layout *layout);
 
 /* That of its schedule, which goes with the splits. */
@@ -112,6 +113,7 @@ void cleave_split_random(const cleave_operator *op, int32_t n_devices, cleave_ra
                          cleave_split *split);
 
 /* The file format: docs/formats.md. */
+enum { CLEAVE_LAYOUT_VERSION = 1 };
 cleave_status cleave_layout_read(const char *path, const cleave_model *model, cleave_arena *arena,
                                  cleave_layout *layout, cleave_error *error);
 cleave_status cleave_layout_parse(const char *text, size_t bytes, const char *name,

@@ -15,7 +15,8 @@ typedef struct wanted {
 
 static cleave_status price_one(void *context, int32_t worker, int32_t task, cleave_error *error) {
     const wanted *w = context;
-    const cleave_price_subject what = {.layout = w->items[task]->layout, .in_steps = true};
+    const cleave_price_subject what = {
+        .layout = w->items[task]->layout, .in_steps = true, .memory = CLEAVE_MEMORY_IN_DOUBT};
     return cleave_pricer_price(&w->with->pricers[worker], &what, NULL, &w->items[task]->full,
                                error);
 }

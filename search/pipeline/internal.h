@@ -132,6 +132,17 @@ cleave_status pipeline_known_layout(pipeline_finder *f, const pipeline_candidate
                                     cleave_arena *arena, cleave_layout *layout, bool *fits,
                                     cleave_error *error);
 
+/* known_times.c: what one micro-batch of each operator of such a layout takes on its busiest
+   device, picoseconds, in the pricer's arena; and `least_seconds` of a candidate, from these. */
+cleave_status pipeline_time_known(pipeline_finder *f, const cleave_layout *layout, int64_t **time);
+cleave_status pipeline_foresee_known(pipeline_finder *f, const cleave_layout *layout,
+                                     const int64_t *time, pipeline_candidate *of);
+
+/* Parts of an operator that have something else than the others of what one operand of its main
+   nest is. */
+double pipeline_count_parts(const pipeline_finder *f, const cleave_layout *layout, int32_t op,
+                            const cleave_operand *operand);
+
 /* Of all work, shared out evenly, and the bubble of even stages. */
 double pipeline_least_seconds(const pipeline_finder *f, const pipeline_candidate *of);
 /* Bytes of weights and states that its fullest device holds at least: of stages and shared products

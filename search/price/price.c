@@ -111,6 +111,20 @@ static cleave_status fits_in_slots(const cleave_pricer *pricer, cleave_estimate 
     return status;
 }
 
+/* May an estimate be made, and is it less work than the program?  That is not so of few parts, as
+   it is made for changes of any operator.  Where a step that is reported settles
+   (simulator/step/settle.h) an estimate does not tell it. */
+static bool may_estimate(const cleave_pricer *pricer, const cleave_price_subject *what) {
+    const cleave_layout *layout = what->layout;
+    bool is_reported = what->in_steps || cleave_machine_knows_collectives(pricer->machine);
+    int64_t n_parts = 0;
+    for (int32_t op = 0; op < layout->n_operators; op++)
+        n_parts += layout->splits[op].n_parts;
+    return !pricer->is_stream && n_parts > 2 * (int64_t)layout->n_operators &&
+           cleave_layout_is_whole(layout) &&
+           !(is_reported && cleave_cost_knows_neighbours(pricer->cache));
+}
+
 /* Makes an estimate where there is none, and asks whether the layout fits by it; `price` is set
    where it does. */
 static cleave_status fits_by_estimate(cleave_pricer *pricer, const cleave_price_subject *what,
@@ -125,6 +139,8 @@ static cleave_status fits_by_estimate(cleave_pricer *pricer, const cleave_price_
     *fits = known == FITS;
     if (known == IN_DOUBT)
         status = fits_in_slots(pricer, estimate, fits, error);
+    if (what->in_steps)
+        made.bytes_sent = cleave_estimate_bytes_sent(estimate);
     cleave_estimate_destroy(estimate);
     made.excess_bytes = 0;
     if (status == CLEAVE_OK && *fits)
@@ -238,7 +254,8 @@ static cleave_status price_without_estimate(cleave_pricer *pricer, const cleave_
         CLEAVE_TRY(price_folded(pricer, what, false, &done, price, error));
     if (done)
         return CLEAVE_OK;
-    if ((what->memory == CLEAVE_MEMORY_IN_DOUBT && !pricer->is_stream) || what->estimate != NULL)
+    if (what->estimate != NULL ||
+        (what->memory == CLEAVE_MEMORY_IN_DOUBT && may_estimate(pricer, what)))
         CLEAVE_TRY(fits_by_estimate(pricer, what, &done, price, error));
     pricer->n_devices_planned += what->layout->n_devices;
     if (!done)

@@ -54,7 +54,8 @@ typedef enum cleave_price_view {
 typedef enum cleave_price_memory {
     CLEAVE_MEMORY_PLANNED,
     CLEAVE_MEMORY_IN_DOUBT /* an estimate, where no window is lowered, may say so, too: peak_bytes
-                              is then about what it needs, and nothing is known to be sent */
+                              is then about what it needs, and of collectives in closed form nothing
+                              is known to be sent */
 } cleave_price_memory;
 
 /* What a price rests on, and which of the layout's rules for collectives they run by. */

@@ -6,29 +6,32 @@
 
 #include <string.h>
 
-const char *const cleave_baseline_names[CLEAVE_N_BASELINES + 1] = {
-    "data-parallel",   "single",        "layer-per-device",
-    "one-weird-trick", "megatron",      "zero-1",
-    "zero-3",          "megatron-1f1b", NULL};
+/* Name, rule, may it be run in stages, and is it not without, what of the state it shards. */
+#define BASELINES(ROW)                                                                             \
+    ROW("data-parallel", baseline_data_parallel, true, false, CLEAVE_SHARDED_NOTHING)              \
+    ROW("single", baseline_single, false, false, CLEAVE_SHARDED_NOTHING)                           \
+    ROW("layer-per-device", baseline_layer_per_device, false, false, CLEAVE_SHARDED_NOTHING)       \
+    ROW("one-weird-trick", baseline_one_weird_trick, true, false, CLEAVE_SHARDED_NOTHING)          \
+    ROW("megatron", baseline_megatron, true, false, CLEAVE_SHARDED_NOTHING)                        \
+    ROW("zero-1", baseline_data_parallel, true, false, CLEAVE_SHARDED_UPDATE)                      \
+    ROW("zero-3", baseline_data_parallel, true, false, CLEAVE_SHARDED_WEIGHT)                      \
+    ROW("megatron-1f1b", baseline_megatron, true, true, CLEAVE_SHARDED_NOTHING)
+
+#define NAME(name, ...) name,
+#define LISTED(name, ...) name ", "
+#define ENTRY(...) {__VA_ARGS__},
+const char *const cleave_baseline_names[] = {BASELINES(NAME) NULL};
+const char cleave_baseline_list[] = BASELINES(LISTED);
 
 typedef cleave_status baseline_function(const baseline_builder *b, bool *applies,
                                         cleave_error *error);
 static const struct {
     const char *name;
     baseline_function *rule;
-    bool has_stages;   /* it may be run in stages ... */
-    bool needs_stages; /* ... and is not without */
+    bool has_stages, needs_stages;
     cleave_sharded sharded;
-} baselines[CLEAVE_N_BASELINES] = {
-    {"data-parallel", baseline_data_parallel, true, false, CLEAVE_SHARDED_NOTHING},
-    {"single", baseline_single, false, false, CLEAVE_SHARDED_NOTHING},
-    {"layer-per-device", baseline_layer_per_device, false, false, CLEAVE_SHARDED_NOTHING},
-    {"one-weird-trick", baseline_one_weird_trick, true, false, CLEAVE_SHARDED_NOTHING},
-    {"megatron", baseline_megatron, true, false, CLEAVE_SHARDED_NOTHING},
-    {"zero-1", baseline_data_parallel, true, false, CLEAVE_SHARDED_UPDATE},
-    {"zero-3", baseline_data_parallel, true, false, CLEAVE_SHARDED_WEIGHT},
-    {"megatron-1f1b", baseline_megatron, true, true, CLEAVE_SHARDED_NOTHING},
-};
+} baselines[] = {BASELINES(ENTRY)};
+_Static_assert(sizeof baselines / sizeof baselines[0] == CLEAVE_N_BASELINES, "say how many");
 
 cleave_sharded cleave_baseline_shards(const char *name) {
     cleave_sharded sharded = CLEAVE_SHARDED_NOTHING;
@@ -106,12 +109,9 @@ static cleave_status named(const cleave_model *model, const cleave_machine *mach
     while (which < CLEAVE_N_BASELINES && strcmp(baselines[which].name, name) != 0)
         which++;
     if (which == CLEAVE_N_BASELINES)
-        return cleave_fail(
-            error, CLEAVE_BAD_INPUT,
-            "method \"%s\" is no baseline: they are data-parallel, single, "
-            "layer-per-device, one-weird-trick, megatron, zero-1, zero-3, megatron-1f1b "
-            "and random",
-            name);
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "method \"%s\" is no baseline: they are %sand random", name,
+                           cleave_baseline_list);
     if (shape != NULL && !baselines[which].has_stages)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "method \"%s\" has no stages and no micro-batches", name);

@@ -6,6 +6,7 @@
 #include "graph/model/layout.h"
 
 extern const char *const cleave_baseline_names[]; /* ends with null */
+extern const char cleave_baseline_list[];         /* "data-parallel, single, ..., " */
 enum { CLEAVE_N_BASELINES = 8 };
 
 /* Data parallel over some of the devices, ascending, unpriced. */

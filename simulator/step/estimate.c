@@ -23,7 +23,7 @@ typedef struct old_split {
 
 typedef struct old_shard {
     int32_t tensor;
-    bool sharded;
+    cleave_sharded sharded;
 } old_shard;
 
 struct cleave_estimate {
@@ -37,7 +37,7 @@ struct cleave_estimate {
     fragment_memory memory;
     live_bytes live;
     cleave_split *splits;         /* [n_operators] each with room for n_devices */
-    bool *sharded;                /* [n_tensors] */
+    uint8_t *sharded;             /* [n_tensors] cleave_sharded */
     remembered_fragment **placed; /* [n_places] families, then nests */
     bool *dirty;                  /* [n_places] */
     CLEAVE_LIST(int32_t) dirty_places;
@@ -140,10 +140,10 @@ cleave_status cleave_estimate_change(cleave_estimate *e, int32_t op, const cleav
     return mark_operator(e, op, error);
 }
 
-static void set_sharded(cleave_estimate *e, int32_t tensor, bool sharded) {
+static void set_sharded(cleave_estimate *e, int32_t tensor, cleave_sharded sharded) {
     if (e->sharded[tensor] == sharded)
         return;
-    e->sharded[tensor] = sharded;
+    e->sharded[tensor] = (uint8_t)sharded;
     e->memory.shard_digest[cleave_lowerer_family_of(e->lowerer, tensor)] ^=
         cleave_hash64((uint64_t)tensor);
     cleave_lowerer_set_sharded(e->lowerer, tensor, sharded);
@@ -154,7 +154,7 @@ cleave_status cleave_estimate_shard(cleave_estimate *e, int32_t tensor, bool sha
     if (!CLEAVE_LIST_PUSH(&e->old_shards, (old_shard){tensor, e->sharded[tensor]}))
         return cleave_fail_memory(error, "estimating");
     forget_prepared(e);
-    set_sharded(e, tensor, sharded);
+    set_sharded(e, tensor, sharded ? CLEAVE_SHARDED_UPDATE : CLEAVE_SHARDED_NOTHING);
     return mark_dirty(e, cleave_lowerer_family_of(e->lowerer, tensor), error);
 }
 
@@ -222,6 +222,8 @@ double cleave_estimate_over(cleave_estimate *e, int32_t device, int64_t bytes) {
 
 int64_t cleave_estimate_own_bytes(cleave_estimate *e) { return live_bytes_own(&e->live); }
 
+int64_t cleave_estimate_bytes_sent(cleave_estimate *e) { return live_bytes_sent(&e->live); }
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static cleave_status allocate(cleave_estimate *e, const cleave_layout *layout,
@@ -245,7 +247,7 @@ static cleave_status allocate(cleave_estimate *e, const cleave_layout *layout,
                                   fragment_digest_of_split(&e->splits[op]));
     }
     for (int32_t t = 0; t < e->model->n_tensors; t++)
-        set_sharded(e, t, layout->sharded[t]);
+        set_sharded(e, t, (cleave_sharded)layout->sharded[t]);
     return CLEAVE_OK;
 }
 

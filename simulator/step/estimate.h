@@ -33,7 +33,7 @@ void cleave_estimate_destroy(cleave_estimate *estimate); /* null: nothing */
 /* Proposes a (legal) split, whose devices are copied. */
 cleave_status cleave_estimate_change(cleave_estimate *estimate, int32_t op,
                                      const cleave_split *split, cleave_error *error);
-/* Proposes that the update of a parameter is sharded, or is not. */
+/* Proposes that the update of a parameter is sharded, or is not; of one of which no more is. */
 cleave_status cleave_estimate_shard(cleave_estimate *estimate, int32_t tensor, bool sharded,
                                     cleave_error *error);
 /* Step of what is now proposed, picoseconds. */
@@ -64,5 +64,7 @@ cleave_status cleave_estimate_plan(cleave_estimate *estimate, int64_t *peak_byte
 double cleave_estimate_over(cleave_estimate *estimate, int32_t device, int64_t bytes);
 /* What the program itself takes: cleave_program_own_bytes. */
 int64_t cleave_estimate_own_bytes(cleave_estimate *estimate);
+/* Of a step with collectives in their steps: cleave_program_bytes_sent. */
+int64_t cleave_estimate_bytes_sent(cleave_estimate *estimate);
 
 #endif

@@ -50,6 +50,7 @@ static void weigh(live_bytes *live, remembered_fragment *fragment, int32_t sign)
         live->most[of->device] = -1;
     }
     live->own_bytes += sign * price->own_bytes;
+    live->bytes_sent += sign * price->bytes_sent;
     fragment->uses += sign;
 }
 
@@ -141,4 +142,9 @@ cleave_status live_bytes_plan(live_bytes *live, int64_t *peak_bytes, cleave_erro
 int64_t live_bytes_own(live_bytes *live) {
     update(live);
     return live->own_bytes;
+}
+
+int64_t live_bytes_sent(live_bytes *live) {
+    update(live);
+    return live->bytes_sent;
 }

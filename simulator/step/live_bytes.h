@@ -1,5 +1,5 @@
-/* What is live in every slot of a step that is put together of priced fragments.  Nothing is added
-   up before somebody asks: most fragments are taken back before that. */
+/* What is live in every slot of a step that is put together of priced fragments, and what is sent
+   in it.  Nothing is added up before somebody asks: most fragments are taken back before that. */
 #ifndef CLEAVE_SIMULATOR_STEP_LIVE_BYTES_H
 #define CLEAVE_SIMULATOR_STEP_LIVE_BYTES_H
 
@@ -16,7 +16,7 @@ typedef struct live_bytes {
     remembered_fragment **placed;  /* [n_places] that are to be */
     bool *stale;                   /* [n_places] they may differ */
     CLEAVE_LIST(int32_t) stale_places;
-    int64_t own_bytes;
+    int64_t own_bytes, bytes_sent;
 } live_bytes;
 
 /* Of members that are zeroed but for n_devices, n_places, n_slots and slots. */
@@ -35,5 +35,7 @@ double live_bytes_over(live_bytes *live, int32_t device, int64_t bytes);
 cleave_status live_bytes_plan(live_bytes *live, int64_t *peak_bytes, cleave_error *error);
 /* What the program itself takes. */
 int64_t live_bytes_own(live_bytes *live);
+/* By messages, of all devices. */
+int64_t live_bytes_sent(live_bytes *live);
 
 #endif

@@ -7,7 +7,7 @@
 
 /* Budgets of searches are counted in these bytes, so an item has the room of a record, though its
    members lie in four arrays of their own, and these count as one. */
-enum { BYTES_OF_ITEM = sizeof(cleave_priced_item), UNCOUNTED = 3 * sizeof(void *) };
+enum { BYTES_OF_ITEM = sizeof(cleave_priced_item), UNCOUNTED = 4 * sizeof(void *) };
 
 static size_t aligned(size_t size) { return (size + 15) / 16 * 16; }
 
@@ -140,6 +140,8 @@ static cleave_status price_and_keep(const cleave_fragment *fragment, cleave_cost
     add_buffers(&fragment->program, made);
     add_workspaces(&fragment->program, cleave_cost_cache_machine(cache), made);
     made->own_bytes = cleave_program_own_bytes(&fragment->program);
+    for (int32_t m = 0; m < fragment->program.n_messages; m++)
+        made->bytes_sent += fragment->program.messages[m].bytes;
     *price = made;
     return CLEAVE_OK;
 }

@@ -8,10 +8,11 @@
 typedef struct cleave_fragment_price {
     cleave_priced_fragment priced;
     int32_t n_live;
-    cleave_life *live; /* [n_live] buffers, and workspaces of computes, from slot to slot */
-    int64_t own_bytes; /* cleave_program_own_bytes */
-    bool has_ends;     /* `priced` has what the ends of messages have to do */
-    size_t size;       /* of the block that all this lies in */
+    cleave_life *live;  /* [n_live] buffers, and workspaces of computes, from slot to slot */
+    int64_t own_bytes;  /* cleave_program_own_bytes */
+    int64_t bytes_sent; /* by messages, of all devices */
+    bool has_ends;      /* `priced` has what the ends of messages have to do */
+    size_t size;        /* of the block that all this lies in */
 } cleave_fragment_price;
 
 /* One whose arrays are as large as the numbers of `counts` say, and not filled; null when memory is

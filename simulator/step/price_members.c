@@ -369,8 +369,10 @@ static bool merge(merger *m, cleave_arena *arena) {
                                    .n_windows = m->members[0]->n_windows,
                                    .n_buffers = m->n_buffers};
     m->price->own_bytes = cleave_program_own_bytes(&shared);
-    for (int32_t i = 0; i < m->n_members; i++)
+    for (int32_t i = 0; i < m->n_members; i++) {
         m->price->own_bytes += m->members[i]->own_bytes;
+        m->price->bytes_sent += m->members[i]->price->bytes_sent;
+    }
     return true;
 }
 

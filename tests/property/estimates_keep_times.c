@@ -1,9 +1,11 @@
 /* Law 3: the time of a layout that was reached by changing others, split by split, some accepted
    and some not, is that of the same layout lowered and scanned from scratch, bit for bit, with
-   collectives in closed form and in their steps; and what memory it is said to need at most is not
-   less than what it needs, nor is a plan by slots. */
+   collectives in closed form and in their steps, also where weights and gradients are sharded; what
+   it is said to send is what it sends; and what memory it is said to need at most is not less than
+   what it needs, nor is a plan by slots. */
 #include "../support/models.h"
 #include "graph/import/import.h"
+#include "graph/program/traffic.h"
 #include "simulator/step/estimate_checks.h"
 #include "simulator/step/simulate.h"
 
@@ -23,7 +25,7 @@ typedef struct walk {
     cleave_random random;
     cleave_split tried;
     const char *name;
-    bool in_steps;
+    bool in_steps, shards; /* any state, from the begin on */
 } walk;
 
 static int n_changes(void) {
@@ -51,6 +53,11 @@ static void begin(walk *w, int32_t n_devices) {
         w->layout.splits[op].devices = devices;
     }
     w->tried.devices = CLEAVE_ARENA_ARRAY(&w->arena, int32_t, n_devices);
+    for (int32_t t = 0; t < w->model.n_tensors && w->shards; t++)
+        if (w->model.tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
+            w->layout.sharded[t] = (uint8_t)cleave_sharded_as(
+                &w->model.tensors[t],
+                (cleave_sharded)cleave_random_below(&w->random, CLEAVE_N_SHARDED));
     ok(w, cleave_cost_cache_create(&w->model, &w->machine, &w->cache, &error), &error);
     ok(w,
        cleave_estimate_create(&w->model, &w->layout, &w->options, w->cache, &w->estimate, &error),
@@ -78,6 +85,9 @@ static void expect_same(walk *w, int change, int64_t step) {
        &error);
     cr_assert_eq(step, timeline.step, "%s, change %d: %lld, but %lld from scratch", w->name, change,
                  (long long)step, (long long)timeline.step);
+    if (w->in_steps)
+        cr_assert_eq(cleave_estimate_bytes_sent(w->estimate),
+                     cleave_program_bytes_sent(&program, NULL), "%s, change %d", w->name, change);
     int64_t *in_slots = CLEAVE_ARENA_ARRAY(&w->scratch, int64_t, w->layout.n_devices);
     ok(w, cleave_estimate_plan(w->estimate, in_slots, &error), &error);
     for (int32_t d = 0; d < w->layout.n_devices; d++)
@@ -114,7 +124,8 @@ static int32_t draw_parameter(walk *w) {
 static int32_t change_shard(walk *w) {
     cleave_error error = {""};
     int32_t tensor = draw_parameter(w);
-    if (tensor < 0 || cleave_random_below(&w->random, 2) == 0)
+    if (tensor < 0 || w->layout.sharded[tensor] > CLEAVE_SHARDED_UPDATE ||
+        cleave_random_below(&w->random, 2) == 0)
         return -1;
     w->layout.sharded[tensor] = !w->layout.sharded[tensor];
     ok(w, cleave_estimate_shard(w->estimate, tensor, w->layout.sharded[tensor], &error), &error);
@@ -159,13 +170,14 @@ static void check(walk *w, int32_t n_devices, int n) {
 
 static void check_hand_model(int which) {
     static const int32_t devices[] = {2, 4, 6, 12};
-    for (size_t i = 0; i < 2 * sizeof devices / sizeof devices[0]; i++) {
-        walk w = {.name = hand_model_names[which], .in_steps = i % 2 != 0};
+    for (size_t i = 0; i < 4 * sizeof devices / sizeof devices[0]; i++) {
+        walk w = {
+            .name = hand_model_names[which], .in_steps = i % 2 != 0, .shards = i / 2 % 2 != 0};
         cleave_error error = {""};
         cr_assert(hand_model(which, &w.arena, &w.model, &error), "%s", error.message);
-        if (devices[i / 2] == 4) /* gradients are clipped */
+        if (devices[i / 4] == 4) /* gradients are clipped */
             ok(&w, cleave_model_clip(&w.model, &error), &error);
-        check(&w, devices[i / 2], w.in_steps ? n_changes() / 3 : n_changes());
+        check(&w, devices[i / 4], w.in_steps || w.shards ? n_changes() / 3 : n_changes());
     }
 }
 
@@ -179,11 +191,11 @@ Test(estimates, keep_times_of_a_model_of_experts) { check_hand_model(MODEL_EXPER
 
 Test(estimates, keep_times_of_real_models) {
     static const char *const names[] = {"mlp", "lenet5", "byte_gpt", "byte_lstm"};
-    for (size_t i = 0; i < 2 * sizeof names / sizeof names[0]; i++) {
-        walk w = {.name = names[i / 2], .in_steps = i % 2 != 0};
+    for (size_t i = 0; i < 4 * sizeof names / sizeof names[0]; i++) {
+        walk w = {.name = names[i / 4], .in_steps = i % 2 != 0, .shards = i / 2 % 2 != 0};
         cleave_error error = {""};
         char path[4096];
-        snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, names[i / 2]);
+        snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, names[i / 4]);
         ok(&w, cleave_model_import(path, 16, true, &w.arena, &w.model, &error), &error);
         check(&w, 4, n_changes() / 10);
     }

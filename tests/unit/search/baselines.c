@@ -114,6 +114,6 @@ Test(baselines, an_unknown_name_is_refused) {
     cr_expect_str_eq(
         error.message,
         "method \"magic\" is no baseline: they are data-parallel, single, "
-        "layer-per-device, one-weird-trick, megatron, zero-1, zero-3, megatron-1f1b and "
+        "layer-per-device, one-weird-trick, megatron, zero-1, zero-3, megatron-1f1b, and "
         "random");
 }

@@ -1,8 +1,6 @@
-/* The layout file (docs/formats.md), read and written.
-
-   The reader believes nothing: every key is known, every value in range, every operator of the
-   model listed, and the whole is a legal layout before it is given back.  The writer has one order
-   (that of the model) and one form for everything, so equal layouts are equal files. */
+/* The reader of layout files (docs/formats.md).  It believes nothing: every key is known, every
+   value in range, every operator of the model listed, and the whole is a legal layout before it is
+   given back. */
 #include "graph/model/layout.h"
 
 #include "base/file.h"
@@ -12,15 +10,6 @@
 
 #include <math.h>
 #include <string.h>
-
-enum { LAYOUT_VERSION = 1 };
-
-static const char *file_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
-}
-
-/* ---- reading ---- */
 
 typedef struct reader {
     const cleave_model *model;
@@ -59,7 +48,8 @@ static cleave_status read_model_of(const cleave_json_cursor *root, const cleave_
         return cleave_json_fail(&hash, error,
                                 "was made for another model: %.64s with hash %.40s, but %.64s has "
                                 "hash %s",
-                                made_for, made_for_hash, file_name(model->file), model->hash);
+                                made_for, made_for_hash, cleave_file_name(model->file),
+                                model->hash);
     return CLEAVE_OK;
 }
 
@@ -113,7 +103,7 @@ static cleave_status read_operator(const cleave_json_cursor *at, const char *nam
     int32_t op = cleave_model_find_operator(in->model, name);
     if (op < 0)
         return cleave_json_fail(at, error, "%.64s has no operator \"%.128s\"",
-                                file_name(in->model->file), name);
+                                cleave_file_name(in->model->file), name);
     if (in->listed[op])
         return cleave_json_fail(at, error, "operator \"%.128s\" is listed twice", name);
     in->listed[op] = true;
@@ -156,7 +146,8 @@ static cleave_status read_operators(const cleave_json_cursor *root, const reader
     for (int32_t op = 0; op < in->model->n_operators && !in->some; op++)
         if (!in->listed[op])
             return cleave_json_fail(&at, error, "operator \"%.128s\" of %.64s is missing",
-                                    in->model->operators[op].name, file_name(in->model->file));
+                                    in->model->operators[op].name,
+                                    cleave_file_name(in->model->file));
     return CLEAVE_OK;
 }
 
@@ -213,7 +204,7 @@ static cleave_status read_parameters(const cleave_json_cursor *root, const reade
         int32_t tensor = cleave_model_find_tensor(in->model, name);
         if (tensor < 0 || in->model->tensors[tensor].kind != CLEAVE_TENSOR_PARAMETER)
             return cleave_json_fail(&member, error, "%.64s has no parameter \"%.128s\"",
-                                    file_name(in->model->file), name);
+                                    cleave_file_name(in->model->file), name);
         CLEAVE_TRY(read_sharded(&member, &in->layout->sharded[tensor], error));
         in->listed_updates[tensor] = true;
     }
@@ -265,10 +256,10 @@ static cleave_status read_head(const cleave_json_cursor *root, const cleave_mode
     int64_t value;
     CLEAVE_TRY(cleave_json_get(root, "cleave_layout", &version, error));
     CLEAVE_TRY(cleave_json_integer(&version, 0, INT64_MAX, &value, error));
-    if (value != LAYOUT_VERSION)
+    if (value != CLEAVE_LAYOUT_VERSION)
         return cleave_json_fail(&version, error,
                                 "version %lld of layout files is not known, only %d",
-                                (long long)value, LAYOUT_VERSION);
+                                (long long)value, CLEAVE_LAYOUT_VERSION);
     CLEAVE_TRY(cleave_json_get(root, "devices", &devices, error));
     CLEAVE_TRY(cleave_json_expect_keys(root, keys, error));
     CLEAVE_TRY(cleave_json_get(root, "operators", &operators, error));
@@ -375,127 +366,4 @@ cleave_status cleave_layout_read_some(const char *path, const cleave_model *mode
                                       cleave_arena *arena, cleave_layout *layout,
                                       cleave_layout_listed *listed, cleave_error *error) {
     return read_file(path, model, arena, layout, listed, error);
-}
-
-/* ---- writing ---- */
-
-static void put_model_of(cleave_json_writer *out, const cleave_model *model) {
-    cleave_json_key(out, "model");
-    cleave_json_begin_object(out, true);
-    cleave_json_key(out, "file");
-    cleave_json_put_string(out, file_name(model->file));
-    cleave_json_key(out, "hash");
-    cleave_json_put_string(out, model->hash);
-    cleave_json_key(out, "batch");
-    cleave_json_put_integer(out, model->batch);
-    cleave_json_key(out, "graph");
-    cleave_json_put_integer(out, model->graph_version);
-    cleave_json_end_object(out);
-}
-
-static void put_operator(cleave_json_writer *out, const cleave_operator *op,
-                         const cleave_split *split, bool recompute) {
-    cleave_json_key(out, op->name);
-    cleave_json_begin_object(out, true);
-    cleave_json_key(out, "split");
-    cleave_json_begin_object(out, true);
-    for (int a = 0; a < op->n_axes; a++)
-        if (split->degree[a] > 1) {
-            cleave_json_key(out, op->axes[a].name);
-            cleave_json_put_integer(out, split->degree[a]);
-        }
-    cleave_json_end_object(out);
-    if (split->replicas > 1) {
-        cleave_json_key(out, "replicas");
-        cleave_json_put_integer(out, split->replicas);
-    }
-    cleave_json_key(out, "devices");
-    cleave_json_begin_array(out, true);
-    for (int32_t p = 0; p < split->n_parts; p++)
-        cleave_json_put_integer(out, split->devices[p]);
-    cleave_json_end_array(out);
-    if (recompute) {
-        cleave_json_key(out, "recompute");
-        cleave_json_put_truth(out, true);
-    }
-    if (split->ring) {
-        cleave_json_key(out, "ring");
-        cleave_json_put_truth(out, true);
-    }
-    cleave_json_end_object(out);
-}
-
-static void put_parameters(cleave_json_writer *out, const cleave_model *model,
-                           const cleave_layout *layout) {
-    bool any = false;
-    for (int32_t t = 0; t < model->n_tensors; t++) {
-        if (!layout->sharded[t])
-            continue;
-        if (!any) {
-            cleave_json_key(out, "parameters");
-            cleave_json_begin_object(out, false);
-            any = true;
-        }
-        cleave_json_key(out, model->tensors[t].name);
-        cleave_json_begin_object(out, true);
-        for (uint8_t what = CLEAVE_SHARDED_UPDATE; what <= layout->sharded[t]; what++) {
-            cleave_json_key(out, cleave_sharded_names[what]);
-            cleave_json_put_string(out, "sharded");
-        }
-        cleave_json_end_object(out);
-    }
-    if (any)
-        cleave_json_end_object(out);
-}
-
-static void put_layout(cleave_json_writer *out, const cleave_model *model,
-                       const cleave_layout *layout) {
-    cleave_json_begin_object(out, false);
-    cleave_json_key(out, "cleave_layout");
-    cleave_json_put_integer(out, LAYOUT_VERSION);
-    put_model_of(out, model);
-    cleave_json_key(out, "machine");
-    cleave_json_put_string(out, layout->machine);
-    cleave_json_key(out, "devices");
-    cleave_json_put_integer(out, layout->n_devices);
-    cleave_json_key(out, "method");
-    cleave_json_put_string(out, layout->method);
-    if (layout->predicted_step_seconds > 0 && isfinite(layout->predicted_step_seconds)) {
-        cleave_json_key(out, "predicted_step_seconds");
-        cleave_json_put_number(out, layout->predicted_step_seconds);
-    }
-    if (layout->stores_scores) {
-        cleave_json_key(out, "attention");
-        cleave_json_put_string(out, "stored");
-    }
-    if (!cleave_model_trains(model)) {
-        cleave_json_key(out, "step");
-        cleave_json_put_string(out, "forward");
-    }
-    cleave_training_write(out, model);
-    cleave_schedule_write(out, model, &layout->schedule);
-    cleave_json_key(out, "operators");
-    cleave_json_begin_object(out, false);
-    for (int32_t op = 0; op < model->n_operators; op++)
-        put_operator(out, &model->operators[op], &layout->splits[op],
-                     cleave_layout_recomputes(layout, op));
-    cleave_json_end_object(out);
-    put_parameters(out, model, layout);
-    const cleave_collective_rules *collectives = &layout->collectives;
-    if (collectives->direct || collectives->n > 0) {
-        cleave_json_key(out, "collectives");
-        cleave_collective_rules_write(out, collectives);
-    }
-    cleave_json_end_object(out);
-}
-
-cleave_status cleave_layout_write(const char *path, const cleave_model *model,
-                                  const cleave_layout *layout, cleave_error *error) {
-    CLEAVE_TRY(cleave_layout_check(model, layout, error));
-    cleave_json_writer out = {0};
-    put_layout(&out, model, layout);
-    cleave_status status = out.failed ? cleave_fail_memory(error, "writing a layout")
-                                      : cleave_file_write(path, out.text, out.n, error);
-    cleave_json_writer_free(&out);
-    return status;
 }

@@ -1,0 +1,77 @@
+/* Law 7: where memory may be left in doubt the step of a baseline with collectives in their steps,
+   and what is sent in it, are those of its program, bit for bit, whatever the price was made of; so
+   a report need lower no more than the result.  Also on a machine where steps settle, whose
+   estimates do without. */
+#include "graph/import/import.h"
+#include "search/price/price.h"
+#include "search/problem/baselines.h"
+
+#include "../support/test_machine.h"
+
+#include <stdio.h>
+
+typedef struct trial {
+    cleave_arena arena;
+    cleave_error error;
+    cleave_model model;
+    cleave_machine machine;
+    cleave_collective_rules rules;
+    cleave_pricer pricer;
+    char name[100];
+} trial;
+
+static void ok(const trial *t, cleave_status status) {
+    cr_assert_eq(status, CLEAVE_OK, "%s: %s", t->name, t->error.message);
+}
+
+static cleave_price price_of(trial *t, const cleave_layout *layout, cleave_price_memory memory) {
+    const cleave_price_subject what = {.layout = layout, .in_steps = true, .memory = memory};
+    cleave_price price;
+    ok(t, cleave_pricer_price(&t->pricer, &what, NULL, &price, &t->error));
+    return price;
+}
+
+static int check_baseline(trial *t, const char *method) {
+    cleave_layout layout;
+    bool applies;
+    ok(t, cleave_baseline_layout(&t->model, &t->machine, method, 1, &t->arena, &layout, &applies,
+                                 &t->error));
+    if (!applies)
+        return 0;
+    layout.collectives = t->rules;
+    cleave_price planned = price_of(t, &layout, CLEAVE_MEMORY_PLANNED),
+                 doubted = price_of(t, &layout, CLEAVE_MEMORY_IN_DOUBT);
+    cr_expect_eq(doubted.excess_bytes, 0);
+    cr_expect_eq(doubted.step, planned.step, "%s, %s: %lld, not %lld", t->name, method,
+                 (long long)doubted.step, (long long)planned.step);
+    cr_expect_eq(doubted.bytes_sent, planned.bytes_sent, "%s, %s: %lld bytes, not %lld", t->name,
+                 method, (long long)doubted.bytes_sent, (long long)planned.bytes_sent);
+    return doubted.peak_bytes != planned.peak_bytes; /* it was made of an estimate */
+}
+
+static int check(const char *model, bool settles) {
+    trial t = {0};
+    char path[4096];
+    int n_estimated = 0;
+    snprintf(t.name, sizeof t.name, "%s, %s", model, settles ? "settled" : "not settled");
+    snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, model);
+    ok(&t, cleave_model_import(path, 16, true, &t.arena, &t.model, &t.error));
+    t.machine = make_machine(&t.arena, 2, 4, "1 TiB");
+    for (int32_t l = 0; l < t.machine.n_links && settles; l++)
+        t.machine.links[l].protocol.receiving.small = 1.2;
+    ok(&t, cleave_choose_collectives(&t.machine, false, &t.arena, &t.rules, &t.error));
+    ok(&t, cleave_pricer_create(&t.model, &t.machine, 1, 0, &t.pricer, &t.error));
+    for (int b = 0; cleave_baseline_names[b] != NULL; b++)
+        n_estimated += check_baseline(&t, cleave_baseline_names[b]);
+    cleave_pricer_destroy(&t.pricer);
+    cleave_arena_free(&t.arena);
+    return n_estimated;
+}
+
+Test(prices_in_doubt, are_those_of_programs) {
+    static const char *const names[] = {"lenet5", "byte_gpt", "byte_lstm"};
+    int n_estimated = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        n_estimated += check(names[i], false) + check(names[i], true);
+    cr_expect_gt(n_estimated, 6);
+}
