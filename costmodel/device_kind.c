@@ -93,6 +93,6 @@ cleave_status cleave_device_kind_liken(cleave_device_kind *kind, cleave_arena *a
     }
     first[kind->n_fits] = n;
     kind->likened = likened;
-    kind->first_likened = first;
+    kind->first_likened = n > 0 ? first : NULL;
     return CLEAVE_OK;
 }

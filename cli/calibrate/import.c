@@ -183,7 +183,7 @@ cleave_status calibrate_times_apply(const calibrate_times *times, cleave_arena *
 static cleave_status join_devices(const calibrate_times *times, cleave_machine *machine,
                                   cleave_error *error) {
     bool found = false;
-    cleave_collective_span pair;
+    cleave_collective_span pair = {0};
     CLEAVE_TRY(fit_span(times, 2, true, &found, &pair, error));
     if (!found)
         return CLEAVE_OK;

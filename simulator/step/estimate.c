@@ -143,9 +143,10 @@ cleave_status cleave_estimate_change(cleave_estimate *e, int32_t op, const cleav
 static void set_sharded(cleave_estimate *e, int32_t tensor, cleave_sharded sharded) {
     if (e->sharded[tensor] == sharded)
         return;
-    e->sharded[tensor] = (uint8_t)sharded;
+    uint64_t of = (uint64_t)tensor * CLEAVE_N_SHARDED;
     e->memory.shard_digest[cleave_lowerer_family_of(e->lowerer, tensor)] ^=
-        cleave_hash64((uint64_t)tensor);
+        cleave_hash64(of + e->sharded[tensor]) ^ cleave_hash64(of + (uint64_t)sharded);
+    e->sharded[tensor] = (uint8_t)sharded;
     cleave_lowerer_set_sharded(e->lowerer, tensor, sharded);
 }
 
