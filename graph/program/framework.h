@@ -9,9 +9,9 @@
    - What a micro-batch gives for a weight is added to its gradient (AccumulateGrad).  Megatron-LM's
      product does that (its fusion of gradient accumulation).
    - FSDP2 of PyTorch gathers the weights of a group in one vector, copies each out of it, and
-   copies gradients into the vector that is reduced and scattered, converted (its collectives for
-   each). FullyShardedDataParallel has views of one flat parameter, which need no copy; the gradient
-   of that is put together of what its views get.
+     copies gradients into the vector that is reduced and scattered, converted.
+     FullyShardedDataParallel has views of one flat parameter, which need no copy; the gradient
+     of that is put together of what its views get.
    - DDP copies gradients into buckets and out again (its Reducer), and so does DeepSpeed without
      ZeRO, which flattens and unflattens.  In Megatron-LM gradients lie in their bucket. */
 #ifndef CLEAVE_GRAPH_PROGRAM_FRAMEWORK_H
