@@ -198,6 +198,8 @@ static cleave_status search_named(session *s, const char *name,
     return status;
 }
 
+/* One that has stages alone, or does not fit as it is, is given the micro-batches and the
+   recomputation with which it is quickest. */
 static cleave_status stage_baseline(session *s, const char *name, cleave_error *error) {
     session_given *given = find_given(s, name);
     cleave_schedule_wish wish;
