@@ -132,7 +132,7 @@ static int64_t bytes_picoseconds(cleave_byte_price price, double bytes) {
 }
 
 /* Where our kernels were measured none is theirs, unless who asks names a framework. */
-static int64_t price_chore(const cleave_copy_price *price, const cleave_copy *copy) {
+int64_t cleave_cost_chore(const cleave_copy_price *price, const cleave_copy *copy) {
     const cleave_framework_row *framework = &cleave_frameworks[price->framework];
     bool is_added = framework->is_eager ? copy->additions.eager : copy->additions.compiled;
     if ((price->is_measured && price->framework == CLEAVE_COMPILED) ||
@@ -147,7 +147,7 @@ static int64_t price_chore(const cleave_copy_price *price, const cleave_copy *co
 
 static int64_t price_copy(const cleave_copy_price *price, const cleave_copy *copy) {
     if (copy->chore != CLEAVE_CHORE_NONE)
-        return price_chore(price, copy);
+        return cleave_cost_chore(price, copy);
     double n = copy->n_copies > 1 ? copy->n_copies : 1;
     return cleave_picoseconds(cleave_copy_price_seconds(
         price, n, (double)copy->bytes, (double)copy->summed_bytes, (double)copy->n_rows));

@@ -2,6 +2,7 @@
 #ifndef CLEAVE_COSTMODEL_COST_H
 #define CLEAVE_COSTMODEL_COST_H
 
+#include "costmodel/byte_price.h"
 #include "costmodel/machine.h"
 #include "graph/lower/lower.h"
 #include "graph/program/program.h"
@@ -87,6 +88,9 @@ typedef struct cleave_route_price {
 /* Of two different devices of the machine; holds until the next call. */
 const cleave_route_price *cleave_cost_route(cleave_cost_cache *cache, int32_t source,
                                             int32_t destination);
+
+/* What a chore takes on a kind of device that has this price, picoseconds. */
+int64_t cleave_cost_chore(const cleave_copy_price *price, const cleave_copy *chore);
 
 /* How much of its price an item takes where no other device of its node computes, [n_items], in (0,
    1]: by what calibration found of its family of kernels; 1 where that is not known. */

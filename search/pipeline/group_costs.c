@@ -3,6 +3,8 @@
 #include "search/pipeline/group_internal.h"
 
 #include "costmodel/byte_price.h"
+#include "costmodel/cost.h"
+#include "graph/program/eager.h"
 
 /* ---- modes ----------------------------------------------------------------------------------- */
 
@@ -50,32 +52,57 @@ int32_t group_value_of(const group_making *m, int32_t op, int32_t x, bool *again
     return m->only[op] >= 0 ? m->only[op] : x % n;
 }
 
-static void count_reader(const cleave_model *model, int32_t tensor, int32_t *n_readers) {
+/* Elements of gradients of one tensor and the views of it that come behind the first. */
+typedef struct group_sums {
+    bool is_given; /* by a reader behind */
+    double more, added;
+} group_sums;
+
+/* What an input of a nest gives for it.  Passes add where they can; so do the kernels of a
+   framework, but for what is added on the chip. */
+static void count_reader(const group_making *m, const cleave_nest *nest, int input, int32_t tensor,
+                         group_sums *sums) {
+    const cleave_model *model = &m->small;
     const cleave_tensor *of = &model->tensors[tensor];
-    n_readers[tensor] += of->view.kind == CLEAVE_VIEW_NONE && of->needs_gradient;
     for (int32_t s = 0; s < of->view.n_sources; s++)
-        count_reader(model, of->view.sources[s], n_readers);
+        count_reader(m, nest, input, of->view.sources[s], sums);
+    if (of->view.kind != CLEAVE_VIEW_NONE || !of->needs_gradient)
+        return;
+    group_sums *sum = &sums[tensor];
+    double elements = (double)cleave_tensor_size(of);
+    const cleave_part whole = cleave_part_whole(nest, 0);
+    cleave_additions additions =
+        cleave_additions_of(model, nest, CLEAVE_PASS_INPUT_GRADIENT, &whole, input);
+    bool is_eager = cleave_frameworks[m->machine.kinds[0].framework].is_eager;
+    if (sum->is_given && !cleave_nest_adds(model, nest, input, CLEAVE_PASS_INPUT_GRADIENT))
+        sum->more += elements;
+    else if (sum->is_given && (is_eager ? additions.eager : additions.compiled))
+        sum->added += elements;
+    sum->is_given = true;
 }
 
 cleave_status group_count_sums(group_making *m) {
     const cleave_model *model = &m->small;
-    int32_t *n_readers = CLEAVE_ARENA_ARRAY(m->scratch, int32_t, model->n_tensors);
+    group_sums *sums = CLEAVE_ARENA_ARRAY(m->scratch, group_sums, model->n_tensors);
     double *size = CLEAVE_ARENA_ARRAY(m->scratch, double, model->n_operators);
     m->more = CLEAVE_ARENA_ARRAY(m->scratch, double, model->n_operators);
-    if (n_readers == NULL || size == NULL || m->more == NULL)
+    m->added = CLEAVE_ARENA_ARRAY(m->scratch, double, model->n_operators);
+    if (sums == NULL || size == NULL || m->more == NULL || m->added == NULL)
         return group_short_of_memory(m);
-    for (int32_t n = 0; n < model->n_nests && cleave_model_trains(model); n++)
+    for (int32_t n = model->n_nests - 1; n >= 0 && cleave_model_trains(model); n--)
         for (int i = 0; i < model->nests[n].n_inputs; i++)
-            count_reader(model, model->nests[n].inputs[i].tensor, n_readers);
+            count_reader(m, &model->nests[n], i, model->nests[n].inputs[i].tensor, sums);
     for (int32_t t = 0; t < model->n_tensors; t++)
         if (model->writer[t] >= 0) {
             int32_t op = model->nests[model->writer[t]].op;
-            double elements = (double)cleave_tensor_size(&model->tensors[t]);
-            size[op] += elements;
-            m->more[op] += n_readers[t] > 1 ? (n_readers[t] - 1) * elements : 0;
+            size[op] += (double)cleave_tensor_size(&model->tensors[t]);
+            m->more[op] += sums[t].more;
+            m->added[op] += sums[t].added;
         }
-    for (int32_t op = 0; op < model->n_operators; op++)
+    for (int32_t op = 0; op < model->n_operators; op++) {
         m->more[op] = size[op] > 0 ? m->more[op] / size[op] : 0;
+        m->added[op] = size[op] > 0 ? m->added[op] / size[op] : 0;
+    }
     return CLEAVE_OK;
 }
 
@@ -95,6 +122,13 @@ int64_t group_time_of(const group_making *m, int32_t op, int32_t v, bool again) 
         cleave_byte_price price = cleave_sum_price_of(&m->machine.kinds[0]);
         own += cleave_picoseconds(cleave_byte_price_seconds(&price, 1, 3 * m->more[op] * wrote));
     }
+    if (m->added[op] > 0) {
+        const cleave_copy_price price = cleave_copy_price_of(&m->machine.kinds[0]);
+        const cleave_copy add = {.chore = CLEAVE_CHORE_ADD,
+                                 .chore_bytes = (int64_t)(m->added[op] * wrote),
+                                 .additions = {true, true}};
+        own += cleave_cost_chore(&price, &add);
+    }
     return own + (again ? (int64_t)((double)compute * m->forward[op]) : 0);
 }
 
@@ -107,8 +141,10 @@ double group_beside(const cleave_additive_state *state, bool again) {
 }
 
 static double weigh_state(const group_making *m, const cleave_additive_state *state, bool again) {
-    double once = m->exposed_once * (double)state->once + (double)state->behind;
+    double once =
+        m->exposed_once * (double)state->once + (double)(state->behind + state->chores.bucketing);
     return once / m->micro_batches + m->exposed * group_beside(state, again) +
+           cleave_state_chores_each(&state->chores, m->micro_batches, again) +
            m->multiplier * (double)state->bytes;
 }
 

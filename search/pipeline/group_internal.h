@@ -22,8 +22,8 @@ typedef struct group_making {
     cleave_additive_model model;
     bool *may_keep, *may_redo; /* [n_operators] modes */
     double *forward;           /* [n_operators] share of its work */
-    double *more;              /* [n_operators] gradients of what it writes that are added up, of
-                                  all of it: one less than there are readers */
+    double *more, *added;      /* [n_operators] gradients of what it writes that are added up, of
+                                  all of it: by copies, and by the passes that give them */
     int32_t n_given;
     cleave_layout given[GROUP_MOST_GIVEN];
     int32_t *only;                /* [n_operators] the value that an operator has; -1: any */

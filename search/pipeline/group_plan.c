@@ -117,9 +117,11 @@ cleave_status group_take_plan(group_making *m, const int32_t *choice, cleave_gro
         m->most_beside[op] =
             group_beside(&group_states_of(m, op, v)[CLEAVE_SHARDED_WEIGHT], plan->again[op]);
         m->most_once[op] = (double)group_states_of(m, op, v)[CLEAVE_SHARDED_NOTHING].once;
+        plan->time[op] +=
+            (int64_t)cleave_state_chores_each(&state->chores, m->micro_batches, plan->again[op]);
         plan->beside[op] = (int64_t)group_beside(state, plan->again[op]);
         plan->once[op] = state->once;
-        plan->behind[op] = state->behind;
+        plan->behind[op] = state->behind + state->chores.bucketing;
         plan->passing[op] = state->passing;
         plan->stays[op] = (int64_t)group_stays(m, op, v) + state->bytes;
         plan->tied[op] = model->tied[op][v * CLEAVE_N_SHARDED + tied_sharded(m->of)].bytes;

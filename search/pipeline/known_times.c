@@ -2,6 +2,8 @@
    where these take longer. */
 #include "search/pipeline/internal.h"
 
+#include "search/problem/state_chores.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -57,32 +59,6 @@ cleave_status pipeline_time_known(pipeline_finder *f, const cleave_layout *layou
 /* Of what an operator takes, its forward, about. */
 static const double forward_share = 0.3;
 
-/* The slowest group does all its micro-batches, and before and after them the others do one: about
-   what is left of that by gradients of weights that fill it. */
-static cleave_status foresee_work(pipeline_finder *f, const cleave_layout *layout,
-                                  const int64_t *time, pipeline_candidate *of) {
-    const cleave_schedule *schedule = &layout->schedule;
-    double slowest = 0, all = 0, m = schedule->micro_batches;
-    double *group = CLEAVE_ARENA_ARRAY(&f->pricer->arena, double, of->n_groups);
-    if (group == NULL)
-        return cleave_fail_memory(f->error, "searching");
-    for (int32_t op = 0; op < layout->n_operators; op++) {
-        double again = layout->recompute[op] ? 1 + forward_share : 1;
-        group[cleave_schedule_stage_of(schedule, op) % of->n_groups] +=
-            (double)time[op] * 1e-12 * again;
-    }
-    for (int32_t g = 0; g < of->n_groups; g++) {
-        all += group[g];
-        slowest = group[g] > slowest ? group[g] : slowest;
-    }
-    double bubble = (all - slowest) / of->n_virtual;
-    bubble = f->pricer->is_stream ? 0 : of->kind == CLEAVE_SCHEDULE_ZB_H1 ? bubble / 3 : bubble;
-    of->least_seconds = m * slowest + bubble;
-    return CLEAVE_OK;
-}
-
-/* ---- times from messages alone --------------------------------------------------------------- */
-
 double pipeline_count_parts(const pipeline_finder *f, const cleave_layout *layout, int32_t op,
                             const cleave_operand *operand) {
     const cleave_model *model = f->pricer->model;
@@ -96,7 +72,7 @@ double pipeline_count_parts(const pipeline_finder *f, const cleave_layout *layou
     return n;
 }
 
-/* Bytes of its parameters that each device of its group has at most, as products have them. */
+/* Of its parameters the share that each device of its group has at most, as products have them. */
 static double share_of_parameters(const pipeline_finder *f, const cleave_layout *layout,
                                   int32_t op) {
     const cleave_model *model = f->pricer->model;
@@ -105,7 +81,69 @@ static double share_of_parameters(const pipeline_finder *f, const cleave_layout 
     for (int i = 0; i < nest->n_inputs; i++)
         if (cleave_tensor_writer(model, nest->inputs[i].tensor) < 0)
             n = fmax(n, pipeline_count_parts(f, layout, op, &nest->inputs[i]));
-    return (double)f->parameters[op] / n;
+    return 1 / n;
+}
+
+/* Adds what is done for parameters in each micro-batch to the groups that have them, and gives the
+   most of a group that is done once, seconds. */
+static cleave_status add_chores(const pipeline_finder *f, const cleave_layout *layout,
+                                const pipeline_candidate *of, double *group, double *once) {
+    const cleave_model *model = f->pricer->model;
+    double n = f->pricer->machine->n_devices / of->n_groups;
+    double *bucketing = CLEAVE_ARENA_ARRAY(&f->pricer->arena, double, of->n_groups);
+    double *share = CLEAVE_ARENA_ARRAY(&f->pricer->arena, double, layout->n_operators);
+    if (bucketing == NULL || share == NULL)
+        return cleave_fail_memory(f->error, "searching");
+    for (int32_t t = 0; t < model->n_tensors && cleave_model_trains(model); t++) {
+        const cleave_tensor *tensor = &model->tensors[t];
+        int32_t op = f->reader[t] - 1;
+        if (op < 0 || !tensor->needs_gradient)
+            continue;
+        if (share[op] <= 0)
+            share[op] = share_of_parameters(f, layout, op);
+        int32_t g = cleave_schedule_stage_of(&layout->schedule, op) % of->n_groups;
+        bool is_product = model->nests[model->operators[op].main_nest].kind == CLEAVE_NEST_PRODUCT;
+        cleave_state_chores chores = cleave_state_chores_of(
+            f->pricer->machine, model, t, of->sharded,
+            (double)cleave_tensor_size(tensor) * share[op], floor(n * share[op] + 0.5), is_product);
+        group[g] +=
+            cleave_state_chores_each(&chores, of->micro_batches, layout->recompute[op]) * 1e-12;
+        bucketing[g] += (double)chores.bucketing * 1e-12;
+        *once = fmax(*once, bucketing[g]);
+    }
+    return CLEAVE_OK;
+}
+
+/* The slowest group does all its micro-batches, and before and after them the others do one: about
+   what is left of that by gradients of weights that fill it. */
+static cleave_status foresee_work(pipeline_finder *f, const cleave_layout *layout,
+                                  const int64_t *time, pipeline_candidate *of) {
+    const cleave_schedule *schedule = &layout->schedule;
+    double slowest = 0, all = 0, once = 0, m = schedule->micro_batches;
+    double *group = CLEAVE_ARENA_ARRAY(&f->pricer->arena, double, of->n_groups);
+    if (group == NULL)
+        return cleave_fail_memory(f->error, "searching");
+    for (int32_t op = 0; op < layout->n_operators; op++) {
+        double again = layout->recompute[op] ? 1 + forward_share : 1;
+        group[cleave_schedule_stage_of(schedule, op) % of->n_groups] +=
+            (double)time[op] * 1e-12 * again;
+    }
+    CLEAVE_TRY(add_chores(f, layout, of, group, &once));
+    for (int32_t g = 0; g < of->n_groups; g++) {
+        all += group[g];
+        slowest = group[g] > slowest ? group[g] : slowest;
+    }
+    double bubble = (all - slowest) / of->n_virtual;
+    bubble = f->pricer->is_stream ? 0 : of->kind == CLEAVE_SCHEDULE_ZB_H1 ? bubble / 3 : bubble;
+    of->least_seconds = m * slowest + bubble + once;
+    return CLEAVE_OK;
+}
+
+/* ---- times from messages alone --------------------------------------------------------------- */
+
+static double bytes_of_parameters(const pipeline_finder *f, const cleave_layout *layout,
+                                  int32_t op) {
+    return (double)f->parameters[op] * share_of_parameters(f, layout, op);
 }
 
 /* How often all of a group send their weights, or gradients of them, once around: forward, for what
@@ -183,7 +221,7 @@ static cleave_status time_shards(pipeline_finder *f, const cleave_layout *layout
     for (int32_t op = 0; op < layout->n_operators && prices.collective.n_devices > 2; op++) {
         double *sum = &group[cleave_schedule_stage_of(schedule, op) % of->n_groups], round = 0;
         if (f->parameters[op] > 0)
-            CLEAVE_TRY(price_round(&prices, (int64_t)share_of_parameters(f, layout, op), &round));
+            CLEAVE_TRY(price_round(&prices, (int64_t)bytes_of_parameters(f, layout, op), &round));
         *sum += count_rounds(f, of) * round;
         *seconds = fmax(*seconds, *sum);
     }
@@ -206,7 +244,7 @@ static double time_messages(const pipeline_finder *f, const cleave_layout *layou
     for (int32_t op = 0; op < layout->n_operators; op++) {
         bool ends = op + 1 == layout->n_operators || cleave_schedule_stage_of(schedule, op) !=
                                                          cleave_schedule_stage_of(schedule, op + 1);
-        bytes += share_of_parameters(f, layout, op);
+        bytes += bytes_of_parameters(f, layout, op);
         if (!ends)
             continue;
         double apart = n_nodes > 1 && shares > n_nodes ? n_nodes : shares; /* nodes add up first */

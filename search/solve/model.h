@@ -12,6 +12,7 @@
 #define CLEAVE_SEARCH_SOLVE_MODEL_H
 
 #include "search/problem/candidates.h"
+#include "search/problem/state_chores.h"
 #include "search/solve/additive.h"
 
 /* What the parameters that an operator is the first to read take with so much of their state
@@ -24,6 +25,7 @@ typedef struct cleave_additive_state {
     int64_t gathering; /* picoseconds of each pass of a micro-batch that reads weights; */
     int64_t reducing;  /* and of what comes of the gradients of a micro-batch */
     int64_t passing;   /* bytes of both, as long as the operator works */
+    cleave_state_chores chores;
 } cleave_additive_state;
 
 /* Bytes of a device that the second operator holds of what the first one wrote, for as long as a

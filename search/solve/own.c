@@ -48,9 +48,36 @@ static bool is_early(const additive_making *m, const cleave_sharding *read) {
            read->n_shards == m->machine->n_devices && !read->overlaps;
 }
 
+static bool lies_under(const cleave_model *model, int32_t base, int32_t tensor) {
+    const cleave_tensor *of = &model->tensors[tensor];
+    bool lies = base == tensor;
+    for (int32_t s = 0; s < of->view.n_sources && !lies; s++)
+        lies = lies_under(model, base, of->view.sources[s]);
+    return lies;
+}
+
+/* Is what an operator gives for a parameter that of a product? */
+static bool multiplies(const cleave_model *model, int32_t op, int32_t parameter) {
+    for (int32_t k = 0; k < model->operators[op].n_nests; k++) {
+        const cleave_nest *nest = &model->nests[model->operators[op].nests[k]];
+        for (int i = 0; i < nest->n_inputs; i++)
+            if (nest->kind == CLEAVE_NEST_PRODUCT &&
+                lies_under(model, parameter, nest->inputs[i].tensor))
+                return true;
+    }
+    return false;
+}
+
+static void add_chores(const cleave_state_chores *from, cleave_state_chores *to) {
+    to->unpacking += from->unpacking;
+    to->packing += from->packing;
+    to->adding += from->adding;
+    to->bucketing += from->bucketing;
+}
+
 /* Of `bytes` of exact values, which take `update` and `sync` picoseconds where all have all. */
-static void add_state(const additive_making *m, const cleave_port_set *set,
-                      const cleave_sharding *read, double update, double sync,
+static void add_state(const additive_making *m, int32_t op, const cleave_port_set *set,
+                      const cleave_sharding *read, double update, double sync, bool is_sent,
                       cleave_additive_state *state) {
     const cleave_tensor *tensor = &m->model->tensors[set->tensor];
     double bytes = largest_bytes(read), n = count_sharers(read), half = sync / 2;
@@ -73,12 +100,16 @@ static void add_state(const additive_making *m, const cleave_port_set *set,
         state[s].reducing += reduces ? (int64_t)half : 0;
         state[s].gathering += gathers ? (int64_t)(half * stored) : 0;
         state[s].passing += (int64_t)((reduces || passes ? gradient : 0) + (gathers ? weight : 0));
+        cleave_state_chores chores = cleave_state_chores_of(
+            m->machine, m->model, set->tensor, sharded, bytes / (double)read->element_bytes,
+            is_sent ? n : 1, multiplies(m->model, op, set->tensor));
+        add_chores(&chores, &state[s].chores);
     }
 }
 
 /* A parameter, by the operator that reads it first. */
-static cleave_status price_parameter(additive_making *m, const cleave_port_set *set, int32_t value,
-                                     additive_own *own, cleave_error *error) {
+static cleave_status price_parameter(additive_making *m, int32_t op, const cleave_port_set *set,
+                                     int32_t value, additive_own *own, cleave_error *error) {
     const cleave_sharding *read = sharding_of(set->read, value);
     double bytes = largest_bytes(read);
     cleave_additive_state added[CLEAVE_N_SHARDED] = {{0}},
@@ -91,11 +122,14 @@ static cleave_status price_parameter(additive_making *m, const cleave_port_set *
     double update = cleave_work_bytes_of_update((int64_t)bytes, m->options->optimizer_states);
     CLEAVE_TRY(cleave_resharding_cost(m->resharder, sharding_of(set->give, value), read,
                                       CLEAVE_RESHARD_RESULTS, &sync, error));
-    add_state(m, set, read, (double)cleave_picoseconds(slowest_bytes(m->machine, "update", update)),
-              (double)sync * m->options->exposed_sync, added);
+    add_state(m, op, set, read,
+              (double)cleave_picoseconds(slowest_bytes(m->machine, "update", update)),
+              (double)sync * m->options->exposed_sync, sync > 0, added);
     own->bytes[value] += added[CLEAVE_SHARDED_NOTHING].bytes;
-    own->once[value] += added[CLEAVE_SHARDED_NOTHING].once;
-    own->cost[value] += added[CLEAVE_SHARDED_NOTHING].once;
+    int64_t once =
+        added[CLEAVE_SHARDED_NOTHING].once + added[CLEAVE_SHARDED_NOTHING].chores.bucketing;
+    own->once[value] += once;
+    own->cost[value] += once;
     for (int s = 0; s < CLEAVE_N_SHARDED; s++) {
         state[s].bytes += added[s].bytes;
         state[s].once += added[s].once;
@@ -103,16 +137,9 @@ static cleave_status price_parameter(additive_making *m, const cleave_port_set *
         state[s].gathering += added[s].gathering;
         state[s].reducing += added[s].reducing;
         state[s].passing += added[s].passing;
+        add_chores(&added[s].chores, &state[s].chores);
     }
     return CLEAVE_OK;
-}
-
-static bool lies_under(const cleave_model *model, int32_t base, int32_t tensor) {
-    const cleave_tensor *of = &model->tensors[tensor];
-    bool lies = base == tensor;
-    for (int32_t s = 0; s < of->view.n_sources && !lies; s++)
-        lies = lies_under(model, base, of->view.sources[s]);
-    return lies;
 }
 
 bool additive_backward_reads(const additive_making *m, int32_t op, int32_t tensor) {
@@ -170,9 +197,9 @@ static cleave_status price_value(additive_making *m, int32_t op, int32_t value, 
             break;
         case CLEAVE_TENSOR_PARAMETER:
             if (first)
-                CLEAVE_TRY(price_parameter(m, set, value, own, error));
+                CLEAVE_TRY(price_parameter(m, op, set, value, own, error));
             else if (set->give != NULL)
-                add_state(m, set, sharding_of(set->read, value), 0, 0,
+                add_state(m, op, set, sharding_of(set->read, value), 0, 0, false,
                           &own->tied[value * CLEAVE_N_SHARDED]);
             break;
         case CLEAVE_TENSOR_DATA: {

@@ -1,0 +1,75 @@
+/* What is done for parameters besides passes and messages, against what the lowered program of a
+   data-parallel layout does for them, whatever of their state is sharded. */
+#include "search/problem/state_chores.h"
+#include "../../support/perceptron.h"
+#include "../../support/test_machine.h"
+#include "graph/lower/lower.h"
+#include "search/problem/baselines.h"
+
+enum { LAYERS = 2, BATCH = 32, WIDTH = 64, MICRO_BATCHES = 4 };
+
+static void ok(cleave_status status, const cleave_error *error) {
+    cr_assert_eq(status, CLEAVE_OK, "%s", error->message);
+}
+
+/* Picoseconds of a device's copies of one sort in a step. */
+static int64_t sum_of(const cleave_program *program, const int64_t *duration, cleave_chore chore) {
+    int64_t sum = 0;
+    for (int32_t i = 0; i < program->n_items; i++)
+        if (program->items[i].kind == CLEAVE_ITEM_COPY && program->items[i].device == 0 &&
+            program->copies[program->items[i].subject].chore == chore)
+            sum += duration[i];
+    return sum;
+}
+
+static void compare(cleave_framework framework, cleave_sharded sharded) {
+    cleave_arena arena = {0};
+    cleave_error error = {""};
+    cleave_model model = make_perceptron(&arena, LAYERS, BATCH, WIDTH);
+    cleave_machine machine = make_machine(&arena, 1, 2, "1 GiB");
+    cleave_layout layout;
+    cleave_program program;
+    cleave_cost_cache *cache;
+    bool applies;
+    machine.kinds[0].framework = framework;
+    ok(cleave_baseline_layout(&model, &machine, "data-parallel", 0, &arena, &layout, &applies,
+                              &error),
+       &error);
+    layout.schedule.micro_batches = MICRO_BATCHES;
+    int32_t weight = -1;
+    for (int32_t t = 0; t < model.n_tensors; t++)
+        if (model.tensors[t].kind == CLEAVE_TENSOR_PARAMETER) {
+            layout.sharded[t] = (uint8_t)sharded;
+            weight = t;
+        }
+    const cleave_lower_options options = {.training = true, .symbolic_collectives = true};
+    ok(cleave_lower(&model, &layout, &options, &arena, &program, &error), &error);
+    ok(cleave_cost_cache_create(&model, &machine, &cache, &error), &error);
+    int64_t *duration = CLEAVE_ARENA_ARRAY(&arena, int64_t, program.n_items);
+    ok(cleave_cost_items(&program, cache, duration, &error), &error);
+    cleave_state_chores chores =
+        cleave_state_chores_of(&machine, &model, weight, sharded, WIDTH * WIDTH, 2, true);
+    bool reduces = sharded >= CLEAVE_SHARDED_GRADIENT;
+    cr_expect_eq(sum_of(&program, duration, CLEAVE_CHORE_UNPACK),
+                 LAYERS * MICRO_BATCHES * 2 * chores.unpacking);
+    cr_expect_eq(sum_of(&program, duration, CLEAVE_CHORE_PACK),
+                 LAYERS * MICRO_BATCHES * chores.packing);
+    cr_expect_eq(sum_of(&program, duration, CLEAVE_CHORE_BUCKET), LAYERS * chores.bucketing);
+    cr_expect_eq(sum_of(&program, duration, CLEAVE_CHORE_ACCUMULATE),
+                 reduces ? 0 : LAYERS * (MICRO_BATCHES - 1) * chores.adding);
+    cleave_cost_cache_destroy(cache);
+    cleave_arena_free(&arena);
+}
+
+Test(state_chores, are_those_of_the_program) {
+    for (int framework = 0; framework < CLEAVE_N_FRAMEWORKS; framework++)
+        for (int sharded = 0; sharded < CLEAVE_N_SHARDED; sharded++)
+            compare((cleave_framework)framework, (cleave_sharded)sharded);
+}
+
+/* Gathered forward, once more where that is done again, and backward. */
+Test(state_chores, are_of_a_micro_batch) {
+    const cleave_state_chores chores = {.unpacking = 5, .packing = 7, .adding = 12};
+    cr_expect_float_eq(cleave_state_chores_each(&chores, 4, false), 2 * 5 + 7 + 9, 1e-9);
+    cr_expect_float_eq(cleave_state_chores_each(&chores, 1, true), 3 * 5 + 7, 1e-9);
+}
