@@ -108,9 +108,10 @@ const cleave_price *pipeline_best(const pipeline_finder *f);
  */
 double pipeline_seconds_to_beat(const pipeline_finder *f);
 
-/* So many parts of operators in so many micro-batches: no more than are lowered?  Else says so in
-   `why_none`. */
-bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micro_batches);
+/* So many parts of operators in so many micro-batches, with so much of the state sharded: no more
+   than are lowered?  Else says so in `why_none`. */
+bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micro_batches,
+                         int sharded);
 bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout, int sharded);
 /* May stages on so many groups be priced: are they small, or do their messages fold? */
 bool pipeline_may_group(const pipeline_finder *f, int32_t n_groups);

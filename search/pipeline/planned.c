@@ -29,6 +29,7 @@ typedef struct cut_of {
     double expected_seconds; /* of its best plan; infinite: none has room */
     double known_seconds;    /* of its best plan of splits of baselines */
     bool is_free;            /* it has plans of free splits */
+    bool only_updates;       /* with more of the state sharded than updates it is not lowered */
 } cut_of;
 
 typedef CLEAVE_LIST(cut_of) cut_list;
@@ -70,11 +71,14 @@ static cleave_status list_cuts(pipeline_finder *f, cut_list *cuts) {
             continue;
         for (int32_t i = 0; i < n; i++) {
             int64_t n_parts = (int64_t)model->n_operators * pipeline_window(f, n_devices / g);
-            if (!pipeline_is_lowered(f, n_parts, m[i]))
+            bool only_updates = !pipeline_is_lowered(f, n_parts, m[i], CLEAVE_SHARDED_WEIGHT);
+            if (only_updates && (f->options->wish.zero - 1 > CLEAVE_SHARDED_UPDATE ||
+                                 !pipeline_is_lowered(f, n_parts, m[i], CLEAVE_SHARDED_UPDATE)))
                 continue;
             double bubble = f->pricer->is_stream ? 0 : least_bubble * (g - 1) / m[i];
-            const cut_of cut = {g,        m[i],     f->all_work / n_devices * (1 + bubble),
-                                INFINITY, INFINITY, false};
+            const cut_of cut = {g,           m[i],     f->all_work / n_devices * (1 + bubble),
+                                INFINITY,    INFINITY, false,
+                                only_updates};
             if (!CLEAVE_LIST_PUSH(cuts, cut))
                 return cleave_fail_memory(f->error, "searching");
         }
@@ -242,9 +246,10 @@ static cleave_status add_group(pipeline_finder *f, const cleave_group_problem *p
 static cleave_status add_cut(pipeline_finder *f, const cleave_group_problem *problem, bool is_free,
                              cut_of *cut) {
     int32_t before = f->planned.n;
-    cleave_group_problem whole = *problem;
+    cleave_group_problem open = *problem, whole = *problem;
+    open.only_updates = cut->only_updates;
     whole.sharded = CLEAVE_SHARDED_NOTHING;
-    CLEAVE_TRY(add_group(f, problem, is_free, cut));
+    CLEAVE_TRY(add_group(f, &open, is_free, cut));
     if (f->is_small && problem->sharded < 0)
         CLEAVE_TRY(add_group(f, &whole, is_free, cut));
     cut->expected_seconds = fmin(cut->expected_seconds, best_expected(f, before));
