@@ -359,16 +359,18 @@ cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_gro
     cleave_arena scratch = {0};
     cleave_joint_plan made = {0};
     const cleave_group_family *family = &group->families[shape->family];
-    planning p = {.group = group,
-                  .family = family,
-                  .shape = shape,
-                  .n_operators = model->n_operators,
-                  .n_stages = shape->n_groups * shape->n_virtual,
-                  .now = {.group = group,
-                          .family = family,
-                          .n_groups = shape->n_groups,
-                          .n_virtual = shape->n_virtual,
-                          .kind = shape->kind}};
+    planning p = {
+        .group = group,
+        .family = family,
+        .shape = shape,
+        .n_operators = model->n_operators,
+        .n_stages = shape->n_groups * shape->n_virtual,
+        .now = {.group = group,
+                .family = family,
+                .n_groups = shape->n_groups,
+                .n_virtual = shape->n_virtual,
+                .neighbours = shape->neighbours > 0 ? shape->neighbours : group->n_devices,
+                .kind = shape->kind}};
     cleave_status status = make_room(&p, &scratch, arena, &made) && tie_all(&p, model, &scratch) &&
                                    find_joined(&p, model, &scratch)
                                ? CLEAVE_OK
@@ -451,8 +453,9 @@ cleave_status cleave_joint_plan_layout(const cleave_model *model, const cleave_j
         int32_t *devices = CLEAVE_ARENA_ARRAY(arena, int32_t, split->n_parts);
         if (devices == NULL)
             return cleave_fail_memory(error, "making a layout");
-        for (int32_t d = 0; d < split->n_parts; d++)
-            devices[d] = split->devices[d] + g * plan->group->n_devices;
+        for (int32_t d = 0, run = plan->neighbours; d < split->n_parts; d++)
+            devices[d] =
+                (split->devices[d] / run * plan->n_groups + g) * run + split->devices[d] % run;
         CLEAVE_TRY(
             cleave_layout_set(&made, op, split->replicas, split->degree, devices, arena, error));
         made.recompute[op] = of->again[op];

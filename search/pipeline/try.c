@@ -55,8 +55,19 @@ bool pipeline_may_group(const pipeline_finder *f, int32_t n_groups) {
     const cleave_machine *machine = f->pricer->machine;
     int32_t n = machine->n_devices / n_groups, node = machine->devices_per_node;
     return !must_fold(f, (int64_t)f->pricer->model->n_operators * n) ||
-           (n % node == 0 &&
-            cleave_machine_fold_groups(machine, node, n / node, n_groups, NULL) == CLEAVE_OK);
+           (n % node == 0 && cleave_machine_fold_groups(machine, node, n / node, n_groups, false,
+                                                        NULL) == CLEAVE_OK);
+}
+
+int32_t pipeline_neighbours(const pipeline_finder *f, int32_t n_groups) {
+    const cleave_machine *machine = f->pricer->machine;
+    int32_t n = machine->n_devices / n_groups, node = machine->devices_per_node;
+    if (pipeline_may_group(f, n_groups))
+        return n;
+    bool folds =
+        !cleave_constraints_have_target(f->options->constraints) && n % node == 0 &&
+        cleave_machine_fold_groups(machine, node, n / node, n_groups, true, NULL) == CLEAVE_OK;
+    return folds ? node : 0;
 }
 
 bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout, int sharded) {
