@@ -120,9 +120,11 @@ cleave_status cleave_machine_fold_ways(const cleave_machine *machine, int32_t wi
 }
 
 cleave_status cleave_machine_fold_groups(const cleave_machine *machine, int32_t window,
-                                         int32_t n_windows, int32_t n_groups, cleave_error *error) {
+                                         int32_t n_windows, int32_t n_groups,
+                                         bool windows_outermost, cleave_error *error) {
     cleave_arena scratch = {0};
-    int32_t *image = NULL, n = 0, of_group = window * n_windows;
+    int32_t *image = NULL, n = 0, of_group = windows_outermost ? window : window * n_windows;
+    int32_t all = windows_outermost ? window * n_groups : window;
     cleave_fold_way *ways = CLEAVE_ARENA_ARRAY(&scratch, cleave_fold_way, 2 * window * n_groups);
     cleave_status status = ways != NULL ? cleave_machine_fold_check(machine, window, error)
                                         : cleave_fail_memory(error, "folding a machine");
@@ -132,9 +134,9 @@ cleave_status cleave_machine_fold_groups(const cleave_machine *machine, int32_t 
             ways[n++] = (cleave_fold_way){d + of_group, d};
         }
     if (status == CLEAVE_OK)
-        status = cleave_machine_fold_links(machine, window, n_windows, &scratch, &image, error);
+        status = cleave_machine_fold_links(machine, all, n_windows, &scratch, &image, error);
     if (status == CLEAVE_OK)
-        status = cleave_machine_fold_ways(machine, window, n_windows, n, ways, image, error);
+        status = cleave_machine_fold_ways(machine, all, n_windows, n, ways, image, error);
     cleave_arena_free(&scratch);
     return status;
 }

@@ -10,8 +10,9 @@ cleave_status cleave_machine_fold_check(const cleave_machine *machine, int32_t w
                                         cleave_error *error);
 
 /* For every link, [n_links]: at a node, the same link of the node of window 0 of its group that is
-   at the same place in its window; between nodes, itself.  Groups have `n_windows` windows each.
-   The machine must have passed the check. */
+   at the same place in its window; between nodes, itself.  Groups have `n_windows` windows each;
+   where windows lie outermost, one is here and below what it has of all groups.  The machine must
+   have passed the check. */
 cleave_status cleave_machine_fold_links(const cleave_machine *machine, int32_t window,
                                         int32_t n_windows, cleave_arena *arena, int32_t **image,
                                         cleave_error *error);
@@ -29,8 +30,10 @@ cleave_status cleave_machine_fold_ways(const cleave_machine *machine, int32_t wi
                                        cleave_error *error);
 
 /* The same of messages from every device of a group to its like in the next one, and back, of so
-   many groups that are one after the other: as stages send them whose splits are alike. */
+   many groups that are one after the other: as stages send them whose splits are alike.  Either
+   groups lie outermost, or windows, each with devices of all groups. */
 cleave_status cleave_machine_fold_groups(const cleave_machine *machine, int32_t window,
-                                         int32_t n_windows, int32_t n_groups, cleave_error *error);
+                                         int32_t n_windows, int32_t n_groups,
+                                         bool windows_outermost, cleave_error *error);
 
 #endif

@@ -47,9 +47,9 @@ typedef struct windows {
 
 static void send_in_windows(void *context, int32_t source, int32_t destination, double bytes) {
     const windows *to = context;
-    int32_t window = cleave_program_window(&to->counter->step->of.priced.program);
+    int32_t stride = cleave_program_stride(&to->counter->step->of.priced.program);
     for (int32_t j = 0; j < to->n; j++)
-        send(to->counter, source + j * window, destination + j * window, bytes);
+        send(to->counter, source + j * stride, destination + j * stride, bytes);
 }
 
 /* ---- messages ---- */

@@ -152,14 +152,16 @@ static int32_t group_of(const lower_builder *builder, int32_t device) {
     return device / builder->fold->n_devices;
 }
 
-/* Which member does in a window what device i of the bucket does in window 0: they stand group
-   after group, of each window after window. */
+/* Which member does in a window what device i of the bucket does in window 0: in the order of their
+   devices they stand group after group, of each window after window, or the other way round. */
 static int32_t member_of(const reduction *state, int32_t window, int32_t i) {
     const lower_builder *builder = state->builder;
     const move_bucket *bucket = state->bucket;
     int32_t first = i, end = i + 1;
     if (bucket->n_windows == 1)
         return i;
+    if (builder->fold->windows_outermost)
+        return window * bucket->n_devices + i;
     int32_t group = group_of(builder, bucket->devices[i]);
     while (first > 0 && group_of(builder, bucket->devices[first - 1]) == group)
         first--;
@@ -422,7 +424,7 @@ static void fill_members(const reduction *state, int32_t *members) {
         for (int32_t i = 0; i < bucket->n_devices; i++)
             members[member_of(state, w, i)] =
                 cleave_fold_device(builder->fold, bucket->devices[i]) +
-                w * builder->fold->n_devices;
+                w * cleave_fold_stride(builder->fold);
 }
 
 /* The devices, among all, that do as those of the bucket do. */

@@ -45,6 +45,7 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
                              .n_devices = layout->n_devices,
                              .n_windows = fold == NULL ? 1 : fold->n_windows,
                              .n_groups = fold == NULL ? 1 : fold->n_groups,
+                             .windows_outermost = fold != NULL && fold->windows_outermost,
                              .training = options->training,
                              .symbolic = options->symbolic_collectives};
     cleave_parts *parts;

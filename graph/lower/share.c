@@ -137,7 +137,9 @@ static void share_out(sharing *s, const cleave_box *piece, int32_t from, int32_t
     for (int32_t i = from; i < end; i++) {
         cleave_box block = *piece;
         int32_t first = from, per_window = 0;
-        if (n_windows > 1)
+        if (n_windows > 1 && builder->fold->windows_outermost)
+            per_window = end - from;
+        else if (n_windows > 1)
             find_group(s, from, end, i, &first, &per_window);
         int32_t nth = (first - from) * n_windows + i - first;
         block.lo[d] = piece->lo[d] + cleave_block_start(extent, n, nth);

@@ -9,6 +9,7 @@ typedef struct finder {
     const cleave_model *model;
     const cleave_layout *layout;
     cleave_fold *fold;
+    int32_t run; /* devices of a group that are neighbours: all, or those of a window */
     cleave_error *error;
 } finder;
 
@@ -37,6 +38,18 @@ static int32_t degree_of(const cleave_split *split, int axis) {
     return axis < 0 ? split->replicas : split->degree[axis];
 }
 
+/* Which device part p of a group is on, whose first one is `first`. */
+static int32_t device_in_order(const finder *f, int32_t first, int32_t p) {
+    int32_t run = f->run, n_groups = f->fold->n_groups;
+    return first + p / run * run * n_groups + p % run;
+}
+
+/* Is it the first device of a group of so many? */
+static bool begins_group(const finder *f, int32_t first, int32_t n) {
+    return first % f->run == 0 &&
+           (f->run < n ? first < f->run * f->fold->n_groups : first % n == 0);
+}
+
 /* `known`: a row of as many devices in order, or null; this one is, if it is in order. */
 static cleave_status check_order(const finder *f, const cleave_split *split, const char *name,
                                  const int32_t **known) {
@@ -45,7 +58,8 @@ static cleave_status check_order(const finder *f, const cleave_split *split, con
     if (*known != NULL && memcmp(*known, split->devices, size) == 0)
         return CLEAVE_OK;
     for (int32_t p = 0; p < split->n_parts; p++)
-        if (split->devices[p] != first + p || first % split->n_parts != 0)
+        if (split->devices[p] != device_in_order(f, first, p) ||
+            !begins_group(f, first, split->n_parts))
             return cleave_fail(f->error, CLEAVE_NO_LAYOUT,
                                "the devices of %s are not in order: part %d is on %d", name, p,
                                split->devices[p]);
@@ -62,6 +76,12 @@ static cleave_status find_groups(finder *f, int32_t *of_group) {
                            "%d devices are not several groups of %d, as the first stage has",
                            layout->n_devices, n);
     f->fold->n_groups = layout->n_devices / n;
+    f->run = 1;
+    while (f->run < layout->splits[0].n_parts &&
+           layout->splits[0].devices[f->run] == layout->splits[0].devices[0] + f->run)
+        f->run++;
+    if (f->run < n && (n % f->run != 0 || f->fold->n_groups == 1))
+        f->run = n;
     *of_group = n;
     return CLEAVE_OK;
 }
@@ -95,6 +115,12 @@ static cleave_status find_windows(finder *f, int32_t node_devices) {
     }
     f->fold->n_windows = windows;
     f->fold->n_devices = n_devices / windows;
+    f->fold->windows_outermost = f->run < n_devices;
+    if (f->fold->windows_outermost && f->run != f->fold->n_devices)
+        return cleave_fail(f->error, CLEAVE_NO_LAYOUT,
+                           "%d devices that do the same are not the %d of a group that are "
+                           "neighbours",
+                           f->fold->n_devices, f->run);
     int32_t node_of_rules = layout->collectives.node_devices;
     if (node_of_rules > 0 && f->fold->n_devices % node_of_rules != 0)
         return cleave_fail(
@@ -107,7 +133,7 @@ static cleave_status find_windows(finder *f, int32_t node_devices) {
 /* Splits with all their degrees, but with the parts of window 0 alone. */
 static cleave_status cut_window(finder *f, cleave_arena *arena) {
     cleave_layout *window = &f->fold->window;
-    int32_t n = f->fold->n_devices, of_group = n * f->fold->n_windows;
+    int32_t n = f->fold->n_devices, of_group = f->run;
     *window = *f->layout;
     window->n_devices = n * f->fold->n_groups;
     window->splits = CLEAVE_ARENA_ARRAY(arena, cleave_split, f->layout->n_operators);
@@ -178,7 +204,7 @@ cleave_status cleave_fold_find(const cleave_model *model, const cleave_layout *l
                                int32_t node_devices, cleave_arena *arena, cleave_fold *fold,
                                cleave_error *error) {
     cleave_fold found = {0};
-    finder f = {model, layout, &found, error};
+    finder f = {.model = model, .layout = layout, .fold = &found, .error = error};
     cleave_model small;
     CLEAVE_TRY(find_windows(&f, node_devices));
     CLEAVE_TRY(cut_window(&f, arena));

@@ -4,7 +4,10 @@
    evenly into W windows, the map  device -> device + M,  M = D / W,  is a symmetry: window j of
    devices [j M, (j + 1) M) does with the j-th part of the outer axis what window 0 does with the
    first.  Where stages are on equal groups of neighbours, of D devices each, every operator spans
-   its group, and window j is the j-th window of each group.  So the tensors are of two sorts:
+   its group, and window j is the j-th window of each group.  Or windows lie outermost: M devices of
+   each group one after the other, and behind them the next window of all of them; then groups have
+   equal ways to each other in all windows where windows have equal places in the network.  So the
+   tensors are of two sorts:
 
    - shared out: one dimension is cut into W equal ranges, and what window j writes or reads lies
      within range j.  Such a tensor never leaves its window;
@@ -30,6 +33,7 @@ typedef struct cleave_fold {
     int32_t n_groups;       /* 1, but for stages */
     int32_t n_devices;      /* M, of a window in one group */
     int32_t n_windows;      /* W, 2 or more */
+    bool windows_outermost; /* else groups; of one group no */
     cleave_layout window;   /* the layout with the parts of window 0 alone, on M devices of each
                                group,   one group after the other; degrees are those of all */
     cleave_sharing sharing; /* of the devices' windows: data and constants are not marked */
@@ -37,7 +41,14 @@ typedef struct cleave_fold {
 
 /* The number, among the devices of all windows, of one of window 0. */
 static inline int32_t cleave_fold_device(const cleave_fold *fold, int32_t device) {
-    return device + device / fold->n_devices * fold->n_devices * (fold->n_windows - 1);
+    return fold->windows_outermost
+               ? device
+               : device + device / fold->n_devices * fold->n_devices * (fold->n_windows - 1);
+}
+
+/* From there to its like in the next window. */
+static inline int32_t cleave_fold_stride(const cleave_fold *fold) {
+    return fold->windows_outermost ? fold->n_devices * fold->n_groups : fold->n_devices;
 }
 
 /* Finds the smallest window that is a multiple of `node_devices`.  The fold lives in the arena and

@@ -226,14 +226,15 @@ typedef struct cleave_program {
     const cleave_model *model;
     const cleave_parts *parts; /* [n_nests] */
     int32_t n_devices;
-    int32_t n_windows;  /* more than 1: this is the first window of a fold (graph/model/fold.h) with
-                           so many */
-    int32_t n_groups;   /* of a fold: devices are of the first window of each of so many groups; 0:
-                           of one.  Lists of a collective's devices are of all windows and groups,
-                           by the numbers that cleave_program_device gives */
-    int32_t n_spanning; /* of a fold: collectives of several windows */
-    bool training;      /* with loss, backward and update; else forward only */
-    bool symbolic;      /* collectives join and await; else their steps are messages, too */
+    int32_t n_windows; /* more than 1: this is the first window of a fold (graph/model/fold.h) with
+                          so many */
+    int32_t n_groups;  /* of a fold: devices are of the first window of each of so many groups; 0:
+                          of one.  Lists of a collective's devices are of all windows and groups,
+                          by the numbers that cleave_program_device gives */
+    bool windows_outermost; /* of a fold with groups: see there */
+    int32_t n_spanning;     /* of a fold: collectives of several windows */
+    bool training;          /* with loss, backward and update; else forward only */
+    bool symbolic;          /* collectives join and await; else their steps are messages, too */
     int32_t n_items, n_slots, n_buffers, n_computes, n_updates, n_loads, n_copies, n_copy_pieces,
         n_messages, n_collectives, n_held;
     cleave_item *items;
@@ -282,22 +283,31 @@ static inline int32_t cleave_program_window(const cleave_program *program) {
 /* Of a fold the number, among all devices, of one of the program's. */
 static inline int32_t cleave_program_device(const cleave_program *program, int32_t device) {
     int32_t window = cleave_program_window(program);
-    return program->n_windows < 2 ? device
-                                  : device + device / window * window * (program->n_windows - 1);
+    return program->n_windows < 2 || program->windows_outermost
+               ? device
+               : device + device / window * window * (program->n_windows - 1);
+}
+
+/* Devices from one of them to its like in the next window. */
+static inline int32_t cleave_program_stride(const cleave_program *program) {
+    return program->windows_outermost ? program->n_devices : cleave_program_window(program);
 }
 
 /* The other way: which of the program's devices does what one of all devices does. */
 static inline int32_t cleave_program_stands_for(const cleave_program *program, int32_t device) {
     int32_t window = cleave_program_window(program);
-    return program->n_windows < 2
-               ? device
+    return program->n_windows < 2 ? device
+           : program->windows_outermost
+               ? device % program->n_devices
                : device / (window * program->n_windows) * window + device % window;
 }
 
 /* Of a fold: is it one of the program's, of the first windows? */
 static inline bool cleave_program_has(const cleave_program *program, int32_t device) {
     int32_t window = cleave_program_window(program);
-    return program->n_windows < 2 || device % (window * program->n_windows) < window;
+    return program->n_windows < 2 ||
+           (program->windows_outermost ? device < program->n_devices
+                                       : device % (window * program->n_windows) < window);
 }
 
 /* What an update reads and writes. */

@@ -75,7 +75,7 @@ int64_t cleave_program_bytes_sent(const cleave_program *program,
     return messages * n_windows + (int64_t)(collectives + 0.5);
 }
 
-/* Between every two devices; windows are groups of so many devices one after the other. */
+/* Between every two devices; windows are so many devices apart. */
 typedef struct matrix {
     double *bytes;
     size_t n, window;
@@ -93,7 +93,7 @@ static void add(void *context, int32_t source, int32_t destination, double bytes
 cleave_status cleave_program_bytes_between(const cleave_program *program, cleave_arena *arena,
                                            int64_t **bytes, cleave_error *error) {
     matrix each = {.n_windows = count_windows(program),
-                   .window = (size_t)cleave_program_window(program)};
+                   .window = (size_t)cleave_program_stride(program)};
     each.n = (size_t)program->n_devices * (size_t)each.n_windows;
     int64_t *rounded = CLEAVE_ARENA_ARRAY(arena, int64_t, each.n * each.n);
     each.bytes = CLEAVE_ARENA_ARRAY(arena, double, each.n *each.n);

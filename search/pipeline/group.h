@@ -25,7 +25,8 @@ typedef struct cleave_group_problem {
     const cleave_constraints *constraints; /* null: none; no operator is fixed */
     int optimizer_states;
     int recompute;        /* cleave_recompute; -1: as it turns out best, operator by operator */
-    int sharded;          /* cleave_sharded, of all parameters; -1: as it turns out best */
+    int sharded;          /* cleave_sharded, of all parameters; -1: as it turns out best, */
+    bool only_updates;    /* and then nothing but updates */
     int64_t memory_bytes; /* of a device, which tells what memory may cost */
     bool folds;           /* of a group of several nodes, splits are alike in all of them */
 } cleave_group_problem;

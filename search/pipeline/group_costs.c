@@ -148,10 +148,14 @@ static double weigh_state(const group_making *m, const cleave_additive_state *st
            m->multiplier * (double)state->bytes;
 }
 
+cleave_sharded group_most_sharded(const group_making *m) {
+    return m->of->only_updates ? CLEAVE_SHARDED_UPDATE : CLEAVE_SHARDED_WEIGHT;
+}
+
 cleave_sharded group_choose_sharded(const group_making *m, int32_t op, int32_t v, bool again) {
     const cleave_additive_state *states = group_states_of(m, op, v);
     int best = m->of->sharded >= 0 ? m->of->sharded : 0;
-    for (int s = best + 1; s < CLEAVE_N_SHARDED && m->of->sharded < 0; s++)
+    for (int s = best + 1; s <= (int)group_most_sharded(m) && m->of->sharded < 0; s++)
         if (weigh_state(m, &states[s], again) < weigh_state(m, &states[best], again))
             best = s;
     return (cleave_sharded)best;

@@ -51,6 +51,8 @@ int64_t group_time_of(const group_making *m, int32_t op, int32_t v, bool again);
 const cleave_additive_state *group_states_of(const group_making *m, int32_t op, int32_t v);
 /* Picoseconds: weights are gathered forward, once more where that is done again, and backward. */
 double group_beside(const cleave_additive_state *state, bool again);
+/* Where it is open, how much of the state may be sharded. */
+cleave_sharded group_most_sharded(const group_making *m);
 /* What weighs least now: what of the state is sharded is no matter of other operators. */
 cleave_sharded group_choose_sharded(const group_making *m, int32_t op, int32_t v, bool again);
 /* Bytes for good, but those of parameters. */

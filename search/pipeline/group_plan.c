@@ -115,7 +115,7 @@ cleave_status group_take_plan(group_making *m, const int32_t *choice, cleave_gro
         plan->sharded[op] = (uint8_t)group_choose_sharded(m, op, v, plan->again[op]);
         const cleave_additive_state *state = &group_states_of(m, op, v)[plan->sharded[op]];
         m->most_beside[op] =
-            group_beside(&group_states_of(m, op, v)[CLEAVE_SHARDED_WEIGHT], plan->again[op]);
+            group_beside(&group_states_of(m, op, v)[group_most_sharded(m)], plan->again[op]);
         m->most_once[op] = (double)group_states_of(m, op, v)[CLEAVE_SHARDED_NOTHING].once;
         plan->time[op] +=
             (int64_t)cleave_state_chores_each(&state->chores, m->micro_batches, plan->again[op]);

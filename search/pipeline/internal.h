@@ -23,6 +23,7 @@ typedef struct pipeline_candidate {
     cleave_recompute recompute; /* of a baseline */
     cleave_sharded sharded;     /* of a baseline */
     int32_t family;             /* of a plan, of its group's */
+    int32_t neighbours;         /* of a plan, see cleave_joint_shape */
     const cleave_joint_plan *plan;
     bool is_done;         /* a plan that was tried, and will not be again */
     int32_t tries;        /* how often it has been planned with less memory */
@@ -108,12 +109,16 @@ const cleave_price *pipeline_best(const pipeline_finder *f);
  */
 double pipeline_seconds_to_beat(const pipeline_finder *f);
 
-/* So many parts of operators in so many micro-batches: no more than are lowered?  Else says so in
-   `why_none`. */
-bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micro_batches);
+/* So many parts of operators in so many micro-batches, with so much of the state sharded: no more
+   than are lowered?  Else says so in `why_none`. */
+bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micro_batches,
+                         int sharded);
 bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout, int sharded);
 /* May stages on so many groups be priced: are they small, or do their messages fold? */
 bool pipeline_may_group(const pipeline_finder *f, int32_t n_groups);
+/* So many devices of a group are neighbours: all of them if they may be, or those of a node, with
+   the nodes of other groups behind them; 0: neither folds. */
+int32_t pipeline_neighbours(const pipeline_finder *f, int32_t n_groups);
 /* Of a group of so many devices those that are lowered, where its nodes do alike. */
 int32_t pipeline_window(const pipeline_finder *f, int32_t n_devices);
 

@@ -18,6 +18,8 @@ typedef struct planning {
     const cleave_joint_shape *shape;
     int32_t n_operators, n_stages;
     int64_t *work, *sends; /* [n_operators] of a micro-batch */
+    int32_t *joined;       /* [n_operators] of a cut behind it: see find_joined */
+    int64_t *hops;         /* [n_operators] that a group waits for others, of a cut behind it */
     int32_t *stage_of;     /* [n_operators] */
     const int32_t *tied;   /* [n_operators] the first that reads a parameter that it reads; or it */
     double over;           /* bytes that groups lack for their leanest plans */
@@ -141,6 +143,20 @@ static bool choose_for(planning *p, int32_t g, double *bytes) {
     return true;
 }
 
+/* What goes on from group to group does so at the end of a block and before the next one begins,
+   there and back, and both groups wait for it; and a group that gives a part of a gradient waits
+   until the other part is there. */
+static double wait_for_others(const planning *p, int32_t g) {
+    double waits = 0;
+    for (int32_t s = g; s < p->n_stages && !p->shape->is_forward; s += p->shape->n_groups) {
+        if (s + 1 < p->n_stages)
+            waits += (double)p->sends[end_of(p, s) - 1];
+        if (s > 0)
+            waits += (double)(p->hops[end_of(p, s - 1) - 1] - p->sends[end_of(p, s - 1) - 1]);
+    }
+    return waits;
+}
+
 static double foresee(const planning *p) {
     double all = 0, slowest = 0, left = 0, path = 0, pace = 0;
     for (int32_t g = 0; g < p->shape->n_groups; g++) {
@@ -148,9 +164,9 @@ static double foresee(const planning *p) {
         add_times(p, g, &time, &of_group);
         all += time;
         slowest = fmax(slowest, time);
+        pace = fmax(pace, time + wait_for_others(p, g));
         left = fmax(left, of_group);
     }
-    pace = slowest;
     for (int32_t s = 0; s + 1 < p->n_stages; s++) {
         double sends = (double)p->sends[end_of(p, s) - 1] / (p->shape->is_forward ? 2 : 1);
         path += sends;
@@ -193,13 +209,29 @@ static void keep(const planning *p, cleave_joint_plan *plan) {
     plan->plan_of = plan_of;
 }
 
+/* Where a tensor is read on both sides of a cut, so are parts of its gradient, which come together
+   when the first reader has given its own: behind the backward of all from there to the cut. */
+static void count_hops(planning *p) {
+    double all = 0, behind, most;
+    for (int32_t op = 0; op < p->n_operators; op++)
+        all += (double)p->work[op];
+    most = backward_share * all / p->n_stages;
+    for (int32_t op = 0; op < p->n_operators; op++) {
+        behind = 0;
+        for (int32_t i = op; i >= p->joined[op] && behind < most && !p->shape->is_forward; i--)
+            behind += backward_share * (double)p->work[i];
+        p->hops[op] = 2 * p->sends[op] + (int64_t)fmin(behind, most);
+    }
+}
+
 /* First by what operators take as fast as can be, where nothing has room by what they keep, else by
    what they take as they have come out. */
 static cleave_status plan_all(planning *p, cleave_joint_plan *plan, bool *fits,
                               cleave_error *error) {
     *fits = false;
+    count_hops(p);
     for (int i = 0; i < MOST_CUTS; i++) {
-        CLEAVE_TRY(cleave_stages_cut(p->n_operators, p->work, p->sends, p->n_stages,
+        CLEAVE_TRY(cleave_stages_cut(p->n_operators, p->work, p->hops, p->n_stages,
                                      p->now.first_operator, error));
         bool has_room = choose(p),
              is_better = has_room && (!*fits || p->now.seconds < plan->seconds);
@@ -250,6 +282,15 @@ static void try_cuts(planning *p, cleave_joint_plan *plan, bool *fits) {
         keep(p, plan);
 }
 
+/* 1 + the first operator that reads what has a gradient and is no parameter. */
+static void note_reader(const cleave_model *model, int32_t tensor, int32_t op, int32_t *first) {
+    const cleave_tensor *of = &model->tensors[tensor];
+    for (int32_t s = 0; s < of->view.n_sources; s++)
+        note_reader(model, of->view.sources[s], op, first);
+    if (model->writer[tensor] >= 0 && of->needs_gradient && first[tensor] == 0)
+        first[tensor] = 1 + op;
+}
+
 /* `first_reader` [n_tensors] is 0, or 1 + the operator. */
 static void tie(const cleave_model *model, int32_t tensor, int32_t op, int32_t *first_reader,
                 int32_t *tied) {
@@ -276,17 +317,38 @@ static bool tie_all(planning *p, const cleave_model *model, cleave_arena *scratc
     return first_reader != NULL && tied != NULL;
 }
 
+/* Of each cut the first operator that reads what is read behind the cut, too, and gives a part of
+   its gradient; or the one behind the cut, where there is none. */
+static bool find_joined(planning *p, const cleave_model *model, cleave_arena *scratch) {
+    int32_t *last = CLEAVE_ARENA_ARRAY(scratch, int32_t, model->n_tensors);
+    int32_t *first = CLEAVE_ARENA_ARRAY(scratch, int32_t, model->n_tensors);
+    p->joined = CLEAVE_ARENA_ARRAY(scratch, int32_t, p->n_operators);
+    if (last == NULL || first == NULL || p->joined == NULL)
+        return false;
+    cleave_model_last_readers(model, last);
+    for (int32_t n = 0; n < model->n_nests; n++)
+        for (int i = 0; i < model->nests[n].n_inputs; i++)
+            note_reader(model, model->nests[n].inputs[i].tensor, model->nests[n].op, first);
+    for (int32_t op = 0; op < p->n_operators; op++)
+        p->joined[op] = op + 1;
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        for (int32_t op = first[t] - 1; op >= 0 && op < last[t]; op++)
+            p->joined[op] = first[t] - 1 < p->joined[op] ? first[t] - 1 : p->joined[op];
+    return true;
+}
+
 static bool make_room(planning *p, cleave_arena *scratch, cleave_arena *arena,
                       cleave_joint_plan *plan) {
     int32_t n = p->n_operators;
     p->work = CLEAVE_ARENA_ARRAY(scratch, int64_t, n);
     p->sends = CLEAVE_ARENA_ARRAY(scratch, int64_t, n);
+    p->hops = CLEAVE_ARENA_ARRAY(scratch, int64_t, n);
     p->stage_of = CLEAVE_ARENA_ARRAY(scratch, int32_t, n);
     p->now.first_operator = CLEAVE_ARENA_ARRAY(scratch, int32_t, p->n_stages);
     p->now.plan_of = CLEAVE_ARENA_ARRAY(scratch, uint8_t, n);
     plan->first_operator = CLEAVE_ARENA_ARRAY(arena, int32_t, p->n_stages);
     plan->plan_of = CLEAVE_ARENA_ARRAY(arena, uint8_t, n);
-    return p->work != NULL && p->sends != NULL && p->stage_of != NULL &&
+    return p->work != NULL && p->sends != NULL && p->hops != NULL && p->stage_of != NULL &&
            p->now.first_operator != NULL && p->now.plan_of != NULL &&
            plan->first_operator != NULL && plan->plan_of != NULL;
 }
@@ -297,17 +359,20 @@ cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_gro
     cleave_arena scratch = {0};
     cleave_joint_plan made = {0};
     const cleave_group_family *family = &group->families[shape->family];
-    planning p = {.group = group,
-                  .family = family,
-                  .shape = shape,
-                  .n_operators = model->n_operators,
-                  .n_stages = shape->n_groups * shape->n_virtual,
-                  .now = {.group = group,
-                          .family = family,
-                          .n_groups = shape->n_groups,
-                          .n_virtual = shape->n_virtual,
-                          .kind = shape->kind}};
-    cleave_status status = make_room(&p, &scratch, arena, &made) && tie_all(&p, model, &scratch)
+    planning p = {
+        .group = group,
+        .family = family,
+        .shape = shape,
+        .n_operators = model->n_operators,
+        .n_stages = shape->n_groups * shape->n_virtual,
+        .now = {.group = group,
+                .family = family,
+                .n_groups = shape->n_groups,
+                .n_virtual = shape->n_virtual,
+                .neighbours = shape->neighbours > 0 ? shape->neighbours : group->n_devices,
+                .kind = shape->kind}};
+    cleave_status status = make_room(&p, &scratch, arena, &made) && tie_all(&p, model, &scratch) &&
+                                   find_joined(&p, model, &scratch)
                                ? CLEAVE_OK
                                : cleave_fail_memory(error, "planning stages");
     for (int32_t op = 0; op < model->n_operators && status == CLEAVE_OK; op++) {
@@ -388,8 +453,9 @@ cleave_status cleave_joint_plan_layout(const cleave_model *model, const cleave_j
         int32_t *devices = CLEAVE_ARENA_ARRAY(arena, int32_t, split->n_parts);
         if (devices == NULL)
             return cleave_fail_memory(error, "making a layout");
-        for (int32_t d = 0; d < split->n_parts; d++)
-            devices[d] = split->devices[d] + g * plan->group->n_devices;
+        for (int32_t d = 0, run = plan->neighbours; d < split->n_parts; d++)
+            devices[d] =
+                (split->devices[d] / run * plan->n_groups + g) * run + split->devices[d] % run;
         CLEAVE_TRY(
             cleave_layout_set(&made, op, split->replicas, split->degree, devices, arena, error));
         made.recompute[op] = of->again[op];

@@ -22,6 +22,8 @@ typedef struct cleave_joint_shape {
     bool is_forward;      /* one pass: nothing is kept for backward, and nothing sent back */
     bool is_stream;       /* batch follows batch, so the slowest stage alone counts */
     int32_t family;       /* of the group's */
+    int32_t neighbours;   /* devices of a group one after the other, with as many of each group
+                             behind them before there come more of its own; 0: all */
     int64_t most_bytes;   /* of a device, for what is counted here */
     const int64_t *sends; /* [n_operators] picoseconds of sending on what is written up to an
                              operator and read behind it, of the whole batch, there and back */
@@ -31,7 +33,7 @@ typedef struct cleave_joint_shape {
 typedef struct cleave_joint_plan {
     const cleave_group *group;
     const cleave_group_family *family;
-    int32_t n_groups, n_virtual;
+    int32_t n_groups, n_virtual, neighbours;
     cleave_schedule_kind kind;
     int32_t *first_operator; /* [n_groups x n_virtual] */
     uint8_t *plan_of;        /* [n_operators] of the family's */
@@ -44,7 +46,7 @@ cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_gro
                                      const cleave_joint_shape *shape, cleave_arena *arena,
                                      cleave_joint_plan *plan, bool *fits, cleave_error *error);
 
-/* Its layout on a machine of so many devices, group after group, without rules for collectives. */
+/* Its layout on a machine of so many devices, without rules for collectives. */
 cleave_status cleave_joint_plan_layout(const cleave_model *model, const cleave_joint_plan *plan,
                                        int32_t n_devices, cleave_arena *arena,
                                        cleave_layout *layout, cleave_error *error);

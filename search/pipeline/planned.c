@@ -24,11 +24,12 @@ static const double in_doubt = 1.1, far_behind = 1.3;
 enum { MOST_NEIGHBOURS = 4, MOST_IN_VAIN = 16 };
 
 typedef struct cut_of {
-    int32_t n_groups, micro_batches;
+    int32_t n_groups, micro_batches, neighbours;
     double least_seconds;
     double expected_seconds; /* of its best plan; infinite: none has room */
     double known_seconds;    /* of its best plan of splits of baselines */
     bool is_free;            /* it has plans of free splits */
+    bool only_updates;       /* with more of the state sharded than updates it is not lowered */
 } cut_of;
 
 typedef CLEAVE_LIST(cut_of) cut_list;
@@ -66,15 +67,23 @@ static cleave_status list_cuts(pipeline_finder *f, cut_list *cuts) {
     int32_t n_devices = f->pricer->machine->n_devices, m[PIPELINE_MOST_CUTS];
     int32_t n = pipeline_list_micro_batches(f, PIPELINE_MOST_CUTS, m);
     for (int32_t g = 1; g <= n_devices && g <= model->n_operators; g++) {
-        if (n_devices % g != 0 || !wants_stages(f, g) || !pipeline_may_group(f, g))
+        if (n_devices % g != 0 || !wants_stages(f, g))
             continue;
-        for (int32_t i = 0; i < n; i++) {
+        int32_t neighbours = pipeline_neighbours(f, g);
+        for (int32_t i = 0; i < n && neighbours > 0; i++) {
             int64_t n_parts = (int64_t)model->n_operators * pipeline_window(f, n_devices / g);
-            if (!pipeline_is_lowered(f, n_parts, m[i]))
+            bool only_updates = !pipeline_is_lowered(f, n_parts, m[i], CLEAVE_SHARDED_WEIGHT);
+            if (only_updates && (f->options->wish.zero - 1 > CLEAVE_SHARDED_UPDATE ||
+                                 !pipeline_is_lowered(f, n_parts, m[i], CLEAVE_SHARDED_UPDATE)))
                 continue;
             double bubble = f->pricer->is_stream ? 0 : least_bubble * (g - 1) / m[i];
-            const cut_of cut = {g,        m[i],     f->all_work / n_devices * (1 + bubble),
-                                INFINITY, INFINITY, false};
+            const cut_of cut = {.n_groups = g,
+                                .micro_batches = m[i],
+                                .neighbours = neighbours,
+                                .least_seconds = f->all_work / n_devices * (1 + bubble),
+                                .expected_seconds = INFINITY,
+                                .known_seconds = INFINITY,
+                                .only_updates = only_updates};
             if (!CLEAVE_LIST_PUSH(cuts, cut))
                 return cleave_fail_memory(f->error, "searching");
         }
@@ -118,6 +127,7 @@ static cleave_status plan(pipeline_finder *f, const cleave_group *group, int64_t
                                 .is_forward = !cleave_model_trains(f->pricer->model),
                                 .is_stream = f->pricer->is_stream,
                                 .family = of->family == PIPELINE_FREE ? 0 : of->family,
+                                .neighbours = of->neighbours,
                                 .most_bytes = most_bytes,
                                 .tries_cuts = f->is_small};
     if (made == NULL)
@@ -190,9 +200,11 @@ static cleave_status add_shape(pipeline_finder *f, const cleave_group *group,
 
 /* gpipe keeps more than 1f1b and is no quicker, so it is for who asks for it.  Kinds that differ in
    backward alone are one where there is none. */
-static cleave_status add_shapes(pipeline_finder *f, const cleave_group *group, int32_t n_groups,
+static cleave_status add_shapes(pipeline_finder *f, const cleave_group *group, const cut_of *cut,
                                 int32_t family) {
+    int32_t n_groups = cut->n_groups;
     pipeline_candidate of = {.n_groups = n_groups,
+                             .neighbours = cut->neighbours,
                              .n_virtual = 1,
                              .micro_batches = group->micro_batches,
                              .family = family};
@@ -233,7 +245,7 @@ static cleave_status add_group(pipeline_finder *f, const cleave_group_problem *p
         *f->error = why;
     CLEAVE_TRY(status);
     for (int32_t family = 0; family < group->n_families; family++)
-        CLEAVE_TRY(add_shapes(f, group, cut->n_groups, is_free ? PIPELINE_FREE : family));
+        CLEAVE_TRY(add_shapes(f, group, cut, is_free ? PIPELINE_FREE : family));
     return CLEAVE_OK;
 }
 
@@ -242,9 +254,10 @@ static cleave_status add_group(pipeline_finder *f, const cleave_group_problem *p
 static cleave_status add_cut(pipeline_finder *f, const cleave_group_problem *problem, bool is_free,
                              cut_of *cut) {
     int32_t before = f->planned.n;
-    cleave_group_problem whole = *problem;
+    cleave_group_problem open = *problem, whole = *problem;
+    open.only_updates = cut->only_updates;
     whole.sharded = CLEAVE_SHARDED_NOTHING;
-    CLEAVE_TRY(add_group(f, problem, is_free, cut));
+    CLEAVE_TRY(add_group(f, &open, is_free, cut));
     if (f->is_small && problem->sharded < 0)
         CLEAVE_TRY(add_group(f, &whole, is_free, cut));
     cut->expected_seconds = fmin(cut->expected_seconds, best_expected(f, before));

@@ -3,20 +3,24 @@
 #include "search/pipeline/internal.h"
 
 #include "costmodel/machine_fold.h"
+#include "graph/lower/lower.h"
 #include "search/price/view.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* Parts of all operators in all micro-batches, beyond which a layout is not lowered: more than a
-   GiB. Those of sharded weights are gathered and reduced each by itself, which counts as so many.
- */
+/* Parts of all operators in all micro-batches that are lowered, beyond which a layout is not: more
+   than a GiB.  Those of sharded weights are gathered and reduced each by itself, which counts as so
+   many, and are lowered for every micro-batch. */
 enum { MOST_PARTS = 16 << 16, PARTS_OF_SHARDED = 4 };
 /* Parts beyond which a layout that does not fold is not lowered where nothing else is. */
 enum { MOST_UNFOLDED = 1 << 15 };
 
-bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micro_batches) {
-    if (n_parts * micro_batches <= MOST_PARTS)
+bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micro_batches,
+                         int sharded) {
+    bool is_few = sharded <= CLEAVE_SHARDED_UPDATE && micro_batches > CLEAVE_FEW_MICRO_BATCHES;
+    int32_t lowered = is_few ? CLEAVE_FEW_MICRO_BATCHES : micro_batches;
+    if ((sharded > CLEAVE_SHARDED_UPDATE ? PARTS_OF_SHARDED : 1) * n_parts * lowered <= MOST_PARTS)
         return true;
     snprintf(f->found->why_none, sizeof f->found->why_none,
              "%lld parts of operators in %d micro-batches are more than are lowered (%d)",
@@ -51,8 +55,19 @@ bool pipeline_may_group(const pipeline_finder *f, int32_t n_groups) {
     const cleave_machine *machine = f->pricer->machine;
     int32_t n = machine->n_devices / n_groups, node = machine->devices_per_node;
     return !must_fold(f, (int64_t)f->pricer->model->n_operators * n) ||
-           (n % node == 0 &&
-            cleave_machine_fold_groups(machine, node, n / node, n_groups, NULL) == CLEAVE_OK);
+           (n % node == 0 && cleave_machine_fold_groups(machine, node, n / node, n_groups, false,
+                                                        NULL) == CLEAVE_OK);
+}
+
+int32_t pipeline_neighbours(const pipeline_finder *f, int32_t n_groups) {
+    const cleave_machine *machine = f->pricer->machine;
+    int32_t n = machine->n_devices / n_groups, node = machine->devices_per_node;
+    if (pipeline_may_group(f, n_groups))
+        return n;
+    bool folds =
+        !cleave_constraints_have_target(f->options->constraints) && n % node == 0 &&
+        cleave_machine_fold_groups(machine, node, n / node, n_groups, true, NULL) == CLEAVE_OK;
+    return folds ? node : 0;
 }
 
 bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout, int sharded) {
@@ -62,9 +77,7 @@ bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout
     if (!f->options->only_folds &&
         n_parts * PARTS_OF_SHARDED * layout->schedule.micro_batches > MOST_PARTS)
         n_parts /= count_windows(f, layout);
-    return !pipeline_is_lowered(
-        f, sharded > CLEAVE_SHARDED_UPDATE ? PARTS_OF_SHARDED * n_parts : n_parts,
-        layout->schedule.micro_batches);
+    return !pipeline_is_lowered(f, n_parts, layout->schedule.micro_batches, sharded);
 }
 
 static int most_sharded(const cleave_layout *layout) {

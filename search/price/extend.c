@@ -319,6 +319,7 @@ cleave_status cleave_program_extend(const cleave_extension *by, cleave_arena *ar
                                         .n_devices = by->program->n_devices,
                                         .n_windows = by->program->n_windows,
                                         .n_groups = by->program->n_groups,
+                                        .windows_outermost = by->program->windows_outermost,
                                         .training = by->program->training,
                                         .symbolic = by->program->symbolic},
                             .problem = {.n_queues = by->problem->n_queues,

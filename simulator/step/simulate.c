@@ -4,23 +4,40 @@
 #include "simulator/step/price.h"
 #include "simulator/step/settle.h"
 
-/* Pairs of devices between which messages go, each once. */
+/* One more pair of devices, by their numbers among all, between which something goes. */
+static void note_way(const cleave_program *program, bool *known, int32_t source,
+                     int32_t destination, int32_t *n_ways, cleave_fold_way *ways) {
+    size_t n = (size_t)program->n_devices;
+    bool *is_known = &known[(size_t)cleave_program_stands_for(program, source) * n +
+                            (size_t)cleave_program_stands_for(program, destination)];
+    if (!*is_known)
+        ways[(*n_ways)++] = (cleave_fold_way){source, destination};
+    *is_known = true;
+}
+
+/* Pairs of devices between which messages go, or transfers of an all-to-all, each once. */
 static cleave_status list_ways(const cleave_program *program, cleave_arena *arena, int32_t *n_ways,
                                cleave_fold_way **ways, cleave_error *error) {
     size_t n = (size_t)program->n_devices;
     bool *known = cleave_arena_alloc(arena, n, n);
-    *ways = CLEAVE_ARENA_ARRAY(arena, cleave_fold_way, program->n_messages);
+    int64_t most = program->n_messages;
+    for (int32_t c = 0; c < program->n_collectives; c++)
+        most += program->collectives[c].n_transfers;
+    most = most < (int64_t)(n * n) ? most : (int64_t)(n * n);
+    *ways = CLEAVE_ARENA_ARRAY(arena, cleave_fold_way, most);
     if (known == NULL || *ways == NULL)
         return cleave_fail_memory(error, "folding a machine");
     *n_ways = 0;
     for (int32_t m = 0; m < program->n_messages; m++) {
         const cleave_message *message = &program->messages[m];
-        bool *is_known = &known[(size_t)message->source * n + (size_t)message->destination];
-        if (!*is_known)
-            (*ways)[(*n_ways)++] =
-                (cleave_fold_way){cleave_program_device(program, message->source),
-                                  cleave_program_device(program, message->destination)};
-        *is_known = true;
+        note_way(program, known, cleave_program_device(program, message->source),
+                 cleave_program_device(program, message->destination), n_ways, *ways);
+    }
+    for (int32_t c = 0; c < program->n_collectives; c++) {
+        const cleave_collective *of = &program->collectives[c];
+        for (int32_t t = 0; t < of->n_transfers; t++)
+            note_way(program, known, of->devices[of->transfers[t].source],
+                     of->devices[of->transfers[t].destination], n_ways, *ways);
     }
     return CLEAVE_OK;
 }
@@ -28,17 +45,18 @@ static cleave_status list_ways(const cleave_program *program, cleave_arena *aren
 /* What a fold needs of the machine. */
 static cleave_status fold_machine(const cleave_program *program, const cleave_machine *machine,
                                   cleave_arena *arena, int32_t **image, cleave_error *error) {
-    int32_t window = cleave_program_window(program), n_ways = 0;
+    int32_t window = cleave_program_window(program), stride = cleave_program_stride(program);
+    int32_t n_ways = 0;
     cleave_fold_way *ways = NULL;
     *image = NULL;
     if (program->n_windows < 2)
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_machine_fold_check(machine, window, error));
-    CLEAVE_TRY(cleave_machine_fold_links(machine, window, program->n_windows, arena, image, error));
+    CLEAVE_TRY(cleave_machine_fold_links(machine, stride, program->n_windows, arena, image, error));
     if (program->n_groups < 2)
         return CLEAVE_OK;
     CLEAVE_TRY(list_ways(program, arena, &n_ways, &ways, error));
-    return cleave_machine_fold_ways(machine, window, program->n_windows, n_ways, ways, *image,
+    return cleave_machine_fold_ways(machine, stride, program->n_windows, n_ways, ways, *image,
                                     error);
 }
 

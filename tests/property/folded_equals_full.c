@@ -20,6 +20,7 @@ typedef struct trial {
     cleave_machine machine;
     cleave_layout layout;
     cleave_random random;
+    bool windows_outermost; /* of stages: each window has a node of every group */
     char name[200];
 } trial;
 
@@ -190,7 +191,7 @@ static outcome simulate(trial *t, bool folded, bool expanded) {
 /* That of the window which does what a device does. */
 static int32_t image_of(const cleave_program *window, int32_t device) {
     int32_t m = cleave_program_window(window), group = m * window->n_windows;
-    return device / group * m + device % m;
+    return window->windows_outermost ? device % window->n_devices : device / group * m + device % m;
 }
 
 /* Bytes that a device keeps from step to step. */
@@ -396,9 +397,10 @@ Test(folded, equals_full_on_any_layout_that_folds) {
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-/* Nodes of two, on a switch of the first level for each two or four of them, of two or three
-   levels: joined by so many that what goes to different nodes keeps apart, or by half as many. */
-static void make_rails(trial *t, int32_t n_nodes) {
+/* Nodes of two or four, on a switch of the first level for each two or four of them, of two or
+   three levels: joined by so many that what goes to different nodes keeps apart, or by half as
+   many. */
+static void make_rails_of(trial *t, int32_t n_nodes, int32_t per_node) {
     char text[1400], core[200] = "";
     int32_t of_leaf = 2 << below(t, 2), spines = below(t, 3) > 0 ? of_leaf : of_leaf / 2;
     bool has_core = n_nodes > 2 * of_leaf && below(t, 2) == 0;
@@ -407,24 +409,28 @@ static void make_rails(trial *t, int32_t n_nodes) {
         snprintf(core, sizeof core,
                  ", {\"through\": \"core\", \"switches\": 4, \"oversubscription\": 1, "
                  "\"latency\": \"1 us\"}");
-    snprintf(text, sizeof text,
-             "{\"cleave_machine\": 1, \"name\": \"rails\", \"kinds\": {\"k\": {\"memory\": \"1 "
-             "TiB\", \"flops\": \"9.5 TFLOP/s\", \"memory_bandwidth\": \"732 GB/s\"}}, \"nodes\": "
-             "[{\"count\": %d, \"devices\": 2, \"kind\": \"k\", \"links\": [{\"join\": [[0, 1]], "
-             "\"bandwidth\": \"50 GB/s\", \"latency\": \"1 us\"}, {\"join\": [[0, \"card 0\"], [1, "
-             "\"card 1\"]], "
-             "\"bandwidth\": \"12 GB/s\", \"latency\": \"1 us\"}]}], \"network\": [{\"join\": "
-             "[[\"card 0\"], [\"card 1\"]], \"through\": \"leaf\", \"nodes\": %d, \"bandwidth\": "
-             "\"25 Gbit/s\", \"latency\": \"4 us\"}, {\"through\": \"spine\", %s\"switches\": %d, "
-             "\"oversubscription\": 1, \"latency\": \"1 us\"}%s]}",
-             n_nodes, of_leaf,
-             !has_core      ? ""
-             : of_leaf == 2 ? "\"nodes\": 4, "
-                            : "\"nodes\": 8, ",
-             spines, core);
+    snprintf(
+        text, sizeof text,
+        "{\"cleave_machine\": 1, \"name\": \"rails\", \"kinds\": {\"k\": {\"memory\": \"1 "
+        "TiB\", \"flops\": \"9.5 TFLOP/s\", \"memory_bandwidth\": \"732 GB/s\"}}, \"nodes\": "
+        "[{\"count\": %d, \"devices\": %d, \"kind\": \"k\", \"links\": [{\"join\": [[0, 1%s]], "
+        "\"through\": \"all\", \"bandwidth\": \"50 GB/s\", \"latency\": \"1 us\"}, {\"join\": [[0, "
+        "\"card 0\"], [1, \"card 1\"]%s], "
+        "\"bandwidth\": \"12 GB/s\", \"latency\": \"1 us\"}]}], \"network\": [{\"join\": "
+        "[[\"card 0\"], [\"card 1\"]], \"through\": \"leaf\", \"nodes\": %d, \"bandwidth\": "
+        "\"25 Gbit/s\", \"latency\": \"4 us\"}, {\"through\": \"spine\", %s\"switches\": %d, "
+        "\"oversubscription\": 1, \"latency\": \"1 us\"}%s]}",
+        n_nodes, per_node, per_node == 4 ? ", 2, 3" : "",
+        per_node == 4 ? ", [2, \"card 0\"], [3, \"card 1\"]" : "", of_leaf,
+        !has_core      ? ""
+        : of_leaf == 2 ? "\"nodes\": 4, "
+                       : "\"nodes\": 8, ",
+        spines, core);
     ok(t, cleave_machine_parse(text, strlen(text), "rails", 0, &t->arena, &t->machine, &error),
        &error);
 }
+
+static void make_rails(trial *t, int32_t n_nodes) { make_rails_of(t, n_nodes, 2); }
 
 /* On the devices of its group, as draw_split on all. */
 static void draw_staged_split(trial *t, int32_t op, int32_t group, int32_t n_groups) {
@@ -432,8 +438,10 @@ static void draw_staged_split(trial *t, int32_t op, int32_t group, int32_t n_gro
     t->machine.n_devices = n;
     draw_split(t, op);
     t->machine.n_devices = n_all;
+    int32_t *devices = t->layout.splits[op].devices, run = t->machine.devices_per_node;
     for (int32_t d = 0; d < n; d++)
-        t->layout.splits[op].devices[d] += group * n;
+        devices[d] = t->windows_outermost ? (d / run * n_groups + group) * run + d % run
+                                          : devices[d] + group * n;
 }
 
 /* Equal groups of devices, one stage each or two by turns. */
@@ -644,4 +652,53 @@ Test(folded, equals_full_where_groups_share_a_table) {
     printf("%d folds, %d on rails; %d devices have less than others\n", folds, rails, n_less);
     cr_assert_gt(folds, 10);
     cr_assert_gt(rails, 15);
+}
+
+/* Devices in the same places of their groups, group after group. */
+static void place_groups_outermost(trial *t, int32_t n_groups) {
+    int32_t n = t->machine.n_devices / n_groups, run = t->machine.devices_per_node;
+    for (int32_t op = 0; op < t->model.n_operators; op++) {
+        int32_t *devices = t->layout.splits[op].devices, first = devices[0] / run % n_groups * n;
+        for (int32_t d = 0; d < n; d++)
+            devices[d] = first + d;
+    }
+}
+
+/* Where groups are not whole numbers of switches, messages of some windows cross other switches
+   than those of others, unless windows lie outermost, each on as many. */
+Test(folded, equals_full_where_windows_lie_outermost) {
+    static const char *const models[] = {"mlp", "lenet5", "byte_gpt"};
+    int folds = 0, alone = 0, shared = 0;
+    for (int round = 0; round < 120; round++) {
+        trial t = {.random = {.key = 21000 + (uint64_t)round}, .windows_outermost = true};
+        int32_t n_groups = 2 << below(&t, 2), n_windows = 3, per_node = 2 << below(&t, 2);
+        snprintf(t.name, sizeof t.name, "windows outermost, round %d", round);
+        make_rails_of(&t, n_groups * n_windows, per_node);
+        bool tied = round % 3 == 0;
+        int64_t batch = n_groups * 12 * (int64_t)t.machine.n_devices;
+        if (tied)
+            import_tied(&t, batch);
+        else
+            import(&t, models[round % 8 == 1 ? 2 : round % 2], batch);
+        bool drawn = draw_stages(&t, n_groups);
+        if (drawn && below(&t, 4) > 0)
+            split_samples(&t);
+        for (int32_t p = 0; p < t.model.n_tensors && tied; p++)
+            t.layout.sharded[p] = t.model.tensors[p].kind == CLEAVE_TENSOR_PARAMETER &&
+                                  t.model.tensors[p].view.kind == CLEAVE_VIEW_NONE &&
+                                  t.model.tensors[p].shape[0] == 192;
+        if (drawn && compare(&t, false, NULL)) {
+            folds++;
+            shared += tied;
+            compare_few(&t);
+            place_groups_outermost(&t, n_groups);
+            alone += !compare(&t, false, NULL);
+        }
+        cleave_arena_free(&t.arena);
+    }
+    printf("%d folds, %d of a shared table; %d do not where groups lie outermost\n", folds, shared,
+           alone);
+    cr_assert_gt(folds, 20);
+    cr_assert_gt(shared, 5);
+    cr_assert_gt(alone, 5);
 }
