@@ -1,10 +1,10 @@
 /* By how the operands lie.
 
-   B's rows along the sum (B transposed): elements of the result are scalar products.  Up to 8 rows
-   of A meet a few rows of B, and every vector of either is used as often as the other has rows.
-   More rows of A fill up to four vectors, and lie so for a block of the sum: each element of B then
-   meets all of them.  B's rows along the result's columns: a few rows of B at a time are added to
-   all rows of the result, which stay in the second cache.
+   B's rows along the sum (B transposed): elements of the result are scalar products.  Half a vector
+   of rows of A meets a few rows of B, and every vector of either is used as often as the other has
+   rows. More rows of A fill up to four vectors, and lie so for a block of the sum: each element of
+   B then meets all of them.  B's rows along the result's columns: a few rows of B at a time are
+   added to all rows of the result, which stay in the second cache.
 
    Few summed: the result is what there is much of, and is passed over once, while a block of B's
    columns, laid out as it is read, stays in the second cache.
@@ -15,7 +15,16 @@
 
 #include <string.h>
 
-enum { LANES = 16, MOST_ROWS = 16, MOST_VECTORS = 4, MOST_SUMMED = 64, LEAST_ELEMENTS = 1 << 18 };
+/* Tiles are as large as 32 registers, or 16 half as long, hold beside what they are made of; and
+   with the latter the libraries are quicker sooner. */
+#ifdef __AVX512F__
+enum { LANES = 16, TILE_ROWS = 8, BESIDE_3_VECTORS = 6, BESIDE_4_VECTORS = 6 };
+enum { MOST_PLAIN_ROWS = 16, MOST_SUMMED = 64 };
+#else
+enum { LANES = 8, TILE_ROWS = 4, BESIDE_3_VECTORS = 4, BESIDE_4_VECTORS = 3 };
+enum { MOST_PLAIN_ROWS = 4, MOST_SUMMED = 8 };
+#endif
+enum { MOST_VECTORS = 4, LEAST_EXTENT = 64, LEAST_ELEMENTS = 1 << 18 };
 
 /* Vectors are passed between functions of this file only, so how a processor without registers of
    their size would pass them does not matter. */
@@ -45,7 +54,7 @@ static inline void put(const cleave_blas_product *p, int64_t i, int64_t j, float
 /* Elements [i, i + rows) x [j, j + columns): scalar products of rows of A and rows of B. */
 __attribute__((always_inline)) static inline void
 multiply_rows(const cleave_blas_product *p, int64_t i, int64_t j, int rows, int columns) {
-    vector sum[8][3] = {{{0}}};
+    vector sum[TILE_ROWS][3] = {{{0}}};
     const float *a = p->a + i * p->a_row, *b = p->b + j * p->b_row;
     int64_t k = 0;
     for (; k + LANES <= p->k; k += LANES) {
@@ -72,8 +81,8 @@ multiply_rows(const cleave_blas_product *p, int64_t i, int64_t j, int rows, int 
 __attribute__((always_inline)) static inline void multiply_all_rows(const cleave_blas_product *p,
                                                                     int64_t j, int columns) {
     int64_t i = 0;
-    for (; i + 8 <= p->m; i += 8)
-        multiply_rows(p, i, j, 8, columns);
+    for (; i + TILE_ROWS <= p->m; i += TILE_ROWS)
+        multiply_rows(p, i, j, TILE_ROWS, columns);
     for (; i + 4 <= p->m; i += 4)
         multiply_rows(p, i, j, 4, columns);
     for (; i < p->m; i++)
@@ -138,9 +147,9 @@ static void multiply_vectors(const cleave_blas_product *whole) {
             else if (vectors == 2)
                 multiply_strip(&p, a, k, depth, j, n, 2, 6);
             else if (vectors == 3)
-                multiply_strip(&p, a, k, depth, j, n, 3, 6);
+                multiply_strip(&p, a, k, depth, j, n, 3, BESIDE_3_VECTORS);
             else
-                multiply_strip(&p, a, k, depth, j, n, 4, 6);
+                multiply_strip(&p, a, k, depth, j, n, 4, BESIDE_4_VECTORS);
         }
         p.beta = 1;
     }
@@ -165,14 +174,14 @@ enum { DEPTH = 16, WIDTH = 2048 };
 __attribute__((always_inline)) static inline void add_rows(const cleave_blas_product *p, int64_t i,
                                                            int64_t k, int64_t j, int64_t end,
                                                            int rows, int depth) {
-    float a[DEPTH][8];
+    float a[DEPTH][TILE_ROWS];
     for (int d = 0; d < depth; d++)
         for (int r = 0; r < rows; r++)
             a[d][r] = p->alpha * p->a[(i + r) * p->a_row + k + d];
     const float *b = p->b + k * p->b_row;
     float *c = p->c + i * p->c_row;
     for (; j + 2 * LANES <= end; j += 2 * LANES) {
-        vector sum[8][2];
+        vector sum[TILE_ROWS][2];
         for (int r = 0; r < rows; r++)
             for (int v = 0; v < 2; v++)
                 sum[r][v] = load(c + r * p->c_row + j + v * LANES);
@@ -198,8 +207,8 @@ __attribute__((always_inline)) static inline void add_rows(const cleave_blas_pro
 __attribute__((always_inline)) static inline void
 add_all_rows(const cleave_blas_product *p, int64_t k, int64_t j, int64_t end, int depth) {
     int64_t i = 0;
-    for (; i + 8 <= p->m; i += 8)
-        add_rows(p, i, k, j, end, 8, depth);
+    for (; i + TILE_ROWS <= p->m; i += TILE_ROWS)
+        add_rows(p, i, k, j, end, TILE_ROWS, depth);
     for (; i + 4 <= p->m; i += 4)
         add_rows(p, i, k, j, end, 4, depth);
     for (; i < p->m; i++)
@@ -225,7 +234,7 @@ __attribute__((always_inline)) static inline void update_tile(const cleave_blas_
                                                               const float *a, const float *b,
                                                               int64_t b_row, int64_t i, int64_t j,
                                                               int rows, int columns) {
-    vector sum[8][3];
+    vector sum[TILE_ROWS][3];
     float *c = p->c + i * p->c_row + j;
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < columns; v++) {
@@ -248,13 +257,13 @@ __attribute__((always_inline)) static inline void update_tile(const cleave_blas_
 
 /* Columns of B that are laid out at once, in panels of the width of a tile: the more, the less
    often A is gone through, whose rows lie far apart; but they stay in the second cache. */
-enum { PANEL = 3 * LANES, PANELS = 22 };
+enum { PANEL = 3 * LANES, PANELS = 1056 / PANEL };
 
 __attribute__((always_inline)) static inline void update_rows(const cleave_blas_product *p,
                                                               const float *panels, int64_t i,
                                                               int64_t first, int64_t end,
                                                               int rows) {
-    float a[MOST_SUMMED * 8];
+    float a[MOST_SUMMED * TILE_ROWS];
     for (int64_t k = 0; k < p->k; k++) {
         const float *at = p->a + k * p->a_row + i;
         __builtin_prefetch(at + 2 * rows); /* the next line: two steps of rows are one */
@@ -283,8 +292,8 @@ static void update(const cleave_blas_product *p) {
         for (int64_t j = first; j + PANEL <= end; j += PANEL)
             for (int64_t k = 0; k < p->k; k++, to += PANEL)
                 memcpy(to, p->b + k * p->b_row + j, PANEL * sizeof *to);
-        for (; i + 8 <= p->m; i += 8)
-            update_rows(p, panels, i, first, end, 8);
+        for (; i + TILE_ROWS <= p->m; i += TILE_ROWS)
+            update_rows(p, panels, i, first, end, TILE_ROWS);
         for (; i < p->m; i++)
             update_rows(p, panels, i, first, end, 1);
     }
@@ -294,14 +303,15 @@ static void update(const cleave_blas_product *p) {
 static bool has_few_summed(const cleave_blas_product *p) {
     enum { FEW = 32, TIMES = 8 };
     int64_t least = p->k <= FEW ? LEAST_ELEMENTS : (int64_t)TIMES * LEAST_ELEMENTS;
-    return p->k <= MOST_SUMMED && p->m >= 4 * MOST_ROWS && p->n >= 4 * MOST_ROWS &&
+    return p->k <= MOST_SUMMED && p->m >= LEAST_EXTENT && p->n >= LEAST_EXTENT &&
            p->m * p->n >= least && p->a_transposed && !p->b_transposed;
 }
 
 bool cleave_few_rows_fits(const cleave_blas_product *p) {
     return has_few_summed(p) ||
-           (p->m <= (p->b_transposed ? MOST_VECTORS * LANES : MOST_ROWS) && p->n >= 4 * MOST_ROWS &&
-            p->k >= 4 * MOST_ROWS && p->n * p->k >= LEAST_ELEMENTS && !p->a_transposed);
+           (p->m <= (p->b_transposed ? MOST_VECTORS * LANES : MOST_PLAIN_ROWS) &&
+            p->n >= LEAST_EXTENT && p->k >= LEAST_EXTENT && p->n * p->k >= LEAST_ELEMENTS &&
+            !p->a_transposed);
 }
 
 void cleave_few_rows_multiply(const cleave_blas_product *p) {

@@ -70,6 +70,16 @@ typedef struct convolution_case {
         }                                                                                          \
     }
 
+#define DEPTHWISE(n, channels, size, filter, step)                                                 \
+    {                                                                                              \
+        .spatial = 2, .batch = n, .groups = channels, .c = 1, .k = 1, .in = {size, size},          \
+        .window = {filter, filter}, .stride = {step, step}, .dilation = {1, 1},                    \
+        .pad_lo = {(filter) / 2, (filter) / 2}, .pad_hi = {                                        \
+            (filter) / 2,                                                                          \
+            (filter) / 2                                                                           \
+        }                                                                                          \
+    }
+
 static const convolution_case convolutions[] = {
     {"alexnet conv1 n32 3>64 224 11/4", SQUARE(32, 3, 64, 224, 11, 4, 2)},
     {"alexnet conv2 n32 64>192 27 5", SQUARE(32, 64, 192, 27, 5, 1, 2)},
@@ -82,6 +92,17 @@ static const convolution_case convolutions[] = {
     {"resnet n8 128>128 56 3/2", SQUARE(8, 128, 128, 56, 3, 2, 1)},
     {"resnet n8 256>256 14 3", SQUARE(8, 256, 256, 14, 3, 1, 1)},
     {"resnet n8 512>2048 7 1", SQUARE(8, 512, 2048, 7, 1, 1, 0)},
+    {"depthwise n8 32 64 3", DEPTHWISE(8, 32, 64, 3, 1)},
+    {"depthwise n8 96 64 3/2", DEPTHWISE(8, 96, 64, 3, 2)},
+    {"depthwise n8 144 32 3", DEPTHWISE(8, 144, 32, 3, 1)},
+    {"depthwise n8 144 32 5/2", DEPTHWISE(8, 144, 32, 5, 2)},
+    {"depthwise n8 240 16 5", DEPTHWISE(8, 240, 16, 5, 1)},
+    {"depthwise n8 240 16 3/2", DEPTHWISE(8, 240, 16, 3, 2)},
+    {"depthwise n8 384 8 3", DEPTHWISE(8, 384, 8, 3, 1)},
+    {"depthwise n8 480 8 5", DEPTHWISE(8, 480, 8, 5, 1)},
+    {"depthwise n8 672 8 5/2", DEPTHWISE(8, 672, 8, 5, 2)},
+    {"depthwise n8 1152 4 5", DEPTHWISE(8, 1152, 4, 5, 1)},
+    {"depthwise n8 1152 4 3", DEPTHWISE(8, 1152, 4, 3, 1)},
 };
 
 static void bench_convolutions(cleave_kernels *kernels, double peak) {

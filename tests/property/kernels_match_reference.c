@@ -17,14 +17,15 @@
 enum { FENCE_BYTES = 256, FENCE = 0x5a };
 
 typedef struct tally {
-    int calls, polled, product, winograd, convolution, pool, gather, tape, lines, packed, reference,
-        added;
+    int calls, polled, product, winograd, depthwise, convolution, pool, gather, tape, lines, packed,
+        reference, added;
 } tally;
 
 static void count_choice(tally *seen, const char *name) {
     seen->calls++;
     seen->product += strcmp(name, "product") == 0;
     seen->winograd += strcmp(name, "winograd") == 0;
+    seen->depthwise += strcmp(name, "depthwise") == 0;
     seen->convolution += strcmp(name, "convolution") == 0;
     seen->pool += strcmp(name, "pool") == 0;
     seen->gather += strcmp(name, "gather") == 0;
@@ -250,6 +251,28 @@ static const cleave_nest *many_tiles(one_nest *one, cleave_random *random, cleav
     return one_nest_make_convolution(one, &shape, chance(random, 50), error);
 }
 
+/* Wide windows over channels that fill no block or several, some over so many points that these are
+   several bands, of samples or of rows. */
+static const cleave_nest *depthwise(one_nest *one, cleave_random *random, cleave_error *error) {
+    one_nest_convolution shape = {.spatial = (int)draw(random, 1, 2),
+                                  .batch = draw(random, 1, 9),
+                                  .groups = draw(random, 16, 50),
+                                  .c = 1,
+                                  .k = 1,
+                                  .splits_groups = chance(random, 20)};
+    bool large = chance(random, 50);
+    for (int s = 0; s < shape.spatial; s++) {
+        bool across = s == shape.spatial - 1;
+        shape.window[s] = across ? (int64_t[]){4, 5, 7}[draw(random, 0, 2)] : draw(random, 1, 7);
+        shape.in[s] = draw(random, 1, 9) + (large ? 50 : shape.window[s] - 1);
+        shape.stride[s] = draw(random, 1, 3);
+        shape.dilation[s] = 1;
+        shape.pad_lo[s] = draw(random, 0, shape.window[s] - 1);
+        shape.pad_hi[s] = draw(random, 0, shape.window[s] - 1);
+    }
+    return one_nest_make_convolution(one, &shape, chance(random, 50), error);
+}
+
 static const cleave_nest *wide_product(one_nest *one, cleave_random *random, cleave_error *error) {
     one_nest_start(one, CLEAVE_NEST_PRODUCT, CLEAVE_COMBINE_SUM);
     int n = one_nest_axis(one, draw(random, 1, 300)),
@@ -313,39 +336,60 @@ Test(kernels, filtering_in_blocks_matches_the_reference) {
     cr_expect(seen.winograd >= 3, "only %d calls", seen.winograd);
 }
 
-static const char *choice_of(int64_t channels, int64_t size, int64_t window, int64_t stride) {
+static const char *choice_of(one_nest_convolution shape, cleave_pass pass) {
     cleave_error error = {{0}};
     one_nest one;
-    one_nest_convolution shape = {.spatial = 2,
-                                  .batch = 8,
-                                  .groups = 1,
-                                  .c = channels,
-                                  .k = channels,
-                                  .in = {size, size},
-                                  .window = {window, window},
-                                  .stride = {stride, stride},
-                                  .dilation = {1, 1},
-                                  .pad_lo = {1, 1},
-                                  .pad_hi = {1, 1}};
     cleave_kernels *kernels = NULL;
     cr_assert(cleave_kernels_create(&kernels, &error) == CLEAVE_OK, "%s", error.message);
     const cleave_nest *nest = one_nest_make_convolution(&one, &shape, true, &error);
     cr_assert(nest != NULL, "%s", error.message);
     cleave_part part = cleave_part_whole(nest, 0);
     cleave_kernel_call call;
-    cleave_kernel_call_describe(&one.model, nest, CLEAVE_PASS_FORWARD, &part, &call);
+    cleave_kernel_call_describe(&one.model, nest, pass, &part, &call);
     const char *choice = cleave_kernel_choice(kernels, &call);
     cleave_arena_free(&one.arena);
     cleave_kernels_destroy(kernels);
     return choice;
 }
 
+static one_nest_convolution square(int64_t groups, int64_t channels, int64_t window,
+                                   int64_t stride) {
+    return (one_nest_convolution){.spatial = 2,
+                                  .batch = 8,
+                                  .groups = groups,
+                                  .c = channels,
+                                  .k = channels,
+                                  .in = {28, 28},
+                                  .window = {window, window},
+                                  .stride = {stride, stride},
+                                  .dilation = {1, 1},
+                                  .pad_lo = {1, 1},
+                                  .pad_hi = {1, 1}};
+}
+
 Test(kernels, filtering_is_chosen_where_it_saves) {
-    cr_expect_str_eq(choice_of(128, 28, 3, 1), "winograd");
-    cr_expect_str_eq(choice_of(128, 28, 5, 1), "winograd");
-    cr_expect_str_eq(choice_of(128, 28, 3, 2), "convolution"); /* strides */
-    cr_expect_str_eq(choice_of(128, 28, 7, 1), "convolution"); /* no scheme */
-    cr_expect_str_eq(choice_of(8, 28, 3, 1), "convolution");   /* moving tiles takes longer */
+    const cleave_pass forward = CLEAVE_PASS_FORWARD;
+    cr_expect_str_eq(choice_of(square(1, 128, 3, 1), forward), "winograd");
+    cr_expect_str_eq(choice_of(square(1, 128, 5, 1), forward), "winograd");
+    cr_expect_str_eq(choice_of(square(1, 128, 3, 2), forward), "convolution"); /* strides */
+    cr_expect_str_eq(choice_of(square(1, 128, 7, 1), forward), "convolution"); /* no scheme */
+    /* moving tiles takes longer */
+    cr_expect_str_eq(choice_of(square(1, 8, 3, 1), forward), "convolution");
+}
+
+Test(kernels, depthwise_gradients_match_the_reference) {
+    tally seen = compare_many_by(&cleave_depthwise_kernel, depthwise, 100);
+    cr_expect(seen.depthwise >= 200, "only %d calls", seen.depthwise);
+    EXPECT_SHARE(seen, polled, 5);
+}
+
+Test(kernels, gradients_of_wide_depthwise_windows_are_not_the_librarys) {
+    const cleave_pass gradient = CLEAVE_PASS_WEIGHT_GRADIENT;
+    cr_expect_str_eq(choice_of(square(40, 1, 5, 2), gradient), "depthwise");
+    cr_expect_str_eq(choice_of(square(40, 1, 3, 2), gradient), "convolution");
+    cr_expect_str_eq(choice_of(square(8, 1, 5, 2), gradient), "convolution");  /* few channels */
+    cr_expect_str_eq(choice_of(square(40, 2, 5, 2), gradient), "convolution"); /* groups of two */
+    cr_expect_str_eq(choice_of(square(40, 1, 5, 2), CLEAVE_PASS_FORWARD), "convolution");
 }
 
 Test(kernels, cut_products_match_the_reference) {

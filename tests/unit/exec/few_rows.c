@@ -32,7 +32,8 @@ static double expected_of(const cleave_blas_product *p, int64_t row, int64_t col
     return (double)p->alpha * sum + (p->beta != 0.0f ? (double)p->beta * before : 0);
 }
 
-static void check(shape s, float beta) {
+/* False where they are left to the libraries, sooner on processors whose vectors are short. */
+static bool check(shape s, float beta) {
     cleave_blas_product p = {.m = s.m,
                              .n = s.n,
                              .k = s.k,
@@ -43,6 +44,8 @@ static void check(shape s, float beta) {
                              .c_row = s.n + PADDING,
                              .alpha = 0.5f,
                              .beta = beta};
+    if (!cleave_few_rows_fits(&p))
+        return false;
     float *a = fill((s.a_transposed ? s.k : s.m) * p.a_row, 1),
           *b = fill((s.b_transposed ? s.n : s.k) * p.b_row, 3),
           *before = fill((s.m + ROWS_BEHIND) * p.c_row, 2),
@@ -52,7 +55,6 @@ static void check(shape s, float beta) {
     p.c = c;
     for (int64_t i = 0; i < s.m * p.c_row && beta == 0.0f; i++)
         c[i] = i % p.c_row < s.n ? NAN : c[i];
-    cr_assert(cleave_few_rows_fits(&p));
     cleave_few_rows_multiply(&p);
     for (int64_t i = 0; i < (s.m + ROWS_BEHIND) * p.c_row; i++) {
         int64_t row = i / p.c_row, column = i % p.c_row;
@@ -66,24 +68,26 @@ static void check(shape s, float beta) {
     free(b);
     free(c);
     free(before);
+    return true;
 }
 
 Test(few_rows, products_are_sums_of_products_and_leave_the_rest_alone) {
-    static const int64_t rows[] = {1, 4, 8, 11, 16, 29, 37, 64};
+    static const int64_t rows[] = {1, 3, 4, 8, 11, 16, 23, 29, 37, 64};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        for (int transposed = rows[i] > 16; transposed < 2; transposed++) {
+        for (int transposed = 0; transposed < 2; transposed++) {
             shape s = {rows[i], 257, 1063, false, transposed != 0};
-            check(s, 0.0f);
-            check(s, 1.0f);
+            bool here = check(s, 0.0f) && check(s, 1.0f);
+            cr_expect(here || rows[i] > (transposed ? 32 : 4), "%d rows", (int)rows[i]);
         }
 }
 
 Test(few_rows, products_of_few_summed_are_their_sums_and_leave_the_rest_alone) {
-    static const int64_t summed[] = {1, 16, 31};
+    static const int64_t summed[] = {1, 8, 16, 31};
     for (size_t i = 0; i < sizeof summed / sizeof summed[0]; i++) {
-        check((shape){515, 523, summed[i], true, false}, 0.0f);
-        check((shape){515, 523, summed[i], true, false}, 1.0f);
-        check((shape){267, 1055, summed[i], true, false}, 1.0f);
+        bool here = check((shape){515, 523, summed[i], true, false}, 0.0f) &&
+                    check((shape){515, 523, summed[i], true, false}, 1.0f) &&
+                    check((shape){267, 1055, summed[i], true, false}, 1.0f);
+        cr_expect(here || summed[i] > 8, "%d summed", (int)summed[i]);
     }
     check((shape){1451, 1459, 64, true, false}, 1.0f);
 }
