@@ -163,6 +163,31 @@ void cleave_json_put_quantity(cleave_json_writer *writer, double value, cleave_u
     cleave_json_put_string(writer, text);
 }
 
+void cleave_json_open_object(cleave_json_writer *writer, const char *key, bool one_line) {
+    cleave_json_key(writer, key);
+    cleave_json_begin_object(writer, one_line);
+}
+void cleave_json_open_array(cleave_json_writer *writer, const char *key, bool one_line) {
+    cleave_json_key(writer, key);
+    cleave_json_begin_array(writer, one_line);
+}
+void cleave_json_set_string(cleave_json_writer *writer, const char *key, const char *value) {
+    cleave_json_key(writer, key);
+    cleave_json_put_string(writer, value);
+}
+void cleave_json_set_integer(cleave_json_writer *writer, const char *key, int64_t value) {
+    cleave_json_key(writer, key);
+    cleave_json_put_integer(writer, value);
+}
+void cleave_json_set_number(cleave_json_writer *writer, const char *key, double value) {
+    cleave_json_key(writer, key);
+    cleave_json_put_number(writer, value);
+}
+void cleave_json_set_truth(cleave_json_writer *writer, const char *key, bool value) {
+    cleave_json_key(writer, key);
+    cleave_json_put_truth(writer, value);
+}
+
 void cleave_json_writer_free(cleave_json_writer *writer) {
     free(writer->text);
     *writer = (cleave_json_writer){0};

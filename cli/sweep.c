@@ -357,8 +357,9 @@ static cleave_status report(const sweep_values *values, const sweep *of, cleave_
     return CLEAVE_OK;
 }
 
-static cleave_status sweep_all(const sweep_values *values, char *const *arguments,
-                               cleave_arena *arena, cleave_error *error) {
+static cleave_status sweep_all(const void *any, char *const *arguments, cleave_arena *arena,
+                               cleave_error *error) {
+    const sweep_values *values = any;
     sweep of = {.plan.request = &values->request, .question = {values->price, values->samples}};
     int n_arguments = 0;
     while (arguments[n_arguments] != NULL)
@@ -376,13 +377,6 @@ static cleave_status sweep_all(const sweep_values *values, char *const *argument
     return report(values, &of, arena, error);
 }
 
-static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
-    cleave_arena arena = {0};
-    cleave_status status = sweep_all(values, arguments, &arena, error);
-    cleave_arena_free(&arena);
-    return status;
-}
-
 const command command_sweep = {
     .name = "sweep",
     .summary = "search at every point of what is varied",
@@ -394,5 +388,5 @@ const command command_sweep = {
                 "      --vary devices=1..16 --vary network.bandwidth=10..100Gbit/s -o what-if\n",
     .options = COMMAND_OPTIONS(rows),
     .value_bytes = sizeof(sweep_values),
-    .run = run,
+    .run = sweep_all,
 };

@@ -56,15 +56,12 @@ void sweep_knees_put(const sweep *of, cleave_json_writer *w) {
         char at[256];
         sweep_plan_describe(plan, &plan->points[knee.knee], knee.axis, at, sizeof at);
         cleave_json_begin_object(w, true);
-        cleave_json_key(w, "along");
-        cleave_json_put_string(w, along->name);
-        cleave_json_key(w, "at");
-        cleave_json_put_string(w, at);
+        cleave_json_set_string(w, "along", along->name);
+        cleave_json_set_string(w, "at", at);
         sweep_axis_put(along, plan->points[knee.knee].at[knee.axis], "knee", w);
         if (knee.next >= 0) {
             sweep_axis_put(along, plan->points[knee.next].at[knee.axis], "next", w);
-            cleave_json_key(w, "gain");
-            cleave_json_put_number(w, knee.gain);
+            cleave_json_set_number(w, "gain", knee.gain);
         }
         cleave_json_end_object(w);
     }
