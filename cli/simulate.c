@@ -1,4 +1,5 @@
 /* `cleave simulate`: how long a step of a layout takes, by both rules of time for links. */
+#include "base/order.h"
 #include "base/progress.h"
 #include "cli/command.h"
 #include "cli/explain/bottleneck.h"
@@ -146,11 +147,6 @@ static cleave_status simulate_once(outcome *result, cleave_settling *mutual, cle
     return CLEAVE_OK;
 }
 
-static int compare_seconds(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Simulations of small models take some microseconds, less than anything else that a processor may
    be asked to do meanwhile: so up to nine are made as long as they take little, and the median
    counts. */
@@ -162,7 +158,7 @@ static cleave_status simulate_by(outcome *result, cleave_settling *mutual, cleav
         CLEAVE_TRY(simulate_once(result, mutual, rule, &seconds[n], error));
         sum += seconds[n++];
     }
-    qsort(seconds, (size_t)n, sizeof *seconds, compare_seconds);
+    cleave_sort_doubles(seconds, n);
     result->wall_seconds[rule] = seconds[n / 2];
     result->step_seconds[rule] = 1e-12 * (double)result->timeline.step;
     return CLEAVE_OK;

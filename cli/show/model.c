@@ -34,13 +34,6 @@ static cleave_status import(const show_values *values, cleave_arena *arena, clea
     return status;
 }
 
-/* The base tensor under views. */
-static int32_t base_of(const cleave_model *model, int32_t tensor) {
-    while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
-        tensor = model->tensors[tensor].view.sources[0];
-    return tensor;
-}
-
 /* Elements of the parameters that this operator is the first to use; marks them in `counted`. */
 static int64_t count_parameters(const cleave_model *model, const cleave_operator *op,
                                 bool *counted) {
@@ -48,7 +41,7 @@ static int64_t count_parameters(const cleave_model *model, const cleave_operator
     for (int32_t n = 0; n < op->n_nests; n++) {
         const cleave_nest *nest = &model->nests[op->nests[n]];
         for (int i = 0; i < nest->n_inputs; i++) {
-            int32_t base = base_of(model, nest->inputs[i].tensor);
+            int32_t base = cleave_tensor_base(model, nest->inputs[i].tensor);
             if (model->tensors[base].kind != CLEAVE_TENSOR_PARAMETER || counted[base])
                 continue;
             counted[base] = true;

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "graph/model/training_file.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -185,20 +186,13 @@ static void put_lost(cleave_json_writer *out, const cleave_model *model,
     cleave_json_end_array(out);
 }
 
-static void put_model(cleave_json_writer *out, const cleave_model *model) {
-    cleave_json_open_object(out, "model", true);
-    cleave_json_set_string(out, "file", cleave_file_name(model->file));
-    cleave_json_set_string(out, "hash", model->hash);
-    cleave_json_set_integer(out, "batch", model->batch);
-    cleave_json_end_object(out);
-}
-
 static void put_plan(cleave_json_writer *out, const cleave_model *model,
                      const cleave_export_plan *plan, const double *costs) {
     cleave_json_begin_object(out, false);
     cleave_json_set_integer(out, "cleave_plan", PLAN_VERSION);
     cleave_json_set_string(out, "for", cleave_target_names[plan->target]);
-    put_model(out, model);
+    cleave_training_open_model(out, model);
+    cleave_json_end_object(out);
     cleave_json_open_array(out, "mesh", true);
     for (int i = 0; i < plan->mesh.n; i++)
         cleave_json_put_integer(out, plan->mesh.size[i]);

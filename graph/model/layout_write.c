@@ -9,15 +9,6 @@
 
 #include <math.h>
 
-static void put_model_of(cleave_json_writer *out, const cleave_model *model) {
-    cleave_json_open_object(out, "model", true);
-    cleave_json_set_string(out, "file", cleave_file_name(model->file));
-    cleave_json_set_string(out, "hash", model->hash);
-    cleave_json_set_integer(out, "batch", model->batch);
-    cleave_json_set_integer(out, "graph", model->graph_version);
-    cleave_json_end_object(out);
-}
-
 static void put_operator(cleave_json_writer *out, const cleave_operator *op,
                          const cleave_split *split, bool recompute) {
     cleave_json_open_object(out, op->name, true);
@@ -62,7 +53,9 @@ static void put_layout(cleave_json_writer *out, const cleave_model *model,
                        const cleave_layout *layout) {
     cleave_json_begin_object(out, false);
     cleave_json_set_integer(out, "cleave_layout", CLEAVE_LAYOUT_VERSION);
-    put_model_of(out, model);
+    cleave_training_open_model(out, model);
+    cleave_json_set_integer(out, "graph", model->graph_version);
+    cleave_json_end_object(out);
     cleave_json_set_string(out, "machine", layout->machine);
     cleave_json_set_integer(out, "devices", layout->n_devices);
     cleave_json_set_string(out, "method", layout->method);

@@ -1,5 +1,6 @@
 #include "graph/model/training_file.h"
 
+#include "base/file.h"
 #include "graph/model/precision.h"
 
 #include <string.h>
@@ -75,4 +76,11 @@ void cleave_training_write(cleave_json_writer *out, const cleave_model *model) {
         cleave_json_end_array(out);
     }
     cleave_json_end_object(out);
+}
+
+void cleave_training_open_model(cleave_json_writer *out, const cleave_model *model) {
+    cleave_json_open_object(out, "model", true);
+    cleave_json_set_string(out, "file", cleave_file_name(model->file));
+    cleave_json_set_string(out, "hash", model->hash);
+    cleave_json_set_integer(out, "batch", model->batch);
 }

@@ -21,6 +21,7 @@
    of 0 steps only what is predicted.  The second form writes the machine with the link between two
    ranks as it is now, which takes about so long: a process of its own, since in one that has just
    measured its link large collectives took up to half as long again. */
+#include "base/order.h"
 #include "base/progress.h"
 #include "cli/calibrate/link.h"
 #include "exec/data/values.h"
@@ -358,11 +359,6 @@ static cleave_status predict(bench *b, const cleave_machine *machine, double *se
     return CLEAVE_OK;
 }
 
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void put_number(const char *name, double value) {
     if (isfinite(value))
         printf(", \"%s\": %.9g", name, value);
@@ -381,7 +377,7 @@ static cleave_status report(bench *b, cleave_error *error) {
     }
     int64_t first = b->steps > 1 ? 1 : 0, n = b->steps - first; /* the first is for warming up */
     double *took = b->took + first;
-    qsort(took, (size_t)n, sizeof *took, compare_doubles);
+    cleave_sort_doubles(took, n);
     printf("{\"collective\": \"%s\", \"algorithm\": \"%s\", \"devices\": %d, \"bytes\": %lld",
            movement_names[b->movement], algorithm_names[b->algorithm], b->layout.n_devices,
            (long long)b->bytes);

@@ -10,6 +10,7 @@
    picosecond, and for whole lowered programs on a machine where nothing but arithmetic takes time.
    With unequal stages and links of their own both engines agree to the picosecond. */
 #include "../support/perceptron.h"
+#include "base/order.h"
 #include "base/random.h"
 #include "costmodel/machine.h"
 #include "graph/lower/lower.h"
@@ -258,11 +259,6 @@ Test(textbook, engines_agree_on_unequal_stages_with_links_of_their_own) {
     }
 }
 
-static int ascending(const void *a, const void *b) {
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 /* Of blocks of 1,000 units in the mean. */
 static const int64_t message_sizes[] = {10, 100, 500, 2000};
 enum { N_SIZES = 4, N_DRAWN = 200 };
@@ -282,7 +278,7 @@ Test(textbook, engines_are_near_each_other_on_links_that_are_shared) {
                 off[i] = fabs((double)made.scan / (double)made.events - 1);
                 cleave_arena_free(&of.arena);
             }
-            qsort(off, N_DRAWN, sizeof *off, ascending);
+            cleave_sort_doubles(off, N_DRAWN);
             double median = off[N_DRAWN / 2], most = off[N_DRAWN * 95 / 100];
             printf("%-12s %.2f  median %5.2f %%  95th percentile %5.2f %%  most %5.2f %%\n",
                    cleave_schedule_names[kinds[k]], (double)message_sizes[size] / 1000,
@@ -312,7 +308,7 @@ Test(textbook, receives_posted_with_their_sends_are_never_slower) {
                 cr_assert_leq(step[1], step[0], "case %d", i);
                 ratio[i] = (double)step[0] / (double)step[1];
             }
-            qsort(ratio, N_DRAWN, sizeof *ratio, ascending);
+            cleave_sort_doubles(ratio, N_DRAWN);
             printf("%-12s %.2f  median %.3f  95th percentile %.3f  most %.3f\n",
                    cleave_schedule_names[kinds[k]], (double)message_sizes[size] / 1000,
                    ratio[N_DRAWN / 2], ratio[N_DRAWN * 95 / 100], ratio[N_DRAWN - 1]);
