@@ -116,6 +116,10 @@ void cleave_json_set_string(cleave_json_writer *writer, const char *key, const c
 void cleave_json_set_integer(cleave_json_writer *writer, const char *key, int64_t value);
 void cleave_json_set_number(cleave_json_writer *writer, const char *key, double value);
 void cleave_json_set_truth(cleave_json_writer *writer, const char *key, bool value);
+/* Writes the finished text to a file, and frees the writer in any case; `what` is said where memory
+   was short, such as "writing a plan". */
+cleave_status cleave_json_write_file(cleave_json_writer *writer, const char *path, const char *what,
+                                     cleave_error *error);
 void cleave_json_writer_free(cleave_json_writer *writer);
 
 #endif

@@ -2,6 +2,8 @@
    member a line; a container on one line keeps everything within it on that line. */
 #include "base/json.h"
 
+#include "base/file.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,6 +188,14 @@ void cleave_json_set_number(cleave_json_writer *writer, const char *key, double 
 void cleave_json_set_truth(cleave_json_writer *writer, const char *key, bool value) {
     cleave_json_key(writer, key);
     cleave_json_put_truth(writer, value);
+}
+
+cleave_status cleave_json_write_file(cleave_json_writer *writer, const char *path, const char *what,
+                                     cleave_error *error) {
+    cleave_status status = writer->failed ? cleave_fail_memory(error, what)
+                                          : cleave_file_write(path, writer->text, writer->n, error);
+    cleave_json_writer_free(writer);
+    return status;
 }
 
 void cleave_json_writer_free(cleave_json_writer *writer) {

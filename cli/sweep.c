@@ -224,10 +224,7 @@ static cleave_status write_state(const running *r, cleave_error *error) {
     cleave_json_writer w = {0};
     sweep_put(r->of, &w);
     join(r->values->output, "", "sweep.json", path);
-    cleave_status status = w.failed ? cleave_fail_memory(error, "writing down a sweep")
-                                    : cleave_file_write(path, w.text, w.n, error);
-    cleave_json_writer_free(&w);
-    return status;
+    return cleave_json_write_file(&w, path, "writing down a sweep", error);
 }
 
 /* Keeps what came of a point; others wait. */

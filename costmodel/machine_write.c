@@ -1,5 +1,4 @@
 /* The one writer of machine files; the format is described in machine_read.c. */
-#include "base/file.h"
 #include "base/json.h"
 #include "costmodel/machine.h"
 #include "graph/model/precision.h"
@@ -314,8 +313,5 @@ cleave_status cleave_machine_write(const char *path, const cleave_machine *machi
                                    cleave_error *error) {
     cleave_json_writer writer = {0};
     put_machine(&writer, machine);
-    cleave_status status = writer.failed ? cleave_fail_memory(error, "writing a machine")
-                                         : cleave_file_write(path, writer.text, writer.n, error);
-    cleave_json_writer_free(&writer);
-    return status;
+    return cleave_json_write_file(&writer, path, "writing a machine", error);
 }

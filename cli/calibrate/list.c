@@ -1,7 +1,6 @@
 /* Lists what a framework is to time. */
 #include "cli/calibrate/list.h"
 
-#include "base/file.h"
 #include "base/json.h"
 #include "cli/calibrate/bytes.h"
 #include "cli/calibrate/nests.h"
@@ -227,10 +226,7 @@ static cleave_status write_list(const listing *l, cleave_error *error) {
     put_byte_works(&w);
     put_collectives(&w, l);
     cleave_json_end_object(&w);
-    cleave_status status = w.failed ? cleave_fail_memory(error, "listing what to time")
-                                    : cleave_file_write(l->values->list, w.text, w.n, error);
-    cleave_json_writer_free(&w);
-    return status;
+    return cleave_json_write_file(&w, l->values->list, "listing what to time", error);
 }
 
 cleave_status calibrate_list(const calibrate_values *values, cleave_arena *arena,

@@ -1,7 +1,6 @@
 /* The plan as a file: docs/formats.md. */
 #include "graph/export/plan.h"
 
-#include "base/file.h"
 #include "base/json.h"
 #include "graph/model/training_file.h"
 
@@ -214,8 +213,5 @@ cleave_status cleave_export_write(const char *path, const cleave_model *model,
                                   cleave_error *error) {
     cleave_json_writer out = {0};
     put_plan(&out, model, plan, costs);
-    cleave_status status = out.failed ? cleave_fail_memory(error, "writing a plan")
-                                      : cleave_file_write(path, out.text, out.n, error);
-    cleave_json_writer_free(&out);
-    return status;
+    return cleave_json_write_file(&out, path, "writing a plan", error);
 }

@@ -56,6 +56,16 @@ static inline bool cleave_box_contains(int rank, const cleave_box *outer, const 
     return true;
 }
 
+/* What is in both; empty where nothing is. */
+static inline cleave_box cleave_box_intersect(int rank, const cleave_box *a, const cleave_box *b) {
+    cleave_box both = *a;
+    for (int d = 0; d < rank; d++) {
+        both.lo[d] = a->lo[d] > b->lo[d] ? a->lo[d] : b->lo[d];
+        both.hi[d] = a->hi[d] < b->hi[d] ? a->hi[d] : b->hi[d];
+    }
+    return both;
+}
+
 /* Have they an element in common?  Neither is empty. */
 static inline bool cleave_box_overlap(int rank, const cleave_box *a, const cleave_box *b) {
     for (int d = 0; d < rank; d++)

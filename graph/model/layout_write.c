@@ -2,7 +2,6 @@
    for everything, so equal layouts are equal files. */
 #include "graph/model/layout.h"
 
-#include "base/file.h"
 #include "base/json.h"
 #include "graph/model/schedule_file.h"
 #include "graph/model/training_file.h"
@@ -86,8 +85,5 @@ cleave_status cleave_layout_write(const char *path, const cleave_model *model,
     CLEAVE_TRY(cleave_layout_check(model, layout, error));
     cleave_json_writer out = {0};
     put_layout(&out, model, layout);
-    cleave_status status = out.failed ? cleave_fail_memory(error, "writing a layout")
-                                      : cleave_file_write(path, out.text, out.n, error);
-    cleave_json_writer_free(&out);
-    return status;
+    return cleave_json_write_file(&out, path, "writing a layout", error);
 }

@@ -3,7 +3,6 @@
    which mean what they meant only in the same space: its hash is in the file. */
 #include "search/improve/auto.h"
 
-#include "base/file.h"
 #include "base/json.h"
 
 #include <inttypes.h>
@@ -149,10 +148,7 @@ cleave_status auto_state_write(const cleave_improvement *with, const auto_state 
                                cleave_error *error) {
     cleave_json_writer w = {0};
     put_state(&w, with, state);
-    cleave_status status = w.failed ? cleave_fail_memory(error, "writing down a search")
-                                    : cleave_file_write(with->resume_file, w.text, w.n, error);
-    cleave_json_writer_free(&w);
-    return status;
+    return cleave_json_write_file(&w, with->resume_file, "writing down a search", error);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
