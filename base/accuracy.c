@@ -1,12 +1,9 @@
 #include "base/accuracy.h"
 
+#include "base/order.h"
+
 #include <math.h>
 #include <stdlib.h>
-
-static int compare_numbers(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static double quantile(const double *ascending, int32_t n, double q) {
     double place = q * (n - 1);
@@ -39,12 +36,12 @@ cleave_status cleave_accuracy_find(const cleave_compared *compared, int32_t n,
         return cleave_fail_memory(error, "comparing predictions");
     for (int32_t i = 0; i < n; i++)
         errors[i] = compared[i].predicted / compared[i].measured - 1;
-    qsort(errors, (size_t)n, sizeof *errors, compare_numbers);
+    cleave_sort_doubles(errors, n);
     if (n > 0)
         found.median_bias = quantile(errors, n, 0.5);
     for (int32_t i = 0; i < n; i++)
         errors[i] = fabs(errors[i]);
-    qsort(errors, (size_t)n, sizeof *errors, compare_numbers);
+    cleave_sort_doubles(errors, n);
     if (n > 0) {
         found.median_error = quantile(errors, n, 0.5);
         found.ninth_decile_error = quantile(errors, n, 0.9);

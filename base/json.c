@@ -220,13 +220,6 @@ cleave_status cleave_json_number(const cleave_json_cursor *at, double *value, cl
     return CLEAVE_OK;
 }
 
-cleave_status cleave_json_boolean(const cleave_json_cursor *at, bool *value, cleave_error *error) {
-    if (!json_is_boolean(value_of(at)))
-        return fail_type(at, "true or false", error);
-    *value = json_is_true(value_of(at));
-    return CLEAVE_OK;
-}
-
 cleave_status cleave_json_quantity(const cleave_json_cursor *at, cleave_unit unit, double *value,
                                    cleave_error *error) {
     const char *text;
@@ -245,6 +238,40 @@ cleave_status cleave_json_expect_object(const cleave_json_cursor *at, cleave_err
 
 cleave_status cleave_json_expect_array(const cleave_json_cursor *at, cleave_error *error) {
     return json_is_array(value_of(at)) ? CLEAVE_OK : fail_type(at, "a list", error);
+}
+
+cleave_status cleave_json_get_string(const cleave_json_cursor *at, const char *key,
+                                     const char **value, cleave_error *error) {
+    cleave_json_cursor member;
+    CLEAVE_TRY(cleave_json_get(at, key, &member, error));
+    return cleave_json_string(&member, value, error);
+}
+
+cleave_status cleave_json_get_truth(const cleave_json_cursor *at, const char *key, bool *value,
+                                    cleave_error *error) {
+    cleave_json_cursor member;
+    CLEAVE_TRY(cleave_json_get(at, key, &member, error));
+    return cleave_json_truth(&member, value, error);
+}
+
+cleave_status cleave_json_get_integer(const cleave_json_cursor *at, const char *key, int64_t least,
+                                      int64_t most, int64_t *value, cleave_error *error) {
+    cleave_json_cursor member;
+    CLEAVE_TRY(cleave_json_get(at, key, &member, error));
+    return cleave_json_integer(&member, least, most, value, error);
+}
+
+cleave_status cleave_json_get_number(const cleave_json_cursor *at, const char *key, double *value,
+                                     cleave_error *error) {
+    cleave_json_cursor member;
+    CLEAVE_TRY(cleave_json_get(at, key, &member, error));
+    return cleave_json_number(&member, value, error);
+}
+
+cleave_status cleave_json_get_array(const cleave_json_cursor *at, const char *key,
+                                    cleave_json_cursor *array, cleave_error *error) {
+    CLEAVE_TRY(cleave_json_get(at, key, array, error));
+    return cleave_json_expect_array(array, error);
 }
 
 cleave_status cleave_json_expect_keys(const cleave_json_cursor *at, const char *const *keys,

@@ -56,11 +56,21 @@ cleave_status cleave_json_truth(const cleave_json_cursor *at, bool *value, cleav
 cleave_status cleave_json_integer(const cleave_json_cursor *at, int64_t least, int64_t most,
                                   int64_t *value, cleave_error *error);
 cleave_status cleave_json_number(const cleave_json_cursor *at, double *value, cleave_error *error);
-cleave_status cleave_json_boolean(const cleave_json_cursor *at, bool *value, cleave_error *error);
 cleave_status cleave_json_quantity(const cleave_json_cursor *at, cleave_unit unit, double *value,
                                    cleave_error *error);
 cleave_status cleave_json_expect_object(const cleave_json_cursor *at, cleave_error *error);
 cleave_status cleave_json_expect_array(const cleave_json_cursor *at, cleave_error *error);
+/* A member's value at once: `get`, then the value. */
+cleave_status cleave_json_get_string(const cleave_json_cursor *at, const char *key,
+                                     const char **value, cleave_error *error);
+cleave_status cleave_json_get_truth(const cleave_json_cursor *at, const char *key, bool *value,
+                                    cleave_error *error);
+cleave_status cleave_json_get_integer(const cleave_json_cursor *at, const char *key, int64_t least,
+                                      int64_t most, int64_t *value, cleave_error *error);
+cleave_status cleave_json_get_number(const cleave_json_cursor *at, const char *key, double *value,
+                                     cleave_error *error);
+cleave_status cleave_json_get_array(const cleave_json_cursor *at, const char *key,
+                                    cleave_json_cursor *array, cleave_error *error);
 /* An error at this place: "FILE: PATH: ...". */
 cleave_status cleave_json_fail(const cleave_json_cursor *at, cleave_error *error,
                                const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -99,6 +109,17 @@ void cleave_json_put_null(cleave_json_writer *writer);
 void cleave_json_put_truth(cleave_json_writer *writer, bool value);
 void cleave_json_put_quantity(cleave_json_writer *writer, double value,
                               cleave_unit unit); /* exact */
+/* A member at once: its key, then its value; what is opened is ended as what was begun. */
+void cleave_json_open_object(cleave_json_writer *writer, const char *key, bool one_line);
+void cleave_json_open_array(cleave_json_writer *writer, const char *key, bool one_line);
+void cleave_json_set_string(cleave_json_writer *writer, const char *key, const char *value);
+void cleave_json_set_integer(cleave_json_writer *writer, const char *key, int64_t value);
+void cleave_json_set_number(cleave_json_writer *writer, const char *key, double value);
+void cleave_json_set_truth(cleave_json_writer *writer, const char *key, bool value);
+/* Writes the finished text to a file, and frees the writer in any case; `what` is said where memory
+   was short, such as "writing a plan". */
+cleave_status cleave_json_write_file(cleave_json_writer *writer, const char *path, const char *what,
+                                     cleave_error *error);
 void cleave_json_writer_free(cleave_json_writer *writer);
 
 #endif

@@ -2,6 +2,8 @@
    member a line; a container on one line keeps everything within it on that line. */
 #include "base/json.h"
 
+#include "base/file.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,6 +163,39 @@ void cleave_json_put_quantity(cleave_json_writer *writer, double value, cleave_u
     char text[64];
     cleave_unit_format_exact(value, unit, text, sizeof text);
     cleave_json_put_string(writer, text);
+}
+
+void cleave_json_open_object(cleave_json_writer *writer, const char *key, bool one_line) {
+    cleave_json_key(writer, key);
+    cleave_json_begin_object(writer, one_line);
+}
+void cleave_json_open_array(cleave_json_writer *writer, const char *key, bool one_line) {
+    cleave_json_key(writer, key);
+    cleave_json_begin_array(writer, one_line);
+}
+void cleave_json_set_string(cleave_json_writer *writer, const char *key, const char *value) {
+    cleave_json_key(writer, key);
+    cleave_json_put_string(writer, value);
+}
+void cleave_json_set_integer(cleave_json_writer *writer, const char *key, int64_t value) {
+    cleave_json_key(writer, key);
+    cleave_json_put_integer(writer, value);
+}
+void cleave_json_set_number(cleave_json_writer *writer, const char *key, double value) {
+    cleave_json_key(writer, key);
+    cleave_json_put_number(writer, value);
+}
+void cleave_json_set_truth(cleave_json_writer *writer, const char *key, bool value) {
+    cleave_json_key(writer, key);
+    cleave_json_put_truth(writer, value);
+}
+
+cleave_status cleave_json_write_file(cleave_json_writer *writer, const char *path, const char *what,
+                                     cleave_error *error) {
+    cleave_status status = writer->failed ? cleave_fail_memory(error, what)
+                                          : cleave_file_write(path, writer->text, writer->n, error);
+    cleave_json_writer_free(writer);
+    return status;
 }
 
 void cleave_json_writer_free(cleave_json_writer *writer) {

@@ -139,10 +139,10 @@ static int32_t count_devices(const calibrate_values *values) {
  */
 static cleave_status read_runtime(const cleave_json *document, int64_t *runtime_bytes,
                                   cleave_error *error) {
-    cleave_json_cursor root = cleave_json_root(document), arenas, residents, program;
+    cleave_json_cursor root = cleave_json_root(document), arenas, residents;
     int64_t program_bytes;
-    CLEAVE_TRY(cleave_json_get(&root, "program_bytes", &program, error));
-    CLEAVE_TRY(cleave_json_integer(&program, 0, INT64_MAX, &program_bytes, error));
+    CLEAVE_TRY(
+        cleave_json_get_integer(&root, "program_bytes", 0, INT64_MAX, &program_bytes, error));
     CLEAVE_TRY(cleave_json_get(&root, "peak_bytes", &arenas, error));
     CLEAVE_TRY(cleave_json_get(&root, "rss_peak_bytes", &residents, error));
     int32_t n = cleave_json_count(&arenas);
@@ -261,25 +261,19 @@ static cleave_status measure_elsewhere(const calibrate_values *values, cleave_ar
                                     : calibrate_through(values, arena, error);
 }
 
-static cleave_status run(const void *any, char *const *arguments, cleave_error *error) {
+static cleave_status run(const void *any, char *const *arguments, cleave_arena *arena,
+                         cleave_error *error) {
     const calibrate_values *values = any;
-    cleave_arena arena = {0};
-    cleave_status status;
-    if (measures_elsewhere(values)) {
-        status = measure_elsewhere(values, &arena, error);
-    } else if (!cleave_world_is_launched()) {
-        status = calibrate(values, arguments, &arena, error);
-    } else {
-        cleave_world *world;
-        status = cleave_world_begin(&world, error);
-        if (status == CLEAVE_OK) {
-            status = check_usage(values, error);
-            if (status == CLEAVE_OK)
-                status = calibrate_rank(values, world, &arena, error);
-            cleave_ranks_end(world, "calibrate", status, error);
-        }
-    }
-    cleave_arena_free(&arena);
+    if (measures_elsewhere(values))
+        return measure_elsewhere(values, arena, error);
+    if (!cleave_world_is_launched())
+        return calibrate(values, arguments, arena, error);
+    cleave_world *world;
+    CLEAVE_TRY(cleave_world_begin(&world, error));
+    cleave_status status = check_usage(values, error);
+    if (status == CLEAVE_OK)
+        status = calibrate_rank(values, world, arena, error);
+    cleave_ranks_end(world, "calibrate", status, error);
     return status;
 }
 

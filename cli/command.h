@@ -2,6 +2,7 @@
 #ifndef CLEAVE_CLI_COMMAND_H
 #define CLEAVE_CLI_COMMAND_H
 
+#include "base/arena.h"
 #include "cli/options.h"
 #include "exec/kernels/team.h"
 
@@ -11,9 +12,10 @@ typedef struct command {
     const char *examples; /* lines that work as typed from the root of the tree */
     option_table options;
     size_t value_bytes; /* size of the options struct */
-    /* `arguments` are those of the whole process, ending with null.  An empty error message stands
-       for one that a child has printed already. */
-    cleave_status (*run)(const void *values, char *const *arguments, cleave_error *error);
+    /* `arguments` are those of the whole process, ending with null.  What is made lives in the
+       arena.  An empty error message stands for one that a child has printed already. */
+    cleave_status (*run)(const void *values, char *const *arguments, cleave_arena *arena,
+                         cleave_error *error);
 } command;
 
 extern const command command_calibrate, command_search, command_simulate, command_run, command_show,
@@ -124,6 +126,11 @@ extern const command command_calibrate, command_search, command_simulate, comman
         "--forward", NULL, OPTION_FLAG, offsetof(type, forward),                                   \
             .help = "a step is one pass forward: no loss, gradients and updates"                   \
     }
+/* How a model is imported, and which optimizer trains it; see cli/inputs.h. */
+#define ROWS_IMPORT(type)                                                                          \
+    ROW_BATCH(type), ROW_SEQUENCE(type), ROW_INPUTS(type), ROW_PRECISION(type),                    \
+        ROW_REDUCE_PRECISION(type), ROW_FROZEN(type)
+#define ROWS_OPTIMIZER(type) ROW_OPTIMIZER(type), ROW_MOMENTUM(type), ROW_CLIP(type)
 #define ROW_JSON(type)                                                                             \
     {                                                                                              \
         "--json", NULL, OPTION_FLAG, offsetof(type, json),                                         \

@@ -24,13 +24,8 @@ typedef struct compare_values {
 
 static const option_row rows[] = {
     ROW_MODEL(compare_values),
-    ROW_BATCH(compare_values),
-    ROW_SEQUENCE(compare_values),
-    ROW_INPUTS(compare_values),
+    ROWS_IMPORT(compare_values),
     ROW_ATTENTION(compare_values),
-    ROW_PRECISION(compare_values),
-    ROW_REDUCE_PRECISION(compare_values),
-    ROW_FROZEN(compare_values),
     ROW_MACHINE(compare_values),
     ROW_DEVICES(compare_values),
     ROW_DEVICE_THREADS(compare_values),
@@ -42,9 +37,7 @@ static const option_row rows[] = {
     {"--steps", "K", OPTION_INTEGER, offsetof(compare_values, steps), .least = 2, .most = 1 << 20,
      .standard = "5", .help = "steps that each layout runs; the first is left out"},
     ROW_SEED(compare_values),
-    ROW_OPTIMIZER(compare_values),
-    ROW_MOMENTUM(compare_values),
-    ROW_CLIP(compare_values),
+    ROWS_OPTIMIZER(compare_values),
     {"-o", "PLAN.layout.json", OPTION_OUTPUT, offsetof(compare_values, output),
      .help = "keep the found layout"},
     ROW_JSON(compare_values),
@@ -80,10 +73,9 @@ static cleave_status read_largest(const cleave_json_cursor *list, int64_t *large
 static cleave_status read_measured(const cleave_json *document, measured *result,
                                    cleave_error *error) {
     cleave_json_cursor root = cleave_json_root(document), at;
-    CLEAVE_TRY(cleave_json_get(&root, "step_seconds", &at, error));
-    CLEAVE_TRY(cleave_json_number(&at, &result->step_seconds, error));
-    CLEAVE_TRY(cleave_json_get(&root, "bytes_sent", &at, error));
-    CLEAVE_TRY(cleave_json_integer(&at, 0, INT64_MAX, &result->bytes_sent, error));
+    CLEAVE_TRY(cleave_json_get_number(&root, "step_seconds", &result->step_seconds, error));
+    CLEAVE_TRY(
+        cleave_json_get_integer(&root, "bytes_sent", 0, INT64_MAX, &result->bytes_sent, error));
     CLEAVE_TRY(cleave_json_get(&root, "rss_peak_bytes", &at, error));
     return read_largest(&at, &result->rss_peak_bytes, error);
 }
@@ -183,23 +175,15 @@ static void print_text(const comparison *all, int n, cleave_arena *arena) {
 static cleave_status print_json(const comparison *all, int n, cleave_error *error) {
     cleave_json_writer w = {0};
     cleave_json_begin_object(&w, false);
-    cleave_json_key(&w, "layouts");
-    cleave_json_begin_object(&w, false);
+    cleave_json_open_object(&w, "layouts", false);
     for (int i = 0; i < n; i++) {
-        cleave_json_key(&w, all[i].name);
-        cleave_json_begin_object(&w, false);
-        cleave_json_key(&w, "predicted_step_seconds");
-        cleave_json_put_number(&w, all[i].plan->step_seconds);
-        cleave_json_key(&w, "step_seconds");
-        cleave_json_put_number(&w, all[i].measured.step_seconds);
-        cleave_json_key(&w, "predicted_peak_bytes");
-        cleave_json_put_integer(&w, all[i].plan->peak_bytes);
-        cleave_json_key(&w, "rss_peak_bytes");
-        cleave_json_put_integer(&w, all[i].measured.rss_peak_bytes);
-        cleave_json_key(&w, "predicted_bytes_sent");
-        cleave_json_put_integer(&w, all[i].plan->bytes_sent);
-        cleave_json_key(&w, "bytes_sent");
-        cleave_json_put_integer(&w, all[i].measured.bytes_sent);
+        cleave_json_open_object(&w, all[i].name, false);
+        cleave_json_set_number(&w, "predicted_step_seconds", all[i].plan->step_seconds);
+        cleave_json_set_number(&w, "step_seconds", all[i].measured.step_seconds);
+        cleave_json_set_integer(&w, "predicted_peak_bytes", all[i].plan->peak_bytes);
+        cleave_json_set_integer(&w, "rss_peak_bytes", all[i].measured.rss_peak_bytes);
+        cleave_json_set_integer(&w, "predicted_bytes_sent", all[i].plan->bytes_sent);
+        cleave_json_set_integer(&w, "bytes_sent", all[i].measured.bytes_sent);
         cleave_json_end_object(&w);
     }
     cleave_json_end_object(&w);
@@ -225,8 +209,10 @@ static cleave_status list_plans(const cleave_search_result *result, cleave_arena
     return CLEAVE_OK;
 }
 
-static cleave_status compare(const compare_values *values, cleave_arena *arena,
+static cleave_status compare(const void *any, char *const *arguments, cleave_arena *arena,
                              cleave_error *error) {
+    const compare_values *values = any;
+    (void)arguments;
     cleave_search_options options = {.method = "auto",
                                      .time_seconds = values->time,
                                      .proposals = values->proposals,
@@ -259,14 +245,6 @@ static cleave_status compare(const compare_values *values, cleave_arena *arena,
     return CLEAVE_OK;
 }
 
-static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
-    (void)arguments;
-    cleave_arena arena = {0};
-    cleave_status status = compare(values, &arena, error);
-    cleave_arena_free(&arena);
-    return status;
-}
-
 const command command_compare = {
     .name = "compare",
     .summary = "search, run baselines and found plan, and compare with predictions",
@@ -276,5 +254,5 @@ const command command_compare = {
                 "      --machine configs/machines/two-cores.json --time 5\n",
     .options = COMMAND_OPTIONS(rows),
     .value_bytes = sizeof(compare_values),
-    .run = run,
+    .run = compare,
 };

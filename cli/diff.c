@@ -28,20 +28,13 @@ static const option_row rows[] = {
     {"B", NULL, OPTION_POSITIONAL, offsetof(diff_values, b), .required = true,
      .help = "another layout of the same model"},
     ROW_MODEL(diff_values),
-    ROW_BATCH(diff_values),
-    ROW_SEQUENCE(diff_values),
-    ROW_INPUTS(diff_values),
-    ROW_PRECISION(diff_values),
-    ROW_REDUCE_PRECISION(diff_values),
-    ROW_FROZEN(diff_values),
+    ROWS_IMPORT(diff_values),
     {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(diff_values, machine),
      .help = "also predict both, and what each operator's change alone would do to A"},
     {"--page", "OUT.html", OPTION_OUTPUT, offsetof(diff_values, page),
      .help = "with --machine: write a page with both timelines under each other"},
     ROW_FORWARD(diff_values),
-    ROW_OPTIMIZER(diff_values),
-    ROW_MOMENTUM(diff_values),
-    ROW_CLIP(diff_values),
+    ROWS_OPTIMIZER(diff_values),
     ROW_JSON(diff_values),
     ROW_QUIET(diff_values),
 };
@@ -331,30 +324,21 @@ static void print_text(const diff_comparison *c, cleave_arena *arena) {
 
 static void put_side(cleave_json_writer *w, const char *key, const diff_comparison *c,
                      const diff_side *s) {
-    cleave_json_key(w, key);
-    cleave_json_begin_object(w, false);
-    cleave_json_key(w, "layout");
-    cleave_json_put_string(w, s->file);
-    cleave_json_key(w, "devices");
-    cleave_json_put_integer(w, s->n_devices);
-    cleave_json_key(w, "method");
-    cleave_json_put_string(w, s->layout.method);
+    cleave_json_open_object(w, key, false);
+    cleave_json_set_string(w, "layout", s->file);
+    cleave_json_set_integer(w, "devices", s->n_devices);
+    cleave_json_set_string(w, "method", s->layout.method);
     if (c->is_predicted) {
-        cleave_json_key(w, "step_seconds");
-        cleave_json_put_number(w, s->step_seconds);
-        cleave_json_key(w, "peak_bytes");
-        cleave_json_put_integer(w, s->peak_bytes);
-        cleave_json_key(w, "bytes_sent");
-        cleave_json_put_integer(w, s->bytes_sent);
+        cleave_json_set_number(w, "step_seconds", s->step_seconds);
+        cleave_json_set_integer(w, "peak_bytes", s->peak_bytes);
+        cleave_json_set_integer(w, "bytes_sent", s->bytes_sent);
     }
     if (s->layout.collectives.direct || s->layout.collectives.n > 0) {
         cleave_json_key(w, "collectives");
         cleave_collective_rules_write(w, &s->layout.collectives);
     }
-    if (s->layout.stores_scores) {
-        cleave_json_key(w, "attention");
-        cleave_json_put_string(w, "stored");
-    }
+    if (s->layout.stores_scores)
+        cleave_json_set_string(w, "attention", "stored");
     cleave_schedule_write(w, &c->model, &s->layout.schedule);
     cleave_json_end_object(w);
 }
@@ -362,22 +346,16 @@ static void put_side(cleave_json_writer *w, const char *key, const diff_comparis
 static void put_operator(cleave_json_writer *w, const diff_comparison *c, const diff_one *d) {
     static const char *const keys[] = {"a", "b"};
     cleave_json_begin_object(w, true);
-    cleave_json_key(w, "name");
-    cleave_json_put_string(w, c->model.operators[d->id].name);
+    cleave_json_set_string(w, "name", c->model.operators[d->id].name);
     for (int k = 0; k < 2; k++) {
-        cleave_json_key(w, keys[k]);
-        cleave_json_begin_object(w, true);
+        cleave_json_open_object(w, keys[k], true);
         split_text_put(w, &c->model.operators[d->id], &c->sides[k].layout.splits[d->id]);
-        if (cleave_layout_recomputes(&c->sides[k].layout, d->id)) {
-            cleave_json_key(w, "recompute");
-            cleave_json_put_truth(w, true);
-        }
+        if (cleave_layout_recomputes(&c->sides[k].layout, d->id))
+            cleave_json_set_truth(w, "recompute", true);
         cleave_json_end_object(w);
     }
-    if (c->is_tried) {
-        cleave_json_key(w, "step_seconds_with_b");
-        cleave_json_put_number(w, d->step_seconds);
-    }
+    if (c->is_tried)
+        cleave_json_set_number(w, "step_seconds_with_b", d->step_seconds);
     cleave_json_end_object(w);
 }
 
@@ -390,25 +368,18 @@ static cleave_status print_json(const diff_comparison *c, cleave_error *error) {
     cleave_json_put_integer(&w, c->n_operators + c->n_updates + c->collectives + c->schedule +
                                     c->attention +
                                     (c->sides[0].n_devices != c->sides[1].n_devices));
-    cleave_json_key(&w, "operators");
-    cleave_json_begin_array(&w, false);
+    cleave_json_open_array(&w, "operators", false);
     for (int32_t i = 0; i < c->n_operators; i++)
         put_operator(&w, c, &c->operators[i]);
     cleave_json_end_array(&w);
-    cleave_json_key(&w, "updates");
-    cleave_json_begin_array(&w, false);
+    cleave_json_open_array(&w, "updates", false);
     for (int32_t i = 0; i < c->n_updates; i++) {
         cleave_json_begin_object(&w, true);
-        cleave_json_key(&w, "parameter");
-        cleave_json_put_string(&w, c->model.tensors[c->updates[i].id].name);
-        cleave_json_key(&w, "a");
-        cleave_json_put_string(&w, diff_update_name(&c->sides[0], c->updates[i].id));
-        cleave_json_key(&w, "b");
-        cleave_json_put_string(&w, diff_update_name(&c->sides[1], c->updates[i].id));
-        if (c->is_tried) {
-            cleave_json_key(&w, "step_seconds_with_b");
-            cleave_json_put_number(&w, c->updates[i].step_seconds);
-        }
+        cleave_json_set_string(&w, "parameter", c->model.tensors[c->updates[i].id].name);
+        cleave_json_set_string(&w, "a", diff_update_name(&c->sides[0], c->updates[i].id));
+        cleave_json_set_string(&w, "b", diff_update_name(&c->sides[1], c->updates[i].id));
+        if (c->is_tried)
+            cleave_json_set_number(&w, "step_seconds_with_b", c->updates[i].step_seconds);
         cleave_json_end_object(&w);
     }
     cleave_json_end_array(&w);
@@ -448,15 +419,14 @@ static cleave_status diff(const diff_values *values, diff_comparison *c, cleave_
     return print(values, c, arena, error);
 }
 
-static cleave_status run(const void *any, char *const *arguments, cleave_error *error) {
+static cleave_status run(const void *any, char *const *arguments, cleave_arena *arena,
+                         cleave_error *error) {
     const diff_values *values = any;
     (void)arguments;
-    cleave_arena arena = {0};
     diff_comparison c = {.sides = {{.file = values->a}, {.file = values->b}}};
-    cleave_status status = diff(values, &c, &arena, error);
+    cleave_status status = diff(values, &c, arena, error);
     for (int i = 0; i < 2; i++)
         report_step_destroy(&c.sides[i].step);
-    cleave_arena_free(&arena);
     return status;
 }
 

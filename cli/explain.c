@@ -15,12 +15,7 @@ typedef struct explain_values {
 
 static const option_row rows[] = {
     ROW_MODEL(explain_values),
-    ROW_BATCH(explain_values),
-    ROW_SEQUENCE(explain_values),
-    ROW_INPUTS(explain_values),
-    ROW_PRECISION(explain_values),
-    ROW_REDUCE_PRECISION(explain_values),
-    ROW_FROZEN(explain_values),
+    ROWS_IMPORT(explain_values),
     ROW_MACHINE(explain_values),
     ROW_FORWARD(explain_values),
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(explain_values, layout),
@@ -31,15 +26,15 @@ static const option_row rows[] = {
      .standard = "64", .help = "try about so many other splits of each operator, 0: all"},
     {"--memory-limit", "SIZE", OPTION_BYTES, offsetof(explain_values, memory_limit), .least = 1,
      .most = 0x1p62, .help = "most memory per device, such as \"2 GiB\" (default the machine's)"},
-    ROW_OPTIMIZER(explain_values),
-    ROW_MOMENTUM(explain_values),
-    ROW_CLIP(explain_values),
+    ROWS_OPTIMIZER(explain_values),
     ROW_JSON(explain_values),
     ROW_QUIET(explain_values),
 };
 
-static cleave_status explain(const explain_values *values, cleave_arena *arena,
+static cleave_status explain(const void *any, char *const *arguments, cleave_arena *arena,
                              cleave_error *error) {
+    const explain_values *values = any;
+    (void)arguments;
     cleave_model model;
     cleave_machine machine;
     cleave_layout layout;
@@ -61,14 +56,6 @@ static cleave_status explain(const explain_values *values, cleave_arena *arena,
     return CLEAVE_OK;
 }
 
-static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
-    (void)arguments;
-    cleave_arena arena = {0};
-    cleave_status status = explain(values, &arena, error);
-    cleave_arena_free(&arena);
-    return status;
-}
-
 const command command_explain = {
     .name = "explain",
     .summary = "say where time and memory of a layout go, and the next best splits",
@@ -86,5 +73,5 @@ const command command_explain = {
                 "      --layout configs/layouts/alexnet-32-two-cores.layout.json\n",
     .options = COMMAND_OPTIONS(rows),
     .value_bytes = sizeof(explain_values),
-    .run = run,
+    .run = explain,
 };

@@ -25,12 +25,7 @@ static const option_row rows[] = {
     {"--to", "NAME", OPTION_TEXT, offsetof(export_values, to), .required = true,
      .help = "what is to run it: torch, jax, megatron or torchtitan"},
     ROW_MODEL(export_values),
-    ROW_BATCH(export_values),
-    ROW_SEQUENCE(export_values),
-    ROW_INPUTS(export_values),
-    ROW_PRECISION(export_values),
-    ROW_REDUCE_PRECISION(export_values),
-    ROW_FROZEN(export_values),
+    ROWS_IMPORT(export_values),
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(export_values, layout), .required = true,
      .help = "the layout to export"},
     {"-o", "PLAN.json", OPTION_OUTPUT, offsetof(export_values, output), .required = true,
@@ -41,9 +36,7 @@ static const option_row rows[] = {
      .help = "say on this machine what each loss costs, and the plan as a whole"},
     {"--strict", NULL, OPTION_FLAG, offsetof(export_values, strict),
      .help = "refuse a layout of which anything is lost"},
-    ROW_OPTIMIZER(export_values),
-    ROW_MOMENTUM(export_values),
-    ROW_CLIP(export_values),
+    ROWS_OPTIMIZER(export_values),
     ROW_JSON(export_values),
     ROW_QUIET(export_values),
 };
@@ -259,28 +252,21 @@ static void print_text(const exported *e, cleave_arena *arena) {
 }
 
 static void put_prediction(cleave_json_writer *w, const char *key, const prediction *p) {
-    cleave_json_key(w, key);
-    cleave_json_begin_object(w, true);
-    cleave_json_key(w, "step_seconds");
-    cleave_json_put_number(w, p->step_seconds);
-    cleave_json_key(w, "bytes_sent");
-    cleave_json_put_integer(w, p->bytes_sent);
-    cleave_json_key(w, "peak_bytes");
-    cleave_json_put_integer(w, p->peak_bytes);
+    cleave_json_open_object(w, key, true);
+    cleave_json_set_number(w, "step_seconds", p->step_seconds);
+    cleave_json_set_integer(w, "bytes_sent", p->bytes_sent);
+    cleave_json_set_integer(w, "peak_bytes", p->peak_bytes);
     cleave_json_end_object(w);
 }
 
 static void put_plan(const exported *e, cleave_json_writer *w) {
     static const char *const keys[] = {"modules", "functions", "loss", "following", "unknown"};
-    cleave_json_key(w, "mesh");
-    cleave_json_begin_array(w, true);
+    cleave_json_open_array(w, "mesh", true);
     for (int i = 0; i < e->plan.mesh.n; i++)
         cleave_json_put_integer(w, e->plan.mesh.size[i]);
     cleave_json_end_array(w);
-    for (int named = CLEAVE_NAMED_MODULE; named <= CLEAVE_NAMED_UNKNOWN; named++) {
-        cleave_json_key(w, keys[named]);
-        cleave_json_put_integer(w, count_named(e, (cleave_named)named));
-    }
+    for (int named = CLEAVE_NAMED_MODULE; named <= CLEAVE_NAMED_UNKNOWN; named++)
+        cleave_json_set_integer(w, keys[named], count_named(e, (cleave_named)named));
 }
 
 static cleave_status print_json(const exported *e, cleave_error *error) {
@@ -290,12 +276,9 @@ static cleave_status print_json(const exported *e, cleave_error *error) {
         export_put_launch(&e->launch, &w);
     else
         put_plan(e, &w);
-    cleave_json_key(&w, "lost");
-    cleave_json_put_integer(&w, e->n_lost);
-    if (e->moves) {
-        cleave_json_key(&w, "moved_bytes");
-        cleave_json_put_number(&w, e->moved_bytes);
-    }
+    cleave_json_set_integer(&w, "lost", e->n_lost);
+    if (e->moves)
+        cleave_json_set_number(&w, "moved_bytes", e->moved_bytes);
     if (e->priced) {
         put_prediction(&w, "planned", &e->planned);
         put_prediction(&w, "exported", &e->exported);
@@ -349,8 +332,10 @@ static cleave_status make(exported *e, cleave_arena *arena, cleave_error *error)
     return cleave_export_read_back(&e->model, &e->layout, &e->plan, arena, &e->back, error);
 }
 
-static cleave_status export_layout(const export_values *values, cleave_arena *arena,
+static cleave_status export_layout(const void *any, char *const *arguments, cleave_arena *arena,
                                    cleave_error *error) {
+    const export_values *values = any;
+    (void)arguments;
     exported e = {.priced = false};
     CLEAVE_TRY(find_target(&e, values->to, error));
     CLEAVE_TRY(
@@ -380,14 +365,6 @@ static cleave_status export_layout(const export_values *values, cleave_arena *ar
     return CLEAVE_OK;
 }
 
-static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
-    (void)arguments;
-    cleave_arena arena = {0};
-    cleave_status status = export_layout(values, &arena, error);
-    cleave_arena_free(&arena);
-    return status;
-}
-
 const command command_export = {
     .name = "export",
     .summary = "write a layout as a plan for PyTorch or JAX, or as a launch",
@@ -403,5 +380,5 @@ const command command_export = {
                 "      --machine configs/machines/two-cores.json -o alexnet.plan.json\n",
     .options = COMMAND_OPTIONS(rows),
     .value_bytes = sizeof(export_values),
-    .run = run,
+    .run = export_layout,
 };

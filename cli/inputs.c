@@ -102,16 +102,14 @@ cleave_status inputs_print_json(cleave_json_writer *writer, cleave_error *error)
 
 void inputs_put_per_device(cleave_json_writer *writer, const char *key, const int64_t *bytes,
                            int32_t n_devices) {
-    cleave_json_key(writer, key);
-    cleave_json_begin_array(writer, true);
+    cleave_json_open_array(writer, key, true);
     for (int32_t d = 0; d < n_devices; d++)
         cleave_json_put_integer(writer, bytes[d]);
     cleave_json_end_array(writer);
 }
 
 void inputs_put_bytes_between(cleave_json_writer *writer, const int64_t *bytes, int32_t n_devices) {
-    cleave_json_key(writer, "bytes_between");
-    cleave_json_begin_array(writer, false);
+    cleave_json_open_array(writer, "bytes_between", false);
     for (int32_t source = 0; source < n_devices; source++) {
         cleave_json_begin_array(writer, true);
         for (int32_t destination = 0; destination < n_devices; destination++)

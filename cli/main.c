@@ -51,6 +51,7 @@ static cleave_status flush_results(cleave_error *error) {
 
 static int run_command(const command *c, int n_arguments, char *const *arguments) {
     cleave_error error = {""};
+    cleave_arena arena = {0};
     void *values = calloc(1, c->value_bytes);
     if (values == NULL)
         return report(c->name, cleave_fail_memory(&error, "reading the options"), &error);
@@ -63,9 +64,10 @@ static int run_command(const command *c, int n_arguments, char *const *arguments
     if (status == CLEAVE_OK && help)
         print_help(c);
     else if (status == CLEAVE_OK)
-        status = c->run(values, arguments, &error);
+        status = c->run(values, arguments, &arena, &error);
     if (status == CLEAVE_OK)
         status = flush_results(&error);
+    cleave_arena_free(&arena);
     free(values);
     return status == CLEAVE_OK ? 0 : report(c->name, status, &error);
 }

@@ -28,16 +28,11 @@ void price_report_format_step(double seconds, const cleave_price_shares *shares,
 
 void price_report_put(cleave_json_writer *writer, const cleave_price_shares *shares) {
     static const char *const names[CLEAVE_N_PROVENANCES] = {"measured", "predicted", "data_sheet"};
-    cleave_json_key(writer, "price_shares");
-    cleave_json_begin_object(writer, true);
-    for (int p = 0; p < CLEAVE_N_PROVENANCES; p++) {
-        cleave_json_key(writer, names[p]);
-        cleave_json_put_number(writer, shares->share[p]);
-    }
-    cleave_json_key(writer, "predicted_spread");
-    cleave_json_put_number(writer, shares->predicted_spread);
-    cleave_json_key(writer, "links");
-    cleave_json_put_number(writer, shares->links);
+    cleave_json_open_object(writer, "price_shares", true);
+    for (int p = 0; p < CLEAVE_N_PROVENANCES; p++)
+        cleave_json_set_number(writer, names[p], shares->share[p]);
+    cleave_json_set_number(writer, "predicted_spread", shares->predicted_spread);
+    cleave_json_set_number(writer, "links", shares->links);
     cleave_json_end_object(writer);
     cleave_json_key(writer, "step_spread_seconds");
     if (shares->step_spread_seconds >= 0)

@@ -18,12 +18,7 @@ typedef struct report_values {
 
 static const option_row rows[] = {
     ROW_MODEL(report_values),
-    ROW_BATCH(report_values),
-    ROW_SEQUENCE(report_values),
-    ROW_INPUTS(report_values),
-    ROW_PRECISION(report_values),
-    ROW_REDUCE_PRECISION(report_values),
-    ROW_FROZEN(report_values),
+    ROWS_IMPORT(report_values),
     ROW_MACHINE(report_values),
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(report_values, layout), .required = true,
      .help = "the layout to show"},
@@ -37,9 +32,7 @@ static const option_row rows[] = {
      .standard = "64", .help = "try about so many other splits of each operator, 0: all"},
     {"--memory-limit", "SIZE", OPTION_BYTES, offsetof(report_values, memory_limit), .least = 1,
      .most = 0x1p62, .help = "most memory per device, such as \"2 GiB\" (default the machine's)"},
-    ROW_OPTIMIZER(report_values),
-    ROW_MOMENTUM(report_values),
-    ROW_CLIP(report_values),
+    ROWS_OPTIMIZER(report_values),
     ROW_QUIET(report_values),
 };
 
@@ -121,7 +114,10 @@ static cleave_status show(const report_values *values, const report_step *step, 
     return write_page(values, &of, error);
 }
 
-static cleave_status make(const report_values *values, cleave_arena *arena, cleave_error *error) {
+static cleave_status make(const void *any, char *const *arguments, cleave_arena *arena,
+                          cleave_error *error) {
+    const report_values *values = any;
+    (void)arguments;
     cleave_model model;
     cleave_machine machine;
     cleave_layout layout;
@@ -140,14 +136,6 @@ static cleave_status make(const report_values *values, cleave_arena *arena, clea
     return status;
 }
 
-static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
-    (void)arguments;
-    cleave_arena arena = {0};
-    cleave_status status = make(values, &arena, error);
-    cleave_arena_free(&arena);
-    return status;
-}
-
 const command command_report = {
     .name = "report",
     .summary = "write a page that shows a layout: one file, for any browser",
@@ -160,5 +148,5 @@ const command command_report = {
                 "      --layout configs/layouts/alexnet-32-two-cores.layout.json -o alexnet.html\n",
     .options = COMMAND_OPTIONS(rows),
     .value_bytes = sizeof(report_values),
-    .run = run,
+    .run = make,
 };

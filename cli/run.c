@@ -30,10 +30,7 @@ typedef struct run_values {
 } run_values;
 
 /* What says which model it is. */
-#define ROWS_OF_MODEL                                                                              \
-    ROW_MODEL(run_values), ROW_BATCH(run_values), ROW_SEQUENCE(run_values),                        \
-        ROW_INPUTS(run_values), ROW_ATTENTION(run_values), ROW_PRECISION(run_values),              \
-        ROW_REDUCE_PRECISION(run_values), ROW_FROZEN(run_values)
+#define ROWS_OF_MODEL ROW_MODEL(run_values), ROWS_IMPORT(run_values), ROW_ATTENTION(run_values)
 
 static const option_row rows[] = {
     ROWS_OF_MODEL,
@@ -136,8 +133,7 @@ static const option_row rows[] = {
 };
 
 /* What a search for another layout of the same training is asked by. */
-static const option_row searched_rows[] = {ROWS_OF_MODEL, ROW_OPTIMIZER(run_values),
-                                           ROW_MOMENTUM(run_values), ROW_CLIP(run_values)};
+static const option_row searched_rows[] = {ROWS_OF_MODEL, ROWS_OPTIMIZER(run_values)};
 static const option_table all = COMMAND_OPTIONS(rows), searched = COMMAND_OPTIONS(searched_rows);
 
 /* What every rank reads, and the parent to check it. */
@@ -372,21 +368,15 @@ static cleave_status run_rank(const run_values *values, cleave_world *world, cle
                                          : CLEAVE_OK;
 }
 
-static cleave_status run(const void *any, char *const *arguments, cleave_error *error) {
+static cleave_status run(const void *any, char *const *arguments, cleave_arena *arena,
+                         cleave_error *error) {
     const run_values *values = any;
-    cleave_arena arena = {0};
-    cleave_status status;
-    if (!cleave_world_is_launched()) {
-        status = launch(values, arguments, &arena, error);
-    } else {
-        cleave_world *world;
-        status = cleave_world_begin(&world, error);
-        if (status == CLEAVE_OK) {
-            status = run_rank(values, world, &arena, error);
-            cleave_ranks_end(world, "run", status, error);
-        }
-    }
-    cleave_arena_free(&arena);
+    if (!cleave_world_is_launched())
+        return launch(values, arguments, arena, error);
+    cleave_world *world;
+    CLEAVE_TRY(cleave_world_begin(&world, error));
+    cleave_status status = run_rank(values, world, arena, error);
+    cleave_ranks_end(world, "run", status, error);
     return status;
 }
 

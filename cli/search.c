@@ -64,18 +64,13 @@ static int32_t count_sharded(const cleave_layout *layout, cleave_sharded least) 
 /* What a step is, and of one pass forward how many samples that makes a second. */
 static void put_step(const search_request *asked, const cleave_search_result *result, int64_t batch,
                      cleave_json_writer *w) {
-    cleave_json_key(w, "devices");
-    cleave_json_put_integer(w, result->best.layout.n_devices);
-    cleave_json_key(w, "batch");
-    cleave_json_put_integer(w, batch);
-    cleave_json_key(w, "step");
-    cleave_json_put_string(w, asked->forward ? "forward" : "training");
-    cleave_json_key(w, "step_seconds");
-    cleave_json_put_number(w, result->best.step_seconds);
+    cleave_json_set_integer(w, "devices", result->best.layout.n_devices);
+    cleave_json_set_integer(w, "batch", batch);
+    cleave_json_set_string(w, "step", asked->forward ? "forward" : "training");
+    cleave_json_set_number(w, "step_seconds", result->best.step_seconds);
     if (!asked->forward)
         return;
-    cleave_json_key(w, "goal");
-    cleave_json_put_string(w, asked->throughput ? "throughput" : "latency");
+    cleave_json_set_string(w, "goal", asked->throughput ? "throughput" : "latency");
     cleave_json_key(w, "samples_per_second");
     if (batch > 0 && result->best.step_seconds > 0)
         cleave_json_put_number(w, (double)batch / result->best.step_seconds);
@@ -88,26 +83,18 @@ static void print_json(const search_values *values, const cleave_search_result *
     cleave_json_begin_object(w, false);
     put_step(&values->request, result, batch, w);
     price_report_put(w, &result->shares);
-    cleave_json_key(w, "method");
-    cleave_json_put_string(w, result->best.method);
-    cleave_json_key(w, "micro_batches");
-    cleave_json_put_integer(w, result->best.layout.schedule.micro_batches);
-    cleave_json_key(w, "stages");
-    cleave_json_put_integer(w, result->best.layout.schedule.n_stages);
-    cleave_json_key(w, "schedule");
-    cleave_json_put_string(w, cleave_schedule_names[result->best.layout.schedule.kind]);
-    cleave_json_key(w, "recomputed_operators");
-    cleave_json_put_integer(w, count_recomputed(&result->best.layout));
-    cleave_json_key(w, "sharded_gradients");
-    cleave_json_put_integer(w, count_sharded(&result->best.layout, CLEAVE_SHARDED_GRADIENT));
-    cleave_json_key(w, "sharded_weights");
-    cleave_json_put_integer(w, count_sharded(&result->best.layout, CLEAVE_SHARDED_WEIGHT));
-    cleave_json_key(w, "search_seconds");
-    cleave_json_put_number(w, result->search_seconds);
-    cleave_json_key(w, "proposals");
-    cleave_json_put_integer(w, result->proposals);
-    cleave_json_key(w, "baselines");
-    cleave_json_begin_object(w, false);
+    cleave_json_set_string(w, "method", result->best.method);
+    cleave_json_set_integer(w, "micro_batches", result->best.layout.schedule.micro_batches);
+    cleave_json_set_integer(w, "stages", result->best.layout.schedule.n_stages);
+    cleave_json_set_string(w, "schedule", cleave_schedule_names[result->best.layout.schedule.kind]);
+    cleave_json_set_integer(w, "recomputed_operators", count_recomputed(&result->best.layout));
+    cleave_json_set_integer(w, "sharded_gradients",
+                            count_sharded(&result->best.layout, CLEAVE_SHARDED_GRADIENT));
+    cleave_json_set_integer(w, "sharded_weights",
+                            count_sharded(&result->best.layout, CLEAVE_SHARDED_WEIGHT));
+    cleave_json_set_number(w, "search_seconds", result->search_seconds);
+    cleave_json_set_integer(w, "proposals", result->proposals);
+    cleave_json_open_object(w, "baselines", false);
     for (int32_t b = 0; b < result->n_baselines; b++) {
         cleave_json_key(w, cleave_baseline_names[b]);
         if (result->baselines[b].applies)
@@ -116,16 +103,13 @@ static void print_json(const search_values *values, const cleave_search_result *
             cleave_json_put_null(w);
     }
     cleave_json_end_object(w);
-    cleave_json_key(w, "baseline_micro_batches");
-    cleave_json_begin_object(w, false);
+    cleave_json_open_object(w, "baseline_micro_batches", false);
     for (int32_t b = 0; b < result->n_baselines; b++)
-        if (result->baselines[b].applies) {
-            cleave_json_key(w, cleave_baseline_names[b]);
-            cleave_json_put_integer(w, result->baselines[b].layout.schedule.micro_batches);
-        }
+        if (result->baselines[b].applies)
+            cleave_json_set_integer(w, cleave_baseline_names[b],
+                                    result->baselines[b].layout.schedule.micro_batches);
     cleave_json_end_object(w);
-    cleave_json_key(w, "lower_bound_seconds");
-    cleave_json_put_number(w, result->lower_bound_seconds);
+    cleave_json_set_number(w, "lower_bound_seconds", result->lower_bound_seconds);
     cleave_json_key(w, "staged_bound_seconds");
     if (result->staged_bound_seconds > 0)
         cleave_json_put_number(w, result->staged_bound_seconds);
@@ -140,18 +124,12 @@ static void print_json(const search_values *values, const cleave_search_result *
         cleave_json_put_number(w, result->certified_seconds);
     else
         cleave_json_put_null(w);
-    cleave_json_key(w, "is_certified");
-    cleave_json_put_integer(w, result->is_certified);
-    cleave_json_key(w, "is_local_optimum");
-    cleave_json_put_integer(w, result->is_local_optimum);
-    cleave_json_key(w, "optimum_in_steps");
-    cleave_json_put_integer(w, result->optimum_in_steps);
-    cleave_json_key(w, "peak_bytes");
-    cleave_json_put_integer(w, result->best.peak_bytes);
-    cleave_json_key(w, "bytes_sent");
-    cleave_json_put_integer(w, result->best.bytes_sent);
-    cleave_json_key(w, "layout");
-    cleave_json_put_string(w, values->output);
+    cleave_json_set_integer(w, "is_certified", result->is_certified);
+    cleave_json_set_integer(w, "is_local_optimum", result->is_local_optimum);
+    cleave_json_set_integer(w, "optimum_in_steps", result->optimum_in_steps);
+    cleave_json_set_integer(w, "peak_bytes", result->best.peak_bytes);
+    cleave_json_set_integer(w, "bytes_sent", result->best.bytes_sent);
+    cleave_json_set_string(w, "layout", values->output);
     cleave_json_end_object(w);
 }
 
@@ -372,7 +350,11 @@ static cleave_status check_known(const search_values *values, const cleave_searc
     return CLEAVE_OK;
 }
 
-static cleave_status search(const search_values *values, cleave_arena *arena, cleave_error *error) {
+static cleave_status search(const void *any, char *const *arguments, cleave_arena *arena,
+                            cleave_error *error) {
+    const search_values *values = any;
+    (void)arguments;
+    cleave_process_keep_memory();
     cleave_search_options options = {.method = values->request.method,
                                      .time_seconds = values->request.time,
                                      .proposals = values->request.proposals,
@@ -419,15 +401,6 @@ static cleave_status search(const search_values *values, cleave_arena *arena, cl
     return inputs_print_json(&writer, error);
 }
 
-static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
-    (void)arguments;
-    cleave_process_keep_memory();
-    cleave_arena arena = {0};
-    cleave_status status = search(values, &arena, error);
-    cleave_arena_free(&arena);
-    return status;
-}
-
 const command command_search = {
     .name = "search",
     .summary = "find the best layout of a model on a machine",
@@ -437,5 +410,5 @@ const command command_search = {
                 "      --machine configs/machines/two-cores.json --time 5 -o alexnet.layout.json\n",
     .options = COMMAND_OPTIONS(rows),
     .value_bytes = sizeof(search_values),
-    .run = run,
+    .run = search,
 };

@@ -72,7 +72,10 @@ static cleave_status show_json(const char *path, const cleave_json *document, cl
                             "\"cleave_layout\", \"traceEvents\", \"model_type\" is here");
 }
 
-static cleave_status show(const show_values *values, cleave_arena *arena, cleave_error *error) {
+static cleave_status show(const void *any, char *const *arguments, cleave_arena *arena,
+                          cleave_error *error) {
+    const show_values *values = any;
+    (void)arguments;
     char *data;
     size_t bytes;
     if (values->devices > 0 && values->machine == NULL)
@@ -111,14 +114,6 @@ static cleave_status show(const show_values *values, cleave_arena *arena, cleave
     return status;
 }
 
-static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
-    (void)arguments;
-    cleave_arena arena = {0};
-    cleave_status status = show(values, &arena, error);
-    cleave_arena_free(&arena);
-    return status;
-}
-
 const command command_show = {
     .name = "show",
     .summary = "print a model, machine, layout or trace for a person",
@@ -133,5 +128,5 @@ const command command_show = {
                 "  cleave show operators\n",
     .options = COMMAND_OPTIONS(rows),
     .value_bytes = sizeof(show_values),
-    .run = run,
+    .run = show,
 };

@@ -1,4 +1,5 @@
 /* `cleave simulate`: how long a step of a layout takes, by both rules of time for links. */
+#include "base/order.h"
 #include "base/progress.h"
 #include "cli/command.h"
 #include "cli/explain/bottleneck.h"
@@ -31,14 +32,9 @@ typedef struct simulate_values {
 static const option_row rows[] = {
     {"--model", "M.onnx", OPTION_TEXT, offsetof(simulate_values, model),
      .help = "the model, with or without weights"},
-    ROW_BATCH(simulate_values),
-    ROW_SEQUENCE(simulate_values),
-    ROW_INPUTS(simulate_values),
+    ROWS_IMPORT(simulate_values),
     ROW_ATTENTION(simulate_values),
     ROW_FRAMEWORK(simulate_values),
-    ROW_PRECISION(simulate_values),
-    ROW_REDUCE_PRECISION(simulate_values),
-    ROW_FROZEN(simulate_values),
     {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(simulate_values, machine),
      .help = "the machine file"},
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(simulate_values, layout),
@@ -48,9 +44,7 @@ static const option_row rows[] = {
     ROW_DEVICES(simulate_values),
     ROW_FORWARD(simulate_values),
     ROW_SEED(simulate_values),
-    ROW_OPTIMIZER(simulate_values),
-    ROW_MOMENTUM(simulate_values),
-    ROW_CLIP(simulate_values),
+    ROWS_OPTIMIZER(simulate_values),
     {"--tasks", "F.dag", OPTION_TEXT, offsetof(simulate_values, tasks),
      .help = "instead of all these: a task graph to simulate"},
     {"--dump-tasks", "F.dag", OPTION_OUTPUT, offsetof(simulate_values, dump_tasks),
@@ -153,11 +147,6 @@ static cleave_status simulate_once(outcome *result, cleave_settling *mutual, cle
     return CLEAVE_OK;
 }
 
-static int compare_seconds(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Simulations of small models take some microseconds, less than anything else that a processor may
    be asked to do meanwhile: so up to nine are made as long as they take little, and the median
    counts. */
@@ -169,7 +158,7 @@ static cleave_status simulate_by(outcome *result, cleave_settling *mutual, cleav
         CLEAVE_TRY(simulate_once(result, mutual, rule, &seconds[n], error));
         sum += seconds[n++];
     }
-    qsort(seconds, (size_t)n, sizeof *seconds, compare_seconds);
+    cleave_sort_doubles(seconds, n);
     result->wall_seconds[rule] = seconds[n / 2];
     result->step_seconds[rule] = 1e-12 * (double)result->timeline.step;
     return CLEAVE_OK;
@@ -218,39 +207,27 @@ static cleave_status print_json(const cleave_priced_program *priced, const outco
     int64_t *bytes_between;
     CLEAVE_TRY(cleave_program_bytes_between(&priced->program, arena, &bytes_between, error));
     cleave_json_begin_object(&w, false);
-    cleave_json_key(&w, "step_seconds");
-    cleave_json_put_number(&w, result->step_seconds[result->rule]);
-    cleave_json_key(&w, "scan_step_seconds");
-    cleave_json_put_number(&w, result->step_seconds[CLEAVE_RULE_SCAN]);
-    cleave_json_key(&w, "events_step_seconds");
-    cleave_json_put_number(&w, result->step_seconds[CLEAVE_RULE_EVENTS]);
-    if (result->period_seconds > 0) {
-        cleave_json_key(&w, "period_seconds");
-        cleave_json_put_number(&w, result->period_seconds);
-    }
+    cleave_json_set_number(&w, "step_seconds", result->step_seconds[result->rule]);
+    cleave_json_set_number(&w, "scan_step_seconds", result->step_seconds[CLEAVE_RULE_SCAN]);
+    cleave_json_set_number(&w, "events_step_seconds", result->step_seconds[CLEAVE_RULE_EVENTS]);
+    if (result->period_seconds > 0)
+        cleave_json_set_number(&w, "period_seconds", result->period_seconds);
     price_report_put(&w, &result->prices.shares);
-    cleave_json_key(&w, "simulate_seconds");
-    cleave_json_put_number(&w, result->wall_seconds[result->rule]);
-    cleave_json_key(&w, "scan_simulate_seconds");
-    cleave_json_put_number(&w, result->wall_seconds[CLEAVE_RULE_SCAN]);
-    cleave_json_key(&w, "events_simulate_seconds");
-    cleave_json_put_number(&w, result->wall_seconds[CLEAVE_RULE_EVENTS]);
-    cleave_json_key(&w, "tasks");
-    cleave_json_put_integer(&w, (int64_t)priced->program.n_items * priced->program.n_windows);
-    cleave_json_key(&w, "transfers");
-    cleave_json_put_integer(&w, (int64_t)priced->program.n_messages * priced->program.n_windows);
-    cleave_json_key(&w, "bytes_sent");
-    cleave_json_put_integer(&w, priced->bytes_sent);
+    cleave_json_set_number(&w, "simulate_seconds", result->wall_seconds[result->rule]);
+    cleave_json_set_number(&w, "scan_simulate_seconds", result->wall_seconds[CLEAVE_RULE_SCAN]);
+    cleave_json_set_number(&w, "events_simulate_seconds", result->wall_seconds[CLEAVE_RULE_EVENTS]);
+    cleave_json_set_integer(&w, "tasks",
+                            (int64_t)priced->program.n_items * priced->program.n_windows);
+    cleave_json_set_integer(&w, "transfers",
+                            (int64_t)priced->program.n_messages * priced->program.n_windows);
+    cleave_json_set_integer(&w, "bytes_sent", priced->bytes_sent);
     inputs_put_bytes_between(&w, bytes_between, priced->n_devices);
     inputs_put_per_device(&w, "peak_bytes", priced->peak_bytes, priced->n_devices);
-    if (priced->program.n_windows > 1) {
-        cleave_json_key(&w, "folded_devices");
-        cleave_json_put_integer(&w, priced->program.n_devices);
-    }
-    cleave_json_key(&w, "bottleneck");
-    cleave_json_put_string(&w, result->busiest.name);
-    cleave_json_key(&w, "bubble_seconds");
-    cleave_json_put_number(&w, result->step_seconds[result->rule] - result->busiest.main_seconds);
+    if (priced->program.n_windows > 1)
+        cleave_json_set_integer(&w, "folded_devices", priced->program.n_devices);
+    cleave_json_set_string(&w, "bottleneck", result->busiest.name);
+    cleave_json_set_number(&w, "bubble_seconds",
+                           result->step_seconds[result->rule] - result->busiest.main_seconds);
     cleave_json_end_object(&w);
     return inputs_print_json(&w, error);
 }
@@ -342,12 +319,9 @@ static cleave_status simulate_tasks(const simulate_values *values, cleave_arena 
     }
     cleave_json_writer w = {0};
     cleave_json_begin_object(&w, false);
-    cleave_json_key(&w, "step_seconds");
-    cleave_json_put_number(&w, step_seconds);
-    cleave_json_key(&w, "simulate_seconds");
-    cleave_json_put_number(&w, wall_seconds);
-    cleave_json_key(&w, "tasks");
-    cleave_json_put_integer(&w, tasks.n_tasks);
+    cleave_json_set_number(&w, "step_seconds", step_seconds);
+    cleave_json_set_number(&w, "simulate_seconds", wall_seconds);
+    cleave_json_set_integer(&w, "tasks", tasks.n_tasks);
     cleave_json_end_object(&w);
     return inputs_print_json(&w, error);
 }
@@ -393,16 +367,13 @@ static cleave_status simulate_layout(const simulate_values *values, cleave_arena
     return CLEAVE_OK;
 }
 
-static cleave_status run(const void *any, char *const *arguments, cleave_error *error) {
-    (void)arguments;
+static cleave_status run(const void *any, char *const *arguments, cleave_arena *arena,
+                         cleave_error *error) {
     const simulate_values *values = any;
-    cleave_arena arena = {0};
-    cleave_status status = check_usage(values, error);
-    if (status == CLEAVE_OK)
-        status = values->tasks != NULL ? simulate_tasks(values, &arena, error)
-                                       : simulate_layout(values, &arena, error);
-    cleave_arena_free(&arena);
-    return status;
+    (void)arguments;
+    CLEAVE_TRY(check_usage(values, error));
+    return values->tasks != NULL ? simulate_tasks(values, arena, error)
+                                 : simulate_layout(values, arena, error);
 }
 
 const command command_simulate = {

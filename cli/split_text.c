@@ -44,18 +44,13 @@ void split_text_devices(const cleave_split *split, char *text, size_t bytes) {
 
 void split_text_put(cleave_json_writer *writer, const cleave_operator *op,
                     const cleave_split *split) {
-    cleave_json_key(writer, "split");
-    cleave_json_begin_object(writer, true);
+    cleave_json_open_object(writer, "split", true);
     for (int a = 0; a < op->n_axes; a++)
-        if (split->degree[a] > 1) {
-            cleave_json_key(writer, op->axes[a].name);
-            cleave_json_put_integer(writer, split->degree[a]);
-        }
+        if (split->degree[a] > 1)
+            cleave_json_set_integer(writer, op->axes[a].name, split->degree[a]);
     cleave_json_end_object(writer);
-    cleave_json_key(writer, "replicas");
-    cleave_json_put_integer(writer, split->replicas);
-    cleave_json_key(writer, "devices");
-    cleave_json_begin_array(writer, true);
+    cleave_json_set_integer(writer, "replicas", split->replicas);
+    cleave_json_open_array(writer, "devices", true);
     for (int32_t p = 0; p < split->n_parts; p++)
         cleave_json_put_integer(writer, split->devices[p]);
     cleave_json_end_array(writer);

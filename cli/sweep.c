@@ -224,10 +224,7 @@ static cleave_status write_state(const running *r, cleave_error *error) {
     cleave_json_writer w = {0};
     sweep_put(r->of, &w);
     join(r->values->output, "", "sweep.json", path);
-    cleave_status status = w.failed ? cleave_fail_memory(error, "writing down a sweep")
-                                    : cleave_file_write(path, w.text, w.n, error);
-    cleave_json_writer_free(&w);
-    return status;
+    return cleave_json_write_file(&w, path, "writing down a sweep", error);
 }
 
 /* Keeps what came of a point; others wait. */
@@ -357,8 +354,9 @@ static cleave_status report(const sweep_values *values, const sweep *of, cleave_
     return CLEAVE_OK;
 }
 
-static cleave_status sweep_all(const sweep_values *values, char *const *arguments,
-                               cleave_arena *arena, cleave_error *error) {
+static cleave_status sweep_all(const void *any, char *const *arguments, cleave_arena *arena,
+                               cleave_error *error) {
+    const sweep_values *values = any;
     sweep of = {.plan.request = &values->request, .question = {values->price, values->samples}};
     int n_arguments = 0;
     while (arguments[n_arguments] != NULL)
@@ -376,13 +374,6 @@ static cleave_status sweep_all(const sweep_values *values, char *const *argument
     return report(values, &of, arena, error);
 }
 
-static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
-    cleave_arena arena = {0};
-    cleave_status status = sweep_all(values, arguments, &arena, error);
-    cleave_arena_free(&arena);
-    return status;
-}
-
 const command command_sweep = {
     .name = "sweep",
     .summary = "search at every point of what is varied",
@@ -394,5 +385,5 @@ const command command_sweep = {
                 "      --vary devices=1..16 --vary network.bandwidth=10..100Gbit/s -o what-if\n",
     .options = COMMAND_OPTIONS(rows),
     .value_bytes = sizeof(sweep_values),
-    .run = run,
+    .run = sweep_all,
 };

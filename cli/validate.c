@@ -128,8 +128,11 @@ static cleave_status validate_one(const run_record *run, cleave_arena *arena, va
     return one->refused != NULL ? CLEAVE_OK : cleave_fail_memory(error, "pricing runs");
 }
 
-static cleave_status validate(const validate_values *values, cleave_arena *arena,
+static cleave_status validate(const void *any, char *const *arguments, cleave_arena *arena,
                               cleave_error *error) {
+    const validate_values *values = any;
+    (void)arguments;
+    cleave_process_keep_memory();
     run_table runs;
     int32_t n_priced = 0;
     CLEAVE_TRY(runs_read(values->runs, arena, &runs, error));
@@ -156,15 +159,6 @@ static cleave_status validate(const validate_values *values, cleave_arena *arena
                         : validate_print_text(&table, arena, error);
 }
 
-static cleave_status run(const void *values, char *const *arguments, cleave_error *error) {
-    (void)arguments;
-    cleave_process_keep_memory();
-    cleave_arena arena = {0};
-    cleave_status status = validate(values, &arena, error);
-    cleave_arena_free(&arena);
-    return status;
-}
-
 const command command_validate = {
     .name = "validate",
     .summary = "hold predictions against runs that were measured",
@@ -174,5 +168,5 @@ const command command_validate = {
     .examples = "  cleave validate configs/runs/two-cores.csv\n",
     .options = COMMAND_OPTIONS(rows),
     .value_bytes = sizeof(validate_values),
-    .run = run,
+    .run = validate,
 };

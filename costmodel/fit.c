@@ -3,6 +3,7 @@
    largest entry of 1.  Copies, loads and updates may take more for each byte beyond those that
    caches hold; how many these are is tried out: as many as some of the measurements move. */
 #include "base/least_deviations.h"
+#include "base/order.h"
 #include "costmodel/machine.h"
 
 #include <math.h>
@@ -55,11 +56,6 @@ static void choose_coefficients(const cleave_device_kind *kind, const measured_f
             bytes / (kind->bytes_per_second * cleave_efficiency_most(of, CLEAVE_EFFICIENCY_MEMORY));
         use[by_flops ? PER_BYTE : PER_FLOP] = false;
     }
-}
-
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 /* The coefficients alone; `off`: the sum that is least, may be null. */
@@ -144,8 +140,7 @@ static cleave_status find_spread(const cleave_device_kind *kind, const measured_
         return CLEAVE_OK;
     for (int32_t fold = 0; fold < n_folds; fold++)
         CLEAVE_TRY(try_fold(kind, family, n_folds, fold, deviation, error));
-    qsort(deviation, (size_t)family->n, sizeof *deviation, compare_doubles);
-    *spread = (deviation[(family->n - 1) / 2] + deviation[family->n / 2]) / 2;
+    *spread = cleave_median(deviation, family->n);
     return CLEAVE_OK;
 }
 
@@ -164,7 +159,7 @@ static cleave_status find_alone(const measured_family *family, cleave_arena *scr
             share[n++] = family->kernels[i]->alone_seconds / family->kernels[i]->seconds;
     if (n == 0)
         return CLEAVE_OK;
-    qsort(share, (size_t)n, sizeof *share, compare_doubles);
+    cleave_sort_doubles(share, n);
     int32_t place = (int32_t)ceil((n - 1) / 2.0 + sqrt(n) / 2);
     *alone = fmin(1, share[place < n ? place : n - 1]);
     return CLEAVE_OK;

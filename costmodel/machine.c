@@ -12,15 +12,6 @@
 
 enum { MAX_LINKS = 1 << 22 };
 
-static int32_t greatest_common_divisor(int32_t a, int32_t b) {
-    while (b != 0) {
-        int32_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static cleave_status count_nodes(cleave_machine *machine, int32_t n_devices, cleave_error *error) {
     int64_t n_nodes = 0, declared = 0;
     machine->devices_per_node = 0;
@@ -34,7 +25,7 @@ static cleave_status count_nodes(cleave_machine *machine, int32_t n_devices, cle
                 error, CLEAVE_BAD_INPUT, "%d nodes of %d devices: at most %d devices, %d in a node",
                 type->count, type->n_devices, CLEAVE_MAX_DEVICES, CLEAVE_MAX_NODE_DEVICES);
         machine->devices_per_node =
-            greatest_common_divisor(machine->devices_per_node, type->n_devices);
+            (int32_t)cleave_common_divisor(machine->devices_per_node, type->n_devices);
     }
     if (n_devices < 0 || n_devices > declared)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%d devices are asked for, and there are %lld",

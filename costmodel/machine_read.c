@@ -82,10 +82,8 @@ cleave_status machine_read_short_of_memory(const machine_reader *r) {
 
 cleave_status machine_read_string(const machine_reader *r, const cleave_json_cursor *at,
                                   const char *key, const char **value) {
-    cleave_json_cursor member;
     const char *text;
-    CLEAVE_TRY(cleave_json_get(at, key, &member, r->error));
-    CLEAVE_TRY(cleave_json_string(&member, &text, r->error));
+    CLEAVE_TRY(cleave_json_get_string(at, key, &text, r->error));
     *value = cleave_arena_string(r->arena, text);
     return *value == NULL ? machine_read_short_of_memory(r) : CLEAVE_OK;
 }
@@ -360,8 +358,8 @@ static cleave_status read_node(machine_reader *r, const cleave_json_cursor *node
     if (cleave_json_find(node, "count", &at))
         CLEAVE_TRY(cleave_json_integer(&at, 1, CLEAVE_MAX_DEVICES, &number, r->error));
     type->count = (int32_t)number;
-    CLEAVE_TRY(cleave_json_get(node, "devices", &at, r->error));
-    CLEAVE_TRY(cleave_json_integer(&at, 1, CLEAVE_MAX_NODE_DEVICES, &number, r->error));
+    CLEAVE_TRY(
+        cleave_json_get_integer(node, "devices", 1, CLEAVE_MAX_NODE_DEVICES, &number, r->error));
     type->n_devices = (int32_t)number;
     if (number * type->count > CLEAVE_MAX_DEVICES)
         return cleave_json_fail(node, r->error, "%d nodes of %lld devices are more than %d",

@@ -7,13 +7,12 @@ static const char *const between_keys[] = {"share", "latency", NULL};
 
 static cleave_status read_span(const machine_reader *r, const cleave_json_cursor *at,
                                cleave_machine_collectives *made) {
-    cleave_json_cursor member;
     int64_t least = made->n_spans > 0 ? made->spans[made->n_spans - 1].n_devices + 1 : 2, n;
     cleave_collective_span *span = &made->spans[made->n_spans];
     CLEAVE_TRY(cleave_json_expect_object(at, r->error));
     CLEAVE_TRY(cleave_json_expect_keys(at, span_keys, r->error));
-    CLEAVE_TRY(cleave_json_get(at, "devices", &member, r->error));
-    CLEAVE_TRY(cleave_json_integer(&member, least, CLEAVE_MAX_NODE_DEVICES, &n, r->error));
+    CLEAVE_TRY(
+        cleave_json_get_integer(at, "devices", least, CLEAVE_MAX_NODE_DEVICES, &n, r->error));
     span->n_devices = (int32_t)n;
     CLEAVE_TRY(machine_read_quantity(r, at, "bandwidth", CLEAVE_UNIT_BYTES_PER_SECOND, true,
                                      &span->bytes_per_second));
@@ -45,8 +44,7 @@ cleave_status machine_read_collectives(const machine_reader *r, const cleave_jso
     CLEAVE_TRY(cleave_json_expect_object(&at, r->error));
     CLEAVE_TRY(cleave_json_expect_keys(&at, collectives_keys, r->error));
     CLEAVE_TRY(machine_read_string(r, &at, "source", &made.source));
-    CLEAVE_TRY(cleave_json_get(&at, "within", &member, r->error));
-    CLEAVE_TRY(cleave_json_expect_array(&member, r->error));
+    CLEAVE_TRY(cleave_json_get_array(&at, "within", &member, r->error));
     int32_t n = cleave_json_count(&member);
     if (n < 1 || n > CLEAVE_MOST_COLLECTIVE_SPANS)
         return cleave_json_fail(&member, r->error, "%d spans are not in the range 1 to %d", n,

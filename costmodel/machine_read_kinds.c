@@ -72,8 +72,8 @@ static cleave_status read_kernel(const machine_reader *r, const cleave_json_curs
         CLEAVE_TRY(get_number(r, at, "alone", true, &kernel->alone_seconds));
     CLEAVE_TRY(get_number(r, at, "flops", false, &kernel->flops));
     CLEAVE_TRY(get_number(r, at, "bytes", false, &kernel->bytes));
-    CLEAVE_TRY(cleave_json_get(at, "workspace", &member, r->error));
-    return cleave_json_integer(&member, 0, INT64_MAX, &kernel->workspace_bytes, r->error);
+    return cleave_json_get_integer(at, "workspace", 0, INT64_MAX, &kernel->workspace_bytes,
+                                   r->error);
 }
 
 static cleave_status read_kernels(const machine_reader *r, const cleave_json_cursor *at,
@@ -211,8 +211,8 @@ static cleave_status read_array(const machine_reader *r, const cleave_json_curso
     CLEAVE_TRY(cleave_json_expect_keys(at, array_keys, r->error));
     for (int i = 0; i < 3; i++) {
         int64_t count;
-        CLEAVE_TRY(cleave_json_get(at, counts[i].key, &member, r->error));
-        CLEAVE_TRY(cleave_json_integer(&member, 1, (int64_t)counts[i].most, &count, r->error));
+        CLEAVE_TRY(cleave_json_get_integer(at, counts[i].key, 1, (int64_t)counts[i].most, &count,
+                                           r->error));
         *counts[i].value = (double)count;
     }
     CLEAVE_TRY(

@@ -1,70 +1,47 @@
 /* The one writer of machine files; the format is described in machine_read.c. */
-#include "base/file.h"
 #include "base/json.h"
 #include "costmodel/machine.h"
 #include "graph/model/precision.h"
 
 static void put_kernels(cleave_json_writer *w, const cleave_device_kind *kind) {
-    cleave_json_key(w, "kernels");
-    cleave_json_begin_array(w, false);
+    cleave_json_open_array(w, "kernels", false);
     for (int32_t i = 0; i < kind->n_kernels; i++) {
         const cleave_kernel_time *kernel = &kind->kernels[i];
         cleave_json_begin_object(w, true);
-        cleave_json_key(w, "key");
-        cleave_json_put_string(w, kernel->key);
-        cleave_json_key(w, "family");
-        cleave_json_put_string(w, kernel->family);
+        cleave_json_set_string(w, "key", kernel->key);
+        cleave_json_set_string(w, "family", kernel->family);
         if (kernel->seconds > 0) {
-            cleave_json_key(w, "seconds");
-            cleave_json_put_number(w, kernel->seconds);
-            cleave_json_key(w, "spread");
-            cleave_json_put_number(w, kernel->spread);
+            cleave_json_set_number(w, "seconds", kernel->seconds);
+            cleave_json_set_number(w, "spread", kernel->spread);
         }
-        cleave_json_key(w, "flops");
-        cleave_json_put_number(w, kernel->flops);
-        cleave_json_key(w, "bytes");
-        cleave_json_put_number(w, kernel->bytes);
-        cleave_json_key(w, "workspace");
-        cleave_json_put_integer(w, kernel->workspace_bytes);
-        if (kernel->alone_seconds > 0) {
-            cleave_json_key(w, "alone");
-            cleave_json_put_number(w, kernel->alone_seconds);
-        }
+        cleave_json_set_number(w, "flops", kernel->flops);
+        cleave_json_set_number(w, "bytes", kernel->bytes);
+        cleave_json_set_integer(w, "workspace", kernel->workspace_bytes);
+        if (kernel->alone_seconds > 0)
+            cleave_json_set_number(w, "alone", kernel->alone_seconds);
         cleave_json_end_object(w);
     }
     cleave_json_end_array(w);
 }
 
 static void put_fits(cleave_json_writer *w, const cleave_device_kind *kind) {
-    cleave_json_key(w, "fits");
-    cleave_json_begin_array(w, false);
+    cleave_json_open_array(w, "fits", false);
     for (int32_t i = 0; i < kind->n_fits; i++) {
         const cleave_family_fit *fit = &kind->fits[i];
         cleave_json_begin_object(w, true);
-        cleave_json_key(w, "family");
-        cleave_json_put_string(w, fit->family);
-        cleave_json_key(w, "launch_seconds");
-        cleave_json_put_number(w, fit->launch_seconds);
-        cleave_json_key(w, "seconds_per_flop");
-        cleave_json_put_number(w, fit->seconds_per_flop);
-        cleave_json_key(w, "seconds_per_byte");
-        cleave_json_put_number(w, fit->seconds_per_byte);
-        cleave_json_key(w, "spread");
-        cleave_json_put_number(w, fit->spread);
-        cleave_json_key(w, "workspace");
-        cleave_json_put_integer(w, fit->workspace_bytes);
-        cleave_json_key(w, "largest");
-        cleave_json_put_number(w, fit->largest_bytes);
+        cleave_json_set_string(w, "family", fit->family);
+        cleave_json_set_number(w, "launch_seconds", fit->launch_seconds);
+        cleave_json_set_number(w, "seconds_per_flop", fit->seconds_per_flop);
+        cleave_json_set_number(w, "seconds_per_byte", fit->seconds_per_byte);
+        cleave_json_set_number(w, "spread", fit->spread);
+        cleave_json_set_integer(w, "workspace", fit->workspace_bytes);
+        cleave_json_set_number(w, "largest", fit->largest_bytes);
         if (fit->near_bytes > 0) {
-            cleave_json_key(w, "near");
-            cleave_json_put_number(w, fit->near_bytes);
-            cleave_json_key(w, "far_seconds_per_byte");
-            cleave_json_put_number(w, fit->far_seconds_per_byte);
+            cleave_json_set_number(w, "near", fit->near_bytes);
+            cleave_json_set_number(w, "far_seconds_per_byte", fit->far_seconds_per_byte);
         }
-        if (fit->alone > 0) {
-            cleave_json_key(w, "alone");
-            cleave_json_put_number(w, fit->alone);
-        }
+        if (fit->alone > 0)
+            cleave_json_set_number(w, "alone", fit->alone);
         cleave_json_end_object(w);
     }
     cleave_json_end_array(w);
@@ -99,10 +76,8 @@ static void put_rates(cleave_json_writer *w, const cleave_device_kind *kind) {
     for (cleave_type type = 0; type < CLEAVE_N_TYPES; type++) {
         if (kind->rates[type] <= 0)
             continue;
-        if (!any) {
-            cleave_json_key(w, "rates");
-            cleave_json_begin_object(w, true);
-        }
+        if (!any)
+            cleave_json_open_object(w, "rates", true);
         any = true;
         put_quantity(w, cleave_precision_name(type), kind->rates[type], CLEAVE_UNIT_FLOPS);
     }
@@ -111,40 +86,28 @@ static void put_rates(cleave_json_writer *w, const cleave_device_kind *kind) {
 }
 
 static void put_kind(cleave_json_writer *w, const cleave_device_kind *kind) {
-    cleave_json_key(w, kind->name);
-    cleave_json_begin_object(w, false);
+    cleave_json_open_object(w, kind->name, false);
     put_quantity(w, "memory", (double)kind->memory_bytes, CLEAVE_UNIT_BYTES);
     put_quantity(w, "flops", kind->flops_per_second, CLEAVE_UNIT_FLOPS);
     put_rates(w, kind);
     put_quantity(w, "memory_bandwidth", kind->bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND);
-    cleave_json_key(w, "efficiency");
-    cleave_json_begin_object(w, true);
+    cleave_json_open_object(w, "efficiency", true);
     for (int of = 0; of < CLEAVE_N_EFFICIENCIES; of++)
         put_efficiency(w, cleave_efficiency_names[of], &kind->efficiency[of]);
     cleave_json_end_object(w);
     put_quantity(w, "launch", kind->launch_seconds, CLEAVE_UNIT_SECONDS);
-    cleave_json_key(w, "source");
-    cleave_json_put_string(w, kind->source);
+    cleave_json_set_string(w, "source", kind->source);
     if (kind->runtime_bytes > 0)
         put_quantity(w, "runtime", (double)kind->runtime_bytes, CLEAVE_UNIT_BYTES);
-    if (kind->kernel_version != NULL) {
-        cleave_json_key(w, "kernel_version");
-        cleave_json_put_string(w, kind->kernel_version);
-    }
-    if (cleave_device_kind_threads(kind) > 1) {
-        cleave_json_key(w, "threads");
-        cleave_json_put_integer(w, kind->threads);
-    }
+    if (kind->kernel_version != NULL)
+        cleave_json_set_string(w, "kernel_version", kind->kernel_version);
+    if (cleave_device_kind_threads(kind) > 1)
+        cleave_json_set_integer(w, "threads", kind->threads);
     if (kind->n_kernels > 0)
         put_kernels(w, kind);
     if (kind->n_fits > 0)
         put_fits(w, kind);
     cleave_json_end_object(w);
-}
-
-static void put_count(cleave_json_writer *w, const char *key, int32_t count) {
-    cleave_json_key(w, key);
-    cleave_json_put_integer(w, count);
 }
 
 static void put_vertex(cleave_json_writer *w, const cleave_node_type *type, int32_t vertex) {
@@ -161,22 +124,17 @@ static bool has_polls(const cleave_polls *polls) {
 static void put_polls(cleave_json_writer *w, const char *key, const cleave_polls *polls) {
     if (!has_polls(polls))
         return;
-    cleave_json_key(w, key);
-    cleave_json_begin_object(w, true);
-    cleave_json_key(w, "small");
-    cleave_json_put_number(w, polls->small);
-    cleave_json_key(w, "large");
-    cleave_json_put_number(w, polls->large);
-    cleave_json_key(w, "per_byte");
-    cleave_json_put_number(w, polls->per_byte);
+    cleave_json_open_object(w, key, true);
+    cleave_json_set_number(w, "small", polls->small);
+    cleave_json_set_number(w, "large", polls->large);
+    cleave_json_set_number(w, "per_byte", polls->per_byte);
     cleave_json_end_object(w);
 }
 
 static void put_agreements(cleave_json_writer *w, const cleave_protocol *protocol) {
     if (protocol->n_agreements == 0)
         return;
-    cleave_json_key(w, "large_latency");
-    cleave_json_begin_array(w, true);
+    cleave_json_open_array(w, "large_latency", true);
     for (int i = 0; i < protocol->n_agreements; i++) {
         cleave_json_begin_object(w, true);
         put_quantity(w, "bytes", protocol->agreements[i].bytes, CLEAVE_UNIT_BYTES);
@@ -190,8 +148,7 @@ static void put_protocol(cleave_json_writer *w, const cleave_protocol *protocol)
     if (protocol->large_from_bytes <= 0 && protocol->first_bytes <= 0 &&
         !has_polls(&protocol->sending) && !has_polls(&protocol->receiving))
         return;
-    cleave_json_key(w, "protocol");
-    cleave_json_begin_object(w, true);
+    cleave_json_open_object(w, "protocol", true);
     if (protocol->large_from_bytes > 0)
         put_quantity(w, "large_from", protocol->large_from_bytes, CLEAVE_UNIT_BYTES);
     put_agreements(w, protocol);
@@ -207,13 +164,10 @@ static void put_protocol(cleave_json_writer *w, const cleave_protocol *protocol)
 
 static void put_link_figures(cleave_json_writer *w, const cleave_link_class *class,
                              double oversubscription) {
-    if (class->through != NULL) {
-        cleave_json_key(w, "through");
-        cleave_json_put_string(w, class->through);
-    }
+    if (class->through != NULL)
+        cleave_json_set_string(w, "through", class->through);
     if (oversubscription > 0) {
-        cleave_json_key(w, "oversubscription");
-        cleave_json_put_number(w, oversubscription);
+        cleave_json_set_number(w, "oversubscription", oversubscription);
     } else {
         put_quantity(w, "bandwidth", class->bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND);
     }
@@ -229,8 +183,7 @@ static void put_link_figures(cleave_json_writer *w, const cleave_link_class *cla
 static void put_link(cleave_json_writer *w, const cleave_node_type *type,
                      const cleave_link_class *class) {
     cleave_json_begin_object(w, true);
-    cleave_json_key(w, "join");
-    cleave_json_begin_array(w, true);
+    cleave_json_open_array(w, "join", true);
     for (int32_t g = 0; g < class->n_groups; g++) {
         cleave_json_begin_array(w, true);
         for (int32_t i = class->group_start[g]; i < class->group_start[g + 1]; i++)
@@ -245,17 +198,13 @@ static void put_link(cleave_json_writer *w, const cleave_node_type *type,
 static void put_node(cleave_json_writer *w, const cleave_machine *machine,
                      const cleave_node_type *type) {
     cleave_json_begin_object(w, false);
-    cleave_json_key(w, "count");
-    cleave_json_put_integer(w, type->count);
-    cleave_json_key(w, "devices");
-    cleave_json_put_integer(w, type->n_devices);
-    cleave_json_key(w, "kinds");
-    cleave_json_begin_array(w, true);
+    cleave_json_set_integer(w, "count", type->count);
+    cleave_json_set_integer(w, "devices", type->n_devices);
+    cleave_json_open_array(w, "kinds", true);
     for (int32_t d = 0; d < type->n_devices; d++)
         cleave_json_put_string(w, machine->kinds[type->kinds[d]].name);
     cleave_json_end_array(w);
-    cleave_json_key(w, "links");
-    cleave_json_begin_array(w, false);
+    cleave_json_open_array(w, "links", false);
     for (int32_t c = 0; c < type->n_link_classes; c++)
         put_link(w, type, &type->link_classes[c]);
     cleave_json_end_array(w);
@@ -300,16 +249,15 @@ static void put_level(cleave_json_writer *w, const cleave_network *network, int3
     if (k == 0)
         put_joins(w, network);
     if (network->shape == CLEAVE_NETWORK_TORUS) {
-        cleave_json_key(w, "torus");
-        cleave_json_begin_array(w, true);
+        cleave_json_open_array(w, "torus", true);
         for (int32_t d = 0; d < network->n_dimensions; d++)
             cleave_json_put_integer(w, network->size[d]);
         cleave_json_end_array(w);
     }
     if (level->nodes > 0)
-        put_count(w, "nodes", level->nodes);
+        cleave_json_set_integer(w, "nodes", level->nodes);
     if (k > 0)
-        put_count(w, "switches", level->n_switches);
+        cleave_json_set_integer(w, "switches", level->n_switches);
     put_link_figures(w, &level->links, level->oversubscription);
     cleave_json_end_object(w);
 }
@@ -329,37 +277,29 @@ static void put_network(cleave_json_writer *w, const cleave_network *network) {
 static void put_collectives(cleave_json_writer *w, const cleave_machine_collectives *of) {
     if (of->n_spans == 0)
         return;
-    cleave_json_key(w, "collectives");
-    cleave_json_begin_object(w, false);
-    cleave_json_key(w, "within");
-    cleave_json_begin_array(w, false);
+    cleave_json_open_object(w, "collectives", false);
+    cleave_json_open_array(w, "within", false);
     for (int32_t i = 0; i < of->n_spans; i++) {
         cleave_json_begin_object(w, true);
-        put_count(w, "devices", of->spans[i].n_devices);
+        cleave_json_set_integer(w, "devices", of->spans[i].n_devices);
         put_quantity(w, "bandwidth", of->spans[i].bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND);
         put_quantity(w, "latency", of->spans[i].latency_seconds, CLEAVE_UNIT_SECONDS);
         cleave_json_end_object(w);
     }
     cleave_json_end_array(w);
-    cleave_json_key(w, "between");
-    cleave_json_begin_object(w, true);
-    cleave_json_key(w, "share");
-    cleave_json_put_number(w, of->between_share);
+    cleave_json_open_object(w, "between", true);
+    cleave_json_set_number(w, "share", of->between_share);
     put_quantity(w, "latency", of->between_latency_seconds, CLEAVE_UNIT_SECONDS);
     cleave_json_end_object(w);
-    cleave_json_key(w, "source");
-    cleave_json_put_string(w, of->source);
+    cleave_json_set_string(w, "source", of->source);
     cleave_json_end_object(w);
 }
 
 static void put_machine(cleave_json_writer *w, const cleave_machine *machine) {
     cleave_json_begin_object(w, false);
-    cleave_json_key(w, "cleave_machine");
-    cleave_json_put_integer(w, 1);
-    cleave_json_key(w, "name");
-    cleave_json_put_string(w, machine->name);
-    cleave_json_key(w, "kinds");
-    cleave_json_begin_object(w, false);
+    cleave_json_set_integer(w, "cleave_machine", 1);
+    cleave_json_set_string(w, "name", machine->name);
+    cleave_json_open_object(w, "kinds", false);
     for (int32_t k = 0; k < machine->n_kinds; k++)
         put_kind(w, &machine->kinds[k]);
     cleave_json_end_object(w);
@@ -373,8 +313,5 @@ cleave_status cleave_machine_write(const char *path, const cleave_machine *machi
                                    cleave_error *error) {
     cleave_json_writer writer = {0};
     put_machine(&writer, machine);
-    cleave_status status = writer.failed ? cleave_fail_memory(error, "writing a machine")
-                                         : cleave_file_write(path, writer.text, writer.n, error);
-    cleave_json_writer_free(&writer);
-    return status;
+    return cleave_json_write_file(&writer, path, "writing a machine", error);
 }

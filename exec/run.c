@@ -1,6 +1,7 @@
 /* Running a program for real. */
 #include "exec/run.h"
 
+#include "base/order.h"
 #include "base/progress.h"
 #include "exec/checkpoint.h"
 #include "exec/data/save.h"
@@ -68,11 +69,6 @@ cleave_status cleave_run_check_from(const cleave_model *model, const cleave_run_
     return CLEAVE_OK;
 }
 
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static cleave_status median(const double *values, int64_t n, double *result, cleave_error *error) {
     int64_t skip = n > 1 ? 1 : 0; /* the first step pays for what is set up on first use */
     *result = 0;
@@ -83,8 +79,7 @@ static cleave_status median(const double *values, int64_t n, double *result, cle
         return cleave_fail_memory(error, "sorting step times");
     memcpy(sorted, values + skip, (size_t)(n - skip) * sizeof *sorted);
     n -= skip;
-    qsort(sorted, (size_t)n, sizeof *sorted, compare_doubles);
-    *result = n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+    *result = cleave_median(sorted, n);
     free(sorted);
     return CLEAVE_OK;
 }

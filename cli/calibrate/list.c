@@ -1,7 +1,6 @@
 /* Lists what a framework is to time. */
 #include "cli/calibrate/list.h"
 
-#include "base/file.h"
 #include "base/json.h"
 #include "cli/calibrate/bytes.h"
 #include "cli/calibrate/nests.h"
@@ -153,32 +152,23 @@ static cleave_status add_model(listing *l, int i, cleave_arena *arena, cleave_er
 /* ---- the file -------------------------------------------------------------------------------- */
 
 static void put_work(cleave_json_writer *w, const cleave_work *work) {
-    cleave_json_key(w, "key");
-    cleave_json_put_string(w, work->key);
-    cleave_json_key(w, "family");
-    cleave_json_put_string(w, work->family);
-    cleave_json_key(w, "flops");
-    cleave_json_put_number(w, work->flops);
-    cleave_json_key(w, "bytes");
-    cleave_json_put_number(w, work->bytes);
+    cleave_json_set_string(w, "key", work->key);
+    cleave_json_set_string(w, "family", work->family);
+    cleave_json_set_number(w, "flops", work->flops);
+    cleave_json_set_number(w, "bytes", work->bytes);
 }
 
 static void put_operators(cleave_json_writer *w, const calibrate_works *works) {
-    cleave_json_key(w, "operators");
-    cleave_json_begin_array(w, false);
+    cleave_json_open_array(w, "operators", false);
     for (int32_t i = 0; i < works->n; i++) {
         const calibrate_work *work = &works->items[i];
         const cleave_operator *op = &work->model->operators[work->nest->op];
         cleave_json_begin_object(w, false);
         put_work(w, &work->work);
-        cleave_json_key(w, "name");
-        cleave_json_put_string(w, op->name);
-        cleave_json_key(w, "type");
-        cleave_json_put_string(w, op->type);
-        cleave_json_key(w, "backward");
-        cleave_json_put_truth(w, work->pass != CLEAVE_PASS_FORWARD);
-        cleave_json_key(w, "wanted");
-        cleave_json_put_truth(w, work->wanted);
+        cleave_json_set_string(w, "name", op->name);
+        cleave_json_set_string(w, "type", op->type);
+        cleave_json_set_truth(w, "backward", work->pass != CLEAVE_PASS_FORWARD);
+        cleave_json_set_truth(w, "wanted", work->wanted);
         calibrate_put_nests(w, work->model, work->nest, &work->part);
         cleave_json_end_object(w);
     }
@@ -188,25 +178,21 @@ static void put_operators(cleave_json_writer *w, const calibrate_works *works) {
 static void put_byte_works(cleave_json_writer *w) {
     calibrate_byte_works bytes;
     calibrate_byte_works_list(&bytes);
-    cleave_json_key(w, "copies");
-    cleave_json_begin_array(w, false);
+    cleave_json_open_array(w, "copies", false);
     for (int32_t i = 0; i < bytes.n; i++) {
         cleave_work work;
         calibrate_byte_work_describe(&bytes.items[i], &work);
         cleave_json_begin_object(w, true);
         put_work(w, &work);
-        cleave_json_key(w, "size");
-        cleave_json_put_integer(w, bytes.items[i].bytes);
-        cleave_json_key(w, "row");
-        cleave_json_put_integer(w, bytes.items[i].row_bytes);
+        cleave_json_set_integer(w, "size", bytes.items[i].bytes);
+        cleave_json_set_integer(w, "row", bytes.items[i].row_bytes);
         cleave_json_end_object(w);
     }
     cleave_json_end_array(w);
 }
 
 static void put_collectives(cleave_json_writer *w, const listing *l) {
-    cleave_json_key(w, "collectives");
-    cleave_json_begin_array(w, false);
+    cleave_json_open_array(w, "collectives", false);
     for (int n = 2; n <= MOST_GROUP; n++)
         for (int kind = 0; kind < N_KINDS; kind++) {
             int64_t most = l->collective_bytes[kind][n];
@@ -214,12 +200,9 @@ static void put_collectives(cleave_json_writer *w, const listing *l) {
             for (int64_t bytes = least_collective_bytes; l->collective_bytes[kind][n] > 0;
                  bytes *= 4) {
                 cleave_json_begin_object(w, true);
-                cleave_json_key(w, "kind");
-                cleave_json_put_string(w, calibrate_collective_names[kind]);
-                cleave_json_key(w, "devices");
-                cleave_json_put_integer(w, n);
-                cleave_json_key(w, "bytes");
-                cleave_json_put_integer(w, bytes);
+                cleave_json_set_string(w, "kind", calibrate_collective_names[kind]);
+                cleave_json_set_integer(w, "devices", n);
+                cleave_json_set_integer(w, "bytes", bytes);
                 cleave_json_end_object(w);
                 if (bytes >= most)
                     break;
@@ -231,16 +214,11 @@ static void put_collectives(cleave_json_writer *w, const listing *l) {
 static cleave_status write_list(const listing *l, cleave_error *error) {
     cleave_json_writer w = {0};
     cleave_json_begin_object(&w, false);
-    cleave_json_key(&w, "cleave_kernels");
-    cleave_json_put_integer(&w, 1);
-    cleave_json_key(&w, "precision");
-    cleave_json_put_string(&w, cleave_precision_name(l->precision));
-    cleave_json_key(&w, "devices");
-    cleave_json_put_integer(&w, l->machine.n_devices);
-    cleave_json_key(&w, "touched_bytes");
-    cleave_json_put_integer(&w, l->touched_bytes);
-    cleave_json_key(&w, "freed_bytes");
-    cleave_json_begin_array(&w, true);
+    cleave_json_set_integer(&w, "cleave_kernels", 1);
+    cleave_json_set_string(&w, "precision", cleave_precision_name(l->precision));
+    cleave_json_set_integer(&w, "devices", l->machine.n_devices);
+    cleave_json_set_integer(&w, "touched_bytes", l->touched_bytes);
+    cleave_json_open_array(&w, "freed_bytes", true);
     for (int32_t i = 0; i < l->freed_bytes.n; i++)
         cleave_json_put_integer(&w, l->freed_bytes.items[i]);
     cleave_json_end_array(&w);
@@ -248,10 +226,7 @@ static cleave_status write_list(const listing *l, cleave_error *error) {
     put_byte_works(&w);
     put_collectives(&w, l);
     cleave_json_end_object(&w);
-    cleave_status status = w.failed ? cleave_fail_memory(error, "listing what to time")
-                                    : cleave_file_write(l->values->list, w.text, w.n, error);
-    cleave_json_writer_free(&w);
-    return status;
+    return cleave_json_write_file(&w, l->values->list, "listing what to time", error);
 }
 
 cleave_status calibrate_list(const calibrate_values *values, cleave_arena *arena,

@@ -32,10 +32,8 @@ static cleave_status no_memory(const reader *r) {
 
 static cleave_status get_string(const reader *r, const cleave_json_cursor *at, const char *key,
                                 const char **value) {
-    cleave_json_cursor member;
     const char *text;
-    CLEAVE_TRY(cleave_json_get(at, key, &member, r->error));
-    CLEAVE_TRY(cleave_json_string(&member, &text, r->error));
+    CLEAVE_TRY(cleave_json_get_string(at, key, &text, r->error));
     *value = cleave_arena_string(r->arena, text);
     return *value != NULL ? CLEAVE_OK : no_memory(r);
 }
@@ -54,26 +52,19 @@ static cleave_status get_number(const reader *r, const cleave_json_cursor *at, c
     return CLEAVE_OK;
 }
 
-static cleave_status get_integer(const reader *r, const cleave_json_cursor *at, const char *key,
-                                 int64_t least, int64_t most, int64_t *value) {
-    cleave_json_cursor member;
-    CLEAVE_TRY(cleave_json_get(at, key, &member, r->error));
-    return cleave_json_integer(&member, least, most, value, r->error);
-}
-
 static cleave_status read_by(const reader *r, const cleave_json_cursor *root,
                              calibrate_times *times) {
-    cleave_json_cursor at, compiled;
+    cleave_json_cursor at;
     CLEAVE_TRY(cleave_json_get(root, "measured_by", &at, r->error));
     CLEAVE_TRY(cleave_json_expect_object(&at, r->error));
     CLEAVE_TRY(cleave_json_expect_keys(&at, by_keys, r->error));
     CLEAVE_TRY(get_string(r, &at, "framework", &times->framework));
     CLEAVE_TRY(get_string(r, &at, "device", &times->device));
     CLEAVE_TRY(get_string(r, &at, "precision", &times->precision));
-    CLEAVE_TRY(get_integer(r, &at, "threads", 1, 1 << 20, &times->threads));
-    CLEAVE_TRY(get_integer(r, &at, "memory_bytes", 1, INT64_C(1) << 60, &times->memory_bytes));
-    CLEAVE_TRY(cleave_json_get(&at, "compiled", &compiled, r->error));
-    return cleave_json_boolean(&compiled, &times->compiled, r->error);
+    CLEAVE_TRY(cleave_json_get_integer(&at, "threads", 1, 1 << 20, &times->threads, r->error));
+    CLEAVE_TRY(cleave_json_get_integer(&at, "memory_bytes", 1, INT64_C(1) << 60,
+                                       &times->memory_bytes, r->error));
+    return cleave_json_get_truth(&at, "compiled", &times->compiled, r->error);
 }
 
 static int compare_kernels(const void *a, const void *b) {
@@ -95,8 +86,7 @@ static cleave_status read_kernel(const reader *r, const cleave_json_cursor *at,
 static cleave_status read_kernels(const reader *r, const cleave_json_cursor *root,
                                   calibrate_times *times) {
     cleave_json_cursor at;
-    CLEAVE_TRY(cleave_json_get(root, "kernels", &at, r->error));
-    CLEAVE_TRY(cleave_json_expect_array(&at, r->error));
+    CLEAVE_TRY(cleave_json_get_array(root, "kernels", &at, r->error));
     int32_t n = cleave_json_count(&at);
     times->kernels = CLEAVE_ARENA_ARRAY(r->arena, cleave_kernel_time, n);
     if (times->kernels == NULL)
@@ -130,9 +120,9 @@ static cleave_status read_collective(const reader *r, const cleave_json_cursor *
     if (calibrate_collective_names[of->kind] == NULL)
         return cleave_json_fail(
             &member, r->error, "\"%s\" is none of all-reduce, reduce-scatter and all-gather", kind);
-    CLEAVE_TRY(get_integer(r, at, "devices", 2, CLEAVE_MAX_NODE_DEVICES, &n));
+    CLEAVE_TRY(cleave_json_get_integer(at, "devices", 2, CLEAVE_MAX_NODE_DEVICES, &n, r->error));
     of->n_devices = (int32_t)n;
-    CLEAVE_TRY(get_integer(r, at, "bytes", 1, INT64_C(1) << 50, &of->bytes));
+    CLEAVE_TRY(cleave_json_get_integer(at, "bytes", 1, INT64_C(1) << 50, &of->bytes, r->error));
     CLEAVE_TRY(get_number(r, at, "seconds", least_seconds, most_seconds, &of->seconds));
     return get_number(r, at, "spread", 0, most_seconds, &spread);
 }
@@ -140,8 +130,7 @@ static cleave_status read_collective(const reader *r, const cleave_json_cursor *
 static cleave_status read_collectives(const reader *r, const cleave_json_cursor *root,
                                       calibrate_times *times) {
     cleave_json_cursor at;
-    CLEAVE_TRY(cleave_json_get(root, "collectives", &at, r->error));
-    CLEAVE_TRY(cleave_json_expect_array(&at, r->error));
+    CLEAVE_TRY(cleave_json_get_array(root, "collectives", &at, r->error));
     int32_t n = cleave_json_count(&at);
     times->collectives = CLEAVE_ARENA_ARRAY(r->arena, calibrate_collective, n);
     if (times->collectives == NULL)

@@ -315,10 +315,8 @@ void explain_print(const explanation *e, cleave_arena *arena) {
 
 static void put_sorts(cleave_json_writer *w, const int64_t *picoseconds) {
     cleave_json_begin_object(w, true);
-    for (int s = 0; s < EXPLAIN_N_SORTS; s++) {
-        cleave_json_key(w, explain_sort_names[s]);
-        cleave_json_put_number(w, 1e-12 * (double)picoseconds[s]);
-    }
+    for (int s = 0; s < EXPLAIN_N_SORTS; s++)
+        cleave_json_set_number(w, explain_sort_names[s], 1e-12 * (double)picoseconds[s]);
     cleave_json_end_object(w);
 }
 
@@ -326,8 +324,7 @@ static void put_alternative(cleave_json_writer *w, const explanation *e, int32_t
                             const explain_alternative *alternative) {
     cleave_json_begin_object(w, true);
     split_text_put(w, &e->model->operators[op], &alternative->split);
-    cleave_json_key(w, "step_seconds");
-    cleave_json_put_number(w, explain_step_with(e, alternative));
+    cleave_json_set_number(w, "step_seconds", explain_step_with(e, alternative));
     cleave_json_end_object(w);
 }
 
@@ -336,22 +333,17 @@ static void put_operator(cleave_json_writer *w, const explanation *e, int32_t op
     const explain_choice *choice = &e->choices[op];
     char text[192];
     cleave_json_begin_object(w, false);
-    cleave_json_key(w, "name");
-    cleave_json_put_string(w, e->model->operators[op].name);
+    cleave_json_set_string(w, "name", e->model->operators[op].name);
     split_text_put(w, &e->model->operators[op], &e->layout->splits[op]);
-    cleave_json_key(w, "share");
-    cleave_json_put_number(w, share(path->total, e->path.step));
+    cleave_json_set_number(w, "share", share(path->total, e->path.step));
     cleave_json_key(w, "critical_seconds");
     put_sorts(w, path->picoseconds);
-    cleave_json_key(w, "memory_bytes");
-    cleave_json_put_integer(w, path->memory_bytes);
+    cleave_json_set_integer(w, "memory_bytes", path->memory_bytes);
     cleave_json_key(w, "bound_by");
     explain_binds(e, op, text, sizeof text);
     cleave_json_put_string(w, text);
-    cleave_json_key(w, "tried");
-    cleave_json_put_integer(w, choice->tried);
-    cleave_json_key(w, "alternatives");
-    cleave_json_begin_array(w, false);
+    cleave_json_set_integer(w, "tried", choice->tried);
+    cleave_json_open_array(w, "alternatives", false);
     for (int32_t i = 0; i < choice->n; i++)
         put_alternative(w, e, op, &choice->best[i]);
     cleave_json_end_array(w);
@@ -364,22 +356,19 @@ static void put_operator(cleave_json_writer *w, const explanation *e, int32_t op
 }
 
 static void put_schedules(cleave_json_writer *w, const explanation *e) {
-    cleave_json_key(w, "schedules");
-    cleave_json_begin_array(w, false);
+    cleave_json_open_array(w, "schedules", false);
     for (int32_t i = 0; i < e->schedules.n; i++) {
         const explain_schedule *other = &e->schedules.items[i];
         bool fits = other->price.excess_bytes == 0 && e->schedules.price.excess_bytes == 0;
         cleave_json_begin_object(w, true);
-        cleave_json_key(w, "decision");
-        cleave_json_put_string(w, other->decision);
+        cleave_json_set_string(w, "decision", other->decision);
         cleave_json_key(w, "step_seconds");
         if (fits)
             cleave_json_put_number(w, 1e-12 * (double)e->path.step *
                                           share(other->price.step, e->schedules.price.step));
         else
             cleave_json_put_null(w);
-        cleave_json_key(w, "peak_bytes");
-        cleave_json_put_integer(w, other->price.peak_bytes);
+        cleave_json_set_integer(w, "peak_bytes", other->price.peak_bytes);
         cleave_json_end_object(w);
     }
     cleave_json_end_array(w);
@@ -395,34 +384,23 @@ cleave_status explain_print_json(const explanation *e, cleave_error *error) {
     const explain_path *path = &e->path;
     char link[160];
     cleave_json_begin_object(&w, false);
-    cleave_json_key(&w, "step_seconds");
-    cleave_json_put_number(&w, 1e-12 * (double)path->step);
-    cleave_json_key(&w, "estimated_step_seconds");
-    cleave_json_put_number(&w, 1e-12 * (double)e->estimated_step);
+    cleave_json_set_number(&w, "step_seconds", 1e-12 * (double)path->step);
+    cleave_json_set_number(&w, "estimated_step_seconds", 1e-12 * (double)e->estimated_step);
     explain_put_critical(&w, path);
-    cleave_json_key(&w, "busiest_device");
-    cleave_json_put_integer(&w, path->busiest_device);
-    cleave_json_key(&w, "busiest_device_seconds");
-    cleave_json_put_number(&w, 1e-12 * (double)path->device_busy);
+    cleave_json_set_integer(&w, "busiest_device", path->busiest_device);
+    cleave_json_set_number(&w, "busiest_device_seconds", 1e-12 * (double)path->device_busy);
     cleave_json_key(&w, "busiest_link");
     explain_link_name(e->machine, path->busiest_link, link, sizeof link);
     cleave_json_put_string(&w, link);
-    cleave_json_key(&w, "busiest_link_seconds");
-    cleave_json_put_number(&w, 1e-12 * (double)path->link_busy);
-    cleave_json_key(&w, "fullest_device");
-    cleave_json_put_integer(&w, path->fullest_device);
-    cleave_json_key(&w, "peak_bytes");
-    cleave_json_put_integer(&w, path->peak_bytes);
-    cleave_json_key(&w, "held_bytes");
-    cleave_json_begin_object(&w, true);
-    for (int k = 0; k < CLEAVE_N_BUFFER_KINDS; k++) {
-        cleave_json_key(&w, explain_buffer_names[k]);
-        cleave_json_put_integer(&w, path->held_bytes[k]);
-    }
+    cleave_json_set_number(&w, "busiest_link_seconds", 1e-12 * (double)path->link_busy);
+    cleave_json_set_integer(&w, "fullest_device", path->fullest_device);
+    cleave_json_set_integer(&w, "peak_bytes", path->peak_bytes);
+    cleave_json_open_object(&w, "held_bytes", true);
+    for (int k = 0; k < CLEAVE_N_BUFFER_KINDS; k++)
+        cleave_json_set_integer(&w, explain_buffer_names[k], path->held_bytes[k]);
     cleave_json_end_object(&w);
     put_schedules(&w, e);
-    cleave_json_key(&w, "operators");
-    cleave_json_begin_array(&w, false);
+    cleave_json_open_array(&w, "operators", false);
     for (int32_t i = 0; i < e->n; i++)
         put_operator(&w, e, e->order[i]);
     cleave_json_end_array(&w);

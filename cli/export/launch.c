@@ -34,16 +34,11 @@ void export_put_launch(const cleave_launch *of, cleave_json_writer *w) {
     } words[] = {{"schedule", cleave_schedule_names[of->kind]},
                  {"recompute", cleave_recompute_names[of->recompute]},
                  {"sharded", cleave_sharded_names[of->sharded]}};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        cleave_json_key(w, numbers[i].key);
-        cleave_json_put_integer(w, numbers[i].value);
-    }
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        cleave_json_key(w, words[i].key);
-        cleave_json_put_string(w, words[i].value);
-    }
-    cleave_json_key(w, "alike");
-    cleave_json_put_number(w, of->alike);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        cleave_json_set_integer(w, numbers[i].key, numbers[i].value);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        cleave_json_set_string(w, words[i].key, words[i].value);
+    cleave_json_set_number(w, "alike", of->alike);
 }
 
 static cleave_status read_sizes(const cleave_import_request *model, cleave_arena *arena,

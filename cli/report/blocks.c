@@ -89,10 +89,8 @@ static void put_blocks(cleave_markup *page, const report *of, const repeats *blo
 /* ---- their splits, for the script ---- */
 
 static void put_split(cleave_json_writer *w, const cleave_operator *op, const cleave_split *split) {
-    cleave_json_key(w, "replicas");
-    cleave_json_put_integer(w, split->replicas);
-    cleave_json_key(w, "axes");
-    cleave_json_begin_array(w, true);
+    cleave_json_set_integer(w, "replicas", split->replicas);
+    cleave_json_open_array(w, "axes", true);
     for (int a = 0; a < op->n_axes; a++)
         if (split->degree[a] > 1) {
             cleave_json_put_string(w, op->axes[a].name);
@@ -117,8 +115,7 @@ static void put_data(cleave_markup *page, const report *of, const repeats *block
     for (int32_t b = 0; b < blocks->n; b++) {
         int32_t op = blocks->items[b].first;
         cleave_json_begin_object(&w, true);
-        cleave_json_key(&w, "name");
-        cleave_json_put_string(&w, blocks->items[b].name);
+        cleave_json_set_string(&w, "name", blocks->items[b].name);
         put_split(&w, &of->step->model.operators[op], &of->step->layout->splits[op]);
         cleave_json_end_object(&w);
     }

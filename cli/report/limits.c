@@ -18,20 +18,6 @@ typedef struct limits {
     cleave_chart_point *points[CLEAVE_CHART_MOST_CURVES]; /* [n_points] */
 } limits;
 
-static cleave_status get_text(const cleave_json_cursor *of, const char *key, const char **text,
-                              cleave_error *error) {
-    cleave_json_cursor at;
-    CLEAVE_TRY(cleave_json_get(of, key, &at, error));
-    return cleave_json_string(&at, text, error);
-}
-
-static cleave_status get_number(const cleave_json_cursor *of, const char *key, double *value,
-                                cleave_error *error) {
-    cleave_json_cursor at;
-    CLEAVE_TRY(cleave_json_get(of, key, &at, error));
-    return cleave_json_number(&at, value, error);
-}
-
 static cleave_status find_unit(const cleave_json_cursor *root, limits *l, cleave_error *error) {
     cleave_json_cursor vary;
     CLEAVE_TRY(cleave_json_get(root, "vary", &vary, error));
@@ -39,8 +25,8 @@ static cleave_status find_unit(const cleave_json_cursor *root, limits *l, cleave
         cleave_json_cursor axis = cleave_json_element(&vary, i);
         const char *name, *unit;
         char one[64];
-        CLEAVE_TRY(get_text(&axis, "name", &name, error));
-        CLEAVE_TRY(get_text(&axis, "unit", &unit, error));
+        CLEAVE_TRY(cleave_json_get_string(&axis, "name", &name, error));
+        CLEAVE_TRY(cleave_json_get_string(&axis, "unit", &unit, error));
         snprintf(one, sizeof one, "1 %.40s", unit[0] != '\0' ? unit : "B");
         if (strcmp(name, axis_name) == 0)
             return cleave_unit_parse(one, CLEAVE_UNIT_BYTES, &l->unit_bytes, error);
@@ -99,13 +85,12 @@ static cleave_status add_point(limits *l, const cleave_json_cursor *point, cleav
     int64_t n_devices;
     int32_t c = 0;
     double limit, seconds;
-    CLEAVE_TRY(cleave_json_get(point, "n_devices", &member, error));
-    CLEAVE_TRY(cleave_json_integer(&member, 1, INT32_MAX, &n_devices, error));
+    CLEAVE_TRY(cleave_json_get_integer(point, "n_devices", 1, INT32_MAX, &n_devices, error));
     if (n_devices != l->n_devices || !cleave_json_find(point, "step_seconds", &member))
         return CLEAVE_OK; /* not searched yet, or nothing fits */
     CLEAVE_TRY(cleave_json_number(&member, &seconds, error));
     CLEAVE_TRY(cleave_json_get(point, "at", &at, error));
-    CLEAVE_TRY(get_number(&at, axis_name, &limit, error));
+    CLEAVE_TRY(cleave_json_get_number(&at, axis_name, &limit, error));
     CLEAVE_TRY(find_curve(l, &at, arena, &c, error));
     l->points[c][l->curves[c].n++] = (cleave_chart_point){.x = limit * l->unit_bytes, .y = seconds};
     return CLEAVE_OK;

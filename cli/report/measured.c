@@ -15,20 +15,6 @@ typedef struct matcher {
     int32_t *next;                /* [queues] the first that is not found yet */
 } matcher;
 
-static cleave_status get_text(const cleave_json_cursor *event, const char *key, const char **text,
-                              cleave_error *error) {
-    cleave_json_cursor at;
-    CLEAVE_TRY(cleave_json_get(event, key, &at, error));
-    return cleave_json_string(&at, text, error);
-}
-
-static cleave_status get_number(const cleave_json_cursor *event, const char *key, double *value,
-                                cleave_error *error) {
-    cleave_json_cursor at;
-    CLEAVE_TRY(cleave_json_get(event, key, &at, error));
-    return cleave_json_number(&at, value, error);
-}
-
 static bool is_it(const matcher *m, int32_t item, const char *category, const char *name) {
     char label[256];
     const cleave_item *of = &m->program->items[item];
@@ -44,10 +30,10 @@ static cleave_status take_span(matcher *m, const cleave_json_cursor *event, int3
                                cleave_error *error) {
     const char *category, *name;
     double start, duration;
-    CLEAVE_TRY(get_text(event, "cat", &category, error));
-    CLEAVE_TRY(get_text(event, "name", &name, error));
-    CLEAVE_TRY(get_number(event, "ts", &start, error));
-    CLEAVE_TRY(get_number(event, "dur", &duration, error));
+    CLEAVE_TRY(cleave_json_get_string(event, "cat", &category, error));
+    CLEAVE_TRY(cleave_json_get_string(event, "name", &name, error));
+    CLEAVE_TRY(cleave_json_get_number(event, "ts", &start, error));
+    CLEAVE_TRY(cleave_json_get_number(event, "dur", &duration, error));
     if (!(start >= 0 && start < 1e12 && duration >= 0 && duration < 1e12))
         return cleave_json_fail(event, error, "its times are not those of a step");
     int32_t at = m->next[queue];
@@ -72,15 +58,12 @@ static cleave_status take_event(void *context, const cleave_json_cursor *event,
                                 cleave_error *error) {
     matcher *m = context;
     const char *phase;
-    cleave_json_cursor at;
     int64_t process, thread;
-    CLEAVE_TRY(get_text(event, "ph", &phase, error));
+    CLEAVE_TRY(cleave_json_get_string(event, "ph", &phase, error));
     if (strcmp(phase, "X") != 0)
         return CLEAVE_OK;
-    CLEAVE_TRY(cleave_json_get(event, "pid", &at, error));
-    CLEAVE_TRY(cleave_json_integer(&at, 0, INT32_MAX, &process, error));
-    CLEAVE_TRY(cleave_json_get(event, "tid", &at, error));
-    CLEAVE_TRY(cleave_json_integer(&at, 0, INT32_MAX, &thread, error));
+    CLEAVE_TRY(cleave_json_get_integer(event, "pid", 0, INT32_MAX, &process, error));
+    CLEAVE_TRY(cleave_json_get_integer(event, "tid", 0, INT32_MAX, &thread, error));
     bool is_measured = process % 2 == 0 && process / 2 < m->program->n_devices;
     return is_measured && thread < CLEAVE_N_LANES
                ? take_span(m, event, (int32_t)(process + thread), error)

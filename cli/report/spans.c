@@ -133,8 +133,7 @@ static int64_t merge_until_few(gatherer *g) {
 /* ---- writing ---- */
 
 static void put_labels(cleave_json_writer *w, const gatherer *g) {
-    cleave_json_key(w, "labels");
-    cleave_json_begin_array(w, true);
+    cleave_json_open_array(w, "labels", true);
     for (int32_t l = 0; l < g->labeled.n; l++) {
         const cleave_item *item = &g->program->items[g->labeled.items[l]];
         cleave_item_label label = cleave_item_label_of(g->program, item);
@@ -151,16 +150,12 @@ static void put_lane(cleave_json_writer *w, const gatherer *g, int l, int64_t ti
     int row = l / (N_SIDES * CLEAVE_N_LANES);
     int64_t before = 0;
     cleave_json_begin_object(w, true);
-    cleave_json_key(w, "device");
-    cleave_json_put_integer(w, cleave_program_device(g->program, g->rows->device[row]));
-    cleave_json_key(w, "alike");
-    cleave_json_put_integer(w, (int64_t)g->rows->alike[row] * report_step_windows(g->step));
-    cleave_json_key(w, "side");
-    cleave_json_put_string(w, side_names[l / CLEAVE_N_LANES % N_SIDES]);
-    cleave_json_key(w, "lane");
-    cleave_json_put_string(w, lane_names[l % CLEAVE_N_LANES]);
-    cleave_json_key(w, "spans");
-    cleave_json_begin_array(w, true);
+    cleave_json_set_integer(w, "device", cleave_program_device(g->program, g->rows->device[row]));
+    cleave_json_set_integer(w, "alike",
+                            (int64_t)g->rows->alike[row] * report_step_windows(g->step));
+    cleave_json_set_string(w, "side", side_names[l / CLEAVE_N_LANES % N_SIDES]);
+    cleave_json_set_string(w, "lane", lane_names[l % CLEAVE_N_LANES]);
+    cleave_json_open_array(w, "spans", true);
     for (int32_t i = 0; i < lane->spans.n; i++) {
         const span *s = &lane->spans.items[i];
         cleave_json_put_integer(w, s->start / tick - before);
@@ -177,17 +172,12 @@ static void put(cleave_json_writer *w, const gatherer *g) {
     const report_step *step = g->step;
     int64_t tick = step->of.simulated.timeline.step / TICKS + 1;
     cleave_json_begin_object(w, true);
-    cleave_json_key(w, "step_seconds");
-    cleave_json_put_number(w, 1e-12 * (double)step->of.simulated.timeline.step);
-    if (step->measured.start != NULL) {
-        cleave_json_key(w, "measured_step_seconds");
-        cleave_json_put_number(w, 1e-12 * (double)step->measured.step);
-    }
-    cleave_json_key(w, "tick_seconds");
-    cleave_json_put_number(w, 1e-12 * (double)tick);
+    cleave_json_set_number(w, "step_seconds", 1e-12 * (double)step->of.simulated.timeline.step);
+    if (step->measured.start != NULL)
+        cleave_json_set_number(w, "measured_step_seconds", 1e-12 * (double)step->measured.step);
+    cleave_json_set_number(w, "tick_seconds", 1e-12 * (double)tick);
     put_labels(w, g);
-    cleave_json_key(w, "lanes");
-    cleave_json_begin_array(w, true);
+    cleave_json_open_array(w, "lanes", true);
     for (int l = 0; l < g->rows->n * N_SIDES * CLEAVE_N_LANES; l++)
         if (step->measured.start != NULL || l / CLEAVE_N_LANES % N_SIDES == 1)
             put_lane(w, g, l, tick);

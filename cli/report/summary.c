@@ -65,31 +65,24 @@ static void put_tiles(cleave_markup *page, const report *of) {
     put_tile(page, "Devices", value, "of the step nothing runs in the main lane, on average");
 }
 
-static void put_number(cleave_json_writer *w, const char *key, double value) {
-    cleave_json_key(w, key);
-    cleave_json_put_number(w, value);
-}
-
 /* The figures of `simulate --json` and `explain --json`, under their names. */
 static void put_figures(cleave_markup *page, const report *of) {
     cleave_json_writer w = {0};
     const explain_path *path = &of->step->path;
     cleave_json_begin_object(&w, false);
-    put_number(&w, "step_seconds", step_seconds(of));
+    cleave_json_set_number(&w, "step_seconds", step_seconds(of));
     if (of->step->measured.start != NULL)
-        put_number(&w, "measured_step_seconds", 1e-12 * (double)of->step->measured.step);
+        cleave_json_set_number(&w, "measured_step_seconds",
+                               1e-12 * (double)of->step->measured.step);
     price_report_put(&w, &of->step->of.simulated.prices.shares);
-    cleave_json_key(&w, "tasks");
-    cleave_json_put_integer(&w, (int64_t)of->step->of.priced.program.n_items *
-                                    report_step_windows(of->step));
-    put_number(&w, "bytes_sent", of->traffic->total_bytes);
-    cleave_json_key(&w, "peak_bytes");
-    cleave_json_put_integer(&w, path->peak_bytes);
-    cleave_json_key(&w, "closed_form");
-    cleave_json_put_truth(&w, of->step->of.priced.is_folded);
+    cleave_json_set_integer(
+        &w, "tasks", (int64_t)of->step->of.priced.program.n_items * report_step_windows(of->step));
+    cleave_json_set_number(&w, "bytes_sent", of->traffic->total_bytes);
+    cleave_json_set_integer(&w, "peak_bytes", path->peak_bytes);
+    cleave_json_set_truth(&w, "closed_form", of->step->of.priced.is_folded);
     explain_put_critical(&w, path);
     if (report_bound_seconds(of) > 0)
-        put_number(&w, "lower_bound_seconds", report_bound_seconds(of));
+        cleave_json_set_number(&w, "lower_bound_seconds", report_bound_seconds(of));
     cleave_json_end_object(&w);
     cleave_markup_put_data(page, "figures", &w);
 }

@@ -56,16 +56,6 @@ static double final_loss(const cleave_run_result *result, int64_t *n) {
     return sum / (double)*n;
 }
 
-static void put_number(cleave_json_writer *w, const char *key, double value) {
-    cleave_json_key(w, key);
-    cleave_json_put_number(w, value);
-}
-
-static void put_string(cleave_json_writer *w, const char *key, const char *value) {
-    cleave_json_key(w, key);
-    cleave_json_put_string(w, value);
-}
-
 static double seconds_of(int64_t picoseconds) { return 1e-12 * (double)picoseconds; }
 
 static const char *kind_of(const cleave_item_error *e, cleave_item_label label) {
@@ -74,21 +64,19 @@ static const char *kind_of(const cleave_item_error *e, cleave_item_label label) 
 
 static void put_largest_errors(cleave_json_writer *w, const cleave_program *program,
                                const cleave_timeline_errors *errors) {
-    cleave_json_key(w, "largest_errors");
-    cleave_json_begin_array(w, false);
+    cleave_json_open_array(w, "largest_errors", false);
     for (int32_t i = 0; i < errors->n_largest; i++) {
         const cleave_item_error *e = &errors->largest[i];
         const cleave_item *item = &program->items[e->item];
         cleave_item_label label = cleave_item_label_of(program, item);
         cleave_json_begin_object(w, true);
-        put_string(w, "item", label.name);
-        put_string(w, "kind", kind_of(e, label));
-        put_string(w, "pass", label.pass);
-        cleave_json_key(w, "device");
-        cleave_json_put_integer(w, item->device);
-        put_number(w, "predicted_seconds", seconds_of(e->predicted));
-        put_number(w, "measured_seconds", seconds_of(e->measured));
-        put_number(w, "error_seconds", seconds_of(e->measured - e->predicted));
+        cleave_json_set_string(w, "item", label.name);
+        cleave_json_set_string(w, "kind", kind_of(e, label));
+        cleave_json_set_string(w, "pass", label.pass);
+        cleave_json_set_integer(w, "device", item->device);
+        cleave_json_set_number(w, "predicted_seconds", seconds_of(e->predicted));
+        cleave_json_set_number(w, "measured_seconds", seconds_of(e->measured));
+        cleave_json_set_number(w, "error_seconds", seconds_of(e->measured - e->predicted));
         cleave_json_end_object(w);
     }
     cleave_json_end_array(w);
@@ -96,16 +84,14 @@ static void put_largest_errors(cleave_json_writer *w, const cleave_program *prog
 
 static void put_time_by_kind(cleave_json_writer *w, const cleave_timeline_errors *errors,
                              int32_t n_devices) {
-    cleave_json_key(w, "time_by_kind");
-    cleave_json_begin_array(w, false);
+    cleave_json_open_array(w, "time_by_kind", false);
     for (int row = 0; row < CLEAVE_N_TIME_ROWS; row++) {
         const cleave_time_total *total = &errors->totals[row];
         cleave_json_begin_object(w, true);
-        put_string(w, "kind", cleave_time_row_names[row]);
-        cleave_json_key(w, "items");
-        cleave_json_put_integer(w, total->n);
-        put_number(w, "predicted_seconds", seconds_of(total->predicted) / n_devices);
-        put_number(w, "measured_seconds", seconds_of(total->measured) / n_devices);
+        cleave_json_set_string(w, "kind", cleave_time_row_names[row]);
+        cleave_json_set_integer(w, "items", total->n);
+        cleave_json_set_number(w, "predicted_seconds", seconds_of(total->predicted) / n_devices);
+        cleave_json_set_number(w, "measured_seconds", seconds_of(total->measured) / n_devices);
         cleave_json_end_object(w);
     }
     cleave_json_end_array(w);
@@ -115,22 +101,18 @@ static void put_losses(cleave_json_writer *w, const run_report *report) {
     const cleave_run_result *result = report->result;
     if (report->text_entropy != NULL && result->loss != NULL) {
         int64_t n;
-        put_number(w, "text_entropy", *report->text_entropy);
-        put_number(w, "final_loss", final_loss(result, &n));
+        cleave_json_set_number(w, "text_entropy", *report->text_entropy);
+        cleave_json_set_number(w, "final_loss", final_loss(result, &n));
     }
-    cleave_json_key(w, "steps");
-    cleave_json_put_integer(w, result->first_step + result->n_steps);
-    cleave_json_key(w, "first_step");
-    cleave_json_put_integer(w, result->first_step + 1);
-    cleave_json_key(w, "loss");
-    cleave_json_begin_array(w, true);
+    cleave_json_set_integer(w, "steps", result->first_step + result->n_steps);
+    cleave_json_set_integer(w, "first_step", result->first_step + 1);
+    cleave_json_open_array(w, "loss", true);
     for (int64_t s = 0; s < result->n_steps && result->loss != NULL; s++)
         cleave_json_put_number(w, result->loss[s]);
     cleave_json_end_array(w);
     if (result->gradient_norm == NULL)
         return;
-    cleave_json_key(w, "gradient_norm");
-    cleave_json_begin_array(w, true);
+    cleave_json_open_array(w, "gradient_norm", true);
     for (int64_t s = 0; s < result->n_steps; s++)
         cleave_json_put_number(w, result->gradient_norm[s]);
     cleave_json_end_array(w);
@@ -139,10 +121,8 @@ static void put_losses(cleave_json_writer *w, const run_report *report) {
 static void put_dropped(cleave_json_writer *w, const cleave_run_result *result) {
     if (result->n_choices == 0)
         return;
-    cleave_json_key(w, "choices");
-    cleave_json_put_integer(w, result->n_choices);
-    cleave_json_key(w, "dropped_choices");
-    cleave_json_begin_array(w, true);
+    cleave_json_set_integer(w, "choices", result->n_choices);
+    cleave_json_open_array(w, "dropped_choices", true);
     for (int64_t s = 0; s < result->n_steps; s++)
         cleave_json_put_integer(w, result->dropped[s]);
     cleave_json_end_array(w);
@@ -153,44 +133,37 @@ cleave_status run_report_print_json(const run_report *report, cleave_error *erro
     const run_prediction *p = report->prediction;
     cleave_json_writer w = {0};
     cleave_json_begin_object(&w, false);
-    put_number(&w, "step_seconds", result->median_step_seconds);
+    cleave_json_set_number(&w, "step_seconds", result->median_step_seconds);
     if (p != NULL) {
-        put_number(&w, "predicted_step_seconds", seconds_of(p->step_picoseconds));
+        cleave_json_set_number(&w, "predicted_step_seconds", seconds_of(p->step_picoseconds));
         price_report_put(&w, &p->step.prices.shares);
     }
     if (result->order.n > 0) {
-        cleave_json_key(&w, "samples");
-        cleave_json_put_integer(&w, result->order.n);
-        cleave_json_key(&w, "steps_of_epoch");
-        cleave_json_put_integer(&w, cleave_sample_order_steps(&result->order));
+        cleave_json_set_integer(&w, "samples", result->order.n);
+        cleave_json_set_integer(&w, "steps_of_epoch", cleave_sample_order_steps(&result->order));
     }
     put_losses(&w, report);
     put_dropped(&w, result);
     if (result->validated.n_samples > 0) {
-        cleave_json_key(&w, "validation_samples");
-        cleave_json_put_integer(&w, result->validated.n_samples);
-        put_number(&w, "validation_loss", result->validated.loss);
-        put_number(&w, "validation_accuracy", result->validated.accuracy);
+        cleave_json_set_integer(&w, "validation_samples", result->validated.n_samples);
+        cleave_json_set_number(&w, "validation_loss", result->validated.loss);
+        cleave_json_set_number(&w, "validation_accuracy", result->validated.accuracy);
     }
-    cleave_json_key(&w, "bytes_sent");
-    cleave_json_put_integer(&w, result->bytes_sent);
+    cleave_json_set_integer(&w, "bytes_sent", result->bytes_sent);
     inputs_put_bytes_between(&w, result->bytes_between, result->n_devices);
     inputs_put_per_device(&w, "peak_bytes", result->peak_bytes, result->n_devices);
     inputs_put_per_device(&w, "rss_peak_bytes", result->rss_peak_bytes, result->n_devices);
-    cleave_json_key(&w, "program_bytes");
-    cleave_json_put_integer(&w, cleave_program_own_bytes(result->program));
+    cleave_json_set_integer(&w, "program_bytes", cleave_program_own_bytes(result->program));
     if (result->checkpoint_bytes > 0) {
-        cleave_json_key(&w, "checkpoint_bytes");
-        cleave_json_put_integer(&w, result->checkpoint_bytes);
-        put_number(&w, "checkpoint_seconds", result->checkpoint_seconds);
+        cleave_json_set_integer(&w, "checkpoint_bytes", result->checkpoint_bytes);
+        cleave_json_set_number(&w, "checkpoint_seconds", result->checkpoint_seconds);
     }
-    put_number(&w, "kernel_seconds", result->kernel_seconds);
-    put_number(&w, "last_step_seconds", result->last_step_seconds);
+    cleave_json_set_number(&w, "kernel_seconds", result->kernel_seconds);
+    cleave_json_set_number(&w, "last_step_seconds", result->last_step_seconds);
     if (p != NULL) {
         put_time_by_kind(&w, &p->errors, result->n_devices);
         put_largest_errors(&w, result->program, &p->errors);
-        cleave_json_key(&w, "messages_compared");
-        cleave_json_put_integer(&w, p->errors.n_messages_compared);
+        cleave_json_set_integer(&w, "messages_compared", p->errors.n_messages_compared);
     }
     cleave_json_end_object(&w);
     return inputs_print_json(&w, error);

@@ -134,14 +134,11 @@ typedef struct search_request {
 
 /* All but the model and the machine. */
 #define SEARCH_ROWS                                                                                \
-    ROW_BATCH(search_request), ROW_SEQUENCE(search_request), ROW_INPUTS(search_request),           \
-        ROW_ATTENTION(search_request), ROW_FRAMEWORK(search_request),                              \
-        ROW_PRECISION(search_request), ROW_REDUCE_PRECISION(search_request),                       \
-        ROW_FROZEN(search_request), ROW_DEVICES(search_request), ROW_FORWARD(search_request),      \
-        ROW_THROUGHPUT, ROW_METHOD, ROW_TIME, ROW_PROPOSALS, ROW_SEED(search_request),             \
-        ROW_MEMORY_LIMIT, ROW_FIX, ROW_ONLY, ROW_FOR, ROW_MICRO_BATCHES, ROW_STAGES, ROW_SCHEDULE, \
-        ROW_RECOMPUTE, ROW_VIRTUAL, ROW_TENSOR, ROW_CONTEXT, ROW_RING, ROW_EXPERT,                 \
-        ROW_WHOLE_TOKENS, ROW_ZERO, ROW_OPTIMIZER(search_request), ROW_MOMENTUM(search_request),   \
-        ROW_CLIP(search_request)
+    ROWS_IMPORT(search_request), ROW_ATTENTION(search_request), ROW_FRAMEWORK(search_request),     \
+        ROW_DEVICES(search_request), ROW_FORWARD(search_request), ROW_THROUGHPUT, ROW_METHOD,      \
+        ROW_TIME, ROW_PROPOSALS, ROW_SEED(search_request), ROW_MEMORY_LIMIT, ROW_FIX, ROW_ONLY,    \
+        ROW_FOR, ROW_MICRO_BATCHES, ROW_STAGES, ROW_SCHEDULE, ROW_RECOMPUTE, ROW_VIRTUAL,          \
+        ROW_TENSOR, ROW_CONTEXT, ROW_RING, ROW_EXPERT, ROW_WHOLE_TOKENS, ROW_ZERO,                 \
+        ROWS_OPTIMIZER(search_request)
 
 #endif

@@ -34,13 +34,6 @@ static cleave_status import(const show_values *values, cleave_arena *arena, clea
     return status;
 }
 
-/* The base tensor under views. */
-static int32_t base_of(const cleave_model *model, int32_t tensor) {
-    while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
-        tensor = model->tensors[tensor].view.sources[0];
-    return tensor;
-}
-
 /* Elements of the parameters that this operator is the first to use; marks them in `counted`. */
 static int64_t count_parameters(const cleave_model *model, const cleave_operator *op,
                                 bool *counted) {
@@ -48,7 +41,7 @@ static int64_t count_parameters(const cleave_model *model, const cleave_operator
     for (int32_t n = 0; n < op->n_nests; n++) {
         const cleave_nest *nest = &model->nests[op->nests[n]];
         for (int i = 0; i < nest->n_inputs; i++) {
-            int32_t base = base_of(model, nest->inputs[i].tensor);
+            int32_t base = cleave_tensor_base(model, nest->inputs[i].tensor);
             if (model->tensors[base].kind != CLEAVE_TENSOR_PARAMETER || counted[base])
                 continue;
             counted[base] = true;
@@ -211,29 +204,20 @@ static void print_text(const show_values *values, const cleave_model *model,
 static void put_operator(cleave_json_writer *w, const cleave_model *model, int32_t o,
                          const show_space *space, bool *counted) {
     const cleave_operator *op = &model->operators[o];
-    cleave_json_key(w, op->name);
-    cleave_json_begin_object(w, true);
-    cleave_json_key(w, "type");
-    cleave_json_put_string(w, op->type);
+    cleave_json_open_object(w, op->name, true);
+    cleave_json_set_string(w, "type", op->type);
     for (int whole = 0; whole < 2; whole++) {
-        cleave_json_key(w, whole ? "never_split" : "axes");
-        cleave_json_begin_object(w, true);
+        cleave_json_open_object(w, whole ? "never_split" : "axes", true);
         for (int a = 0; a < op->n_axes; a++)
-            if (op->axes[a].whole == (whole == 1)) {
-                cleave_json_key(w, op->axes[a].name);
-                cleave_json_put_integer(w, op->axes[a].extent);
-            }
+            if (op->axes[a].whole == (whole == 1))
+                cleave_json_set_integer(w, op->axes[a].name, op->axes[a].extent);
         cleave_json_end_object(w);
     }
-    cleave_json_key(w, "parameters");
-    cleave_json_put_integer(w, count_parameters(model, op, counted));
-    cleave_json_key(w, "forward_flops");
-    cleave_json_put_number(w, count_flops(model, op));
+    cleave_json_set_integer(w, "parameters", count_parameters(model, op, counted));
+    cleave_json_set_number(w, "forward_flops", count_flops(model, op));
     if (space != NULL) {
-        cleave_json_key(w, "splits");
-        cleave_json_put_number(w, space->splits[o]);
-        cleave_json_key(w, "searched");
-        cleave_json_put_number(w, space->searched[o]);
+        cleave_json_set_number(w, "splits", space->splits[o]);
+        cleave_json_set_number(w, "searched", space->searched[o]);
     }
     cleave_json_end_object(w);
 }
@@ -242,41 +226,27 @@ static cleave_status print_json(const show_values *values, const cleave_model *m
                                 const show_space *space, bool *counted, cleave_error *error) {
     cleave_json_writer w = {0};
     cleave_json_begin_object(&w, false);
-    cleave_json_key(&w, "model");
-    cleave_json_put_string(&w, values->file);
-    cleave_json_key(&w, "hash");
-    cleave_json_put_string(&w, model->hash);
-    cleave_json_key(&w, "batch");
-    cleave_json_put_integer(&w, model->batch);
-    cleave_json_key(&w, "parameters");
-    cleave_json_put_integer(&w, cleave_model_parameter_count(model));
+    cleave_json_set_string(&w, "model", values->file);
+    cleave_json_set_string(&w, "hash", model->hash);
+    cleave_json_set_integer(&w, "batch", model->batch);
+    cleave_json_set_integer(&w, "parameters", cleave_model_parameter_count(model));
     if (space != NULL) {
-        cleave_json_key(&w, "machine");
-        cleave_json_put_string(&w, space->machine);
-        cleave_json_key(&w, "devices");
-        cleave_json_put_integer(&w, space->n_devices);
-        cleave_json_key(&w, "log10_layouts");
-        cleave_json_put_number(&w, space->log10_layouts);
-        cleave_json_key(&w, "log10_searched");
-        cleave_json_put_number(&w, space->log10_searched);
+        cleave_json_set_string(&w, "machine", space->machine);
+        cleave_json_set_integer(&w, "devices", space->n_devices);
+        cleave_json_set_number(&w, "log10_layouts", space->log10_layouts);
+        cleave_json_set_number(&w, "log10_searched", space->log10_searched);
     }
-    cleave_json_key(&w, "inputs");
-    cleave_json_begin_object(&w, false);
+    cleave_json_open_object(&w, "inputs", false);
     for (int32_t i = 0; i < model->n_inputs; i++) {
         const cleave_model_input *input = &model->inputs[i];
-        cleave_json_key(&w, input->name);
-        cleave_json_begin_object(&w, true);
-        cleave_json_key(&w, "taken_for");
-        cleave_json_put_string(&w, input_kind(model, input));
-        if (input->why != NULL) {
-            cleave_json_key(&w, "since");
-            cleave_json_put_string(&w, input->why);
-        }
+        cleave_json_open_object(&w, input->name, true);
+        cleave_json_set_string(&w, "taken_for", input_kind(model, input));
+        if (input->why != NULL)
+            cleave_json_set_string(&w, "since", input->why);
         cleave_json_end_object(&w);
     }
     cleave_json_end_object(&w);
-    cleave_json_key(&w, "operators");
-    cleave_json_begin_object(&w, false);
+    cleave_json_open_object(&w, "operators", false);
     for (int32_t o = 0; o < model->n_operators; o++)
         put_operator(&w, model, o, space, counted);
     cleave_json_end_object(&w);

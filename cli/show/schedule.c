@@ -44,8 +44,7 @@ static cleave_status find_groups(const cleave_json_cursor *operators,
         const char *name;
         cleave_json_cursor op = cleave_json_member(operators, o, &name), devices;
         int32_t s = S > 1 ? cleave_schedule_stage_of(schedule, o) : 0;
-        CLEAVE_TRY(cleave_json_get(&op, "devices", &devices, error));
-        CLEAVE_TRY(cleave_json_expect_array(&devices, error));
+        CLEAVE_TRY(cleave_json_get_array(&op, "devices", &devices, error));
         for (int32_t d = 0; d < cleave_json_count(&devices); d++) {
             cleave_json_cursor at = cleave_json_element(&devices, d);
             int64_t device;

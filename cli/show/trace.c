@@ -97,26 +97,12 @@ static bool add_span(summary *s, const span *added) {
     return true;
 }
 
-static cleave_status get_number(const cleave_json_cursor *event, const char *key, double *value,
-                                cleave_error *error) {
-    cleave_json_cursor at;
-    CLEAVE_TRY(cleave_json_get(event, key, &at, error));
-    return cleave_json_number(&at, value, error);
-}
-
-static cleave_status get_name(const cleave_json_cursor *event, const char *key, const char **value,
-                              cleave_error *error) {
-    cleave_json_cursor at;
-    CLEAVE_TRY(cleave_json_get(event, key, &at, error));
-    return cleave_json_string(&at, value, error);
-}
-
 static cleave_status add_process_name(summary *s, const cleave_json_cursor *event, int64_t pid,
                                       cleave_error *error) {
     cleave_json_cursor arguments;
     const char *name;
     CLEAVE_TRY(cleave_json_get(event, "args", &arguments, error));
-    CLEAVE_TRY(get_name(&arguments, "name", &name, error));
+    CLEAVE_TRY(cleave_json_get_string(&arguments, "name", &name, error));
     process *p = find_process(s, pid);
     if (p == NULL || (p->name = cleave_arena_string(s->arena, name)) == NULL)
         return cleave_fail_memory(error, "adding up a trace");
@@ -140,18 +126,18 @@ static cleave_status add_event(void *context, const cleave_json_cursor *event,
     const char *phase, *what = "";
     cleave_json_cursor at;
     span added = {.category = "-"};
-    CLEAVE_TRY(get_name(event, "ph", &phase, error));
+    CLEAVE_TRY(cleave_json_get_string(event, "ph", &phase, error));
     CLEAVE_TRY(get_id(event, "pid", &added.process, error));
     CLEAVE_TRY(get_id(event, "tid", &added.thread, error));
     if (strcmp(phase, "M") == 0) {
-        CLEAVE_TRY(get_name(event, "name", &what, error));
+        CLEAVE_TRY(cleave_json_get_string(event, "name", &what, error));
         return strcmp(what, "process_name") == 0 ? add_process_name(s, event, added.process, error)
                                                  : CLEAVE_OK;
     }
     if (strcmp(phase, "X") != 0)
         return CLEAVE_OK;
-    CLEAVE_TRY(get_number(event, "ts", &added.start, error));
-    CLEAVE_TRY(get_number(event, "dur", &added.duration, error));
+    CLEAVE_TRY(cleave_json_get_number(event, "ts", &added.start, error));
+    CLEAVE_TRY(cleave_json_get_number(event, "dur", &added.duration, error));
     if (cleave_json_find(event, "cat", &at))
         CLEAVE_TRY(cleave_json_string(&at, &added.category, error));
     return add_span(s, &added) ? CLEAVE_OK : cleave_fail_memory(error, "adding up a trace");

@@ -2,6 +2,7 @@
 #include "cli/sweep/axis.h"
 
 #include "base/list.h"
+#include "base/order.h"
 #include "costmodel/machine_figures.h"
 
 #include <math.h>
@@ -113,11 +114,6 @@ static cleave_status read_item(reading *r, const char **at) {
     return add_range(r, low, high, times, by);
 }
 
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static cleave_status read_numbers(reading *r) {
     const char *at = r->values;
     for (;;) {
@@ -127,7 +123,7 @@ static cleave_status read_numbers(reading *r) {
         if (*at++ != ',')
             return fail(r, "values have commas between them");
     }
-    qsort(r->numbers.items, (size_t)r->numbers.n, sizeof *r->numbers.items, compare);
+    cleave_sort_doubles(r->numbers.items, r->numbers.n);
     int32_t n = 1;
     for (int32_t i = 1; i < r->numbers.n; i++)
         if (r->numbers.items[i] > r->numbers.items[n - 1])

@@ -5,16 +5,9 @@
 #include <stdio.h>
 
 /* How far apart in the list two points are that are neighbours along an axis. */
-static int32_t stride_of(const sweep_plan *plan, int32_t axis) {
-    int32_t stride = 1;
-    for (int32_t a = axis + 1; a < plan->n_axes; a++)
-        stride *= plan->axes[a].n;
-    return stride;
-}
-
 bool sweep_knee_find(const sweep *of, int32_t axis, int32_t first, sweep_knee *knee) {
     const sweep_axis *along = &of->plan.axes[axis];
-    int32_t stride = stride_of(&of->plan, axis), best = -1, next = -1, n = 0;
+    int32_t stride = sweep_plan_stride(&of->plan, axis), best = -1, next = -1, n = 0;
     double most = 0;
     for (int32_t i = 0; i < along->n && !along->is_words; i++) {
         double x = along->numbers[i], rate = sweep_throughput(of, first + i * stride);
@@ -56,15 +49,12 @@ void sweep_knees_put(const sweep *of, cleave_json_writer *w) {
         char at[256];
         sweep_plan_describe(plan, &plan->points[knee.knee], knee.axis, at, sizeof at);
         cleave_json_begin_object(w, true);
-        cleave_json_key(w, "along");
-        cleave_json_put_string(w, along->name);
-        cleave_json_key(w, "at");
-        cleave_json_put_string(w, at);
+        cleave_json_set_string(w, "along", along->name);
+        cleave_json_set_string(w, "at", at);
         sweep_axis_put(along, plan->points[knee.knee].at[knee.axis], "knee", w);
         if (knee.next >= 0) {
             sweep_axis_put(along, plan->points[knee.next].at[knee.axis], "next", w);
-            cleave_json_key(w, "gain");
-            cleave_json_put_number(w, knee.gain);
+            cleave_json_set_number(w, "gain", knee.gain);
         }
         cleave_json_end_object(w);
     }

@@ -87,13 +87,6 @@ static void name_curve(const sweep_plan *plan, const sweep_point *point, int32_t
     }
 }
 
-static int32_t stride_of(const sweep_plan *plan, int32_t axis) {
-    int32_t stride = 1;
-    for (int32_t a = axis + 1; a < plan->n_axes; a++)
-        stride *= plan->axes[a].n;
-    return stride;
-}
-
 /* Through `first`, along an axis.  A click leads to the layout of a point. */
 static bool make_curve(drawing *d, const figure *f, int32_t axis, int32_t first,
                        cleave_chart_curve *curve) {
@@ -107,7 +100,7 @@ static bool make_curve(drawing *d, const figure *f, int32_t axis, int32_t first,
     if (points == NULL || curve->name == NULL)
         return false;
     for (int32_t i = 0; i < along->n; i++) {
-        int32_t p = first + i * stride_of(plan, axis);
+        int32_t p = first + i * sweep_plan_stride(plan, axis);
         bool fits = d->of->records[p].why == NULL;
         points[i] = (cleave_chart_point){.x = along->numbers[i], .y = NAN};
         if (!fits)

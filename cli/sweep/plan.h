@@ -54,6 +54,14 @@ enum { SWEEP_MOST_NEIGHBOURS = 4 };
 int32_t sweep_plan_neighbours(const sweep_plan *plan, int32_t point,
                               int32_t neighbours[SWEEP_MOST_NEIGHBOURS]);
 
+/* How many points one value of an axis is before the next. */
+static inline int32_t sweep_plan_stride(const sweep_plan *plan, int32_t axis) {
+    int32_t stride = 1;
+    for (int32_t a = axis + 1; a < plan->n_axes; a++)
+        stride *= plan->axes[a].n;
+    return stride;
+}
+
 /* "devices=8, network.bandwidth=100 Gbit/s", but for one axis (-1: for none). */
 void sweep_plan_describe(const sweep_plan *plan, const sweep_point *point, int32_t but_axis,
                          char *text, size_t bytes);

@@ -28,44 +28,26 @@ double sweep_cost(const sweep *of, int32_t point, double samples) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void put_text(cleave_json_writer *w, const char *key, const char *text) {
-    cleave_json_key(w, key);
-    cleave_json_put_string(w, text);
-}
-
-static void put_count(cleave_json_writer *w, const char *key, int64_t value) {
-    cleave_json_key(w, key);
-    cleave_json_put_integer(w, value);
-}
-
-static void put_number(cleave_json_writer *w, const char *key, double value) {
-    cleave_json_key(w, key);
-    cleave_json_put_number(w, value);
-}
-
 /* What decides what comes of the points. */
 static void put_facts(const sweep *of, cleave_json_writer *w) {
     const sweep_plan *plan = &of->plan;
     char version[32];
     snprintf(version, sizeof version, "%d.%d.%d", CLEAVE_VERSION_MAJOR, CLEAVE_VERSION_MINOR,
              CLEAVE_VERSION_PATCH);
-    put_count(w, "cleave_sweep", FILE_VERSION);
-    put_text(w, "version", version);
-    put_text(w, "model_hash", of->model_hash);
-    put_text(w, "machine_hash", plan->machine_hash);
-    cleave_json_key(w, "options");
-    cleave_json_begin_array(w, true);
+    cleave_json_set_integer(w, "cleave_sweep", FILE_VERSION);
+    cleave_json_set_string(w, "version", version);
+    cleave_json_set_string(w, "model_hash", of->model_hash);
+    cleave_json_set_string(w, "machine_hash", plan->machine_hash);
+    cleave_json_open_array(w, "options", true);
     for (int i = 0; i < plan->n_options; i++)
         cleave_json_put_string(w, plan->options[i]);
     cleave_json_end_array(w);
-    cleave_json_key(w, "vary");
-    cleave_json_begin_array(w, false);
+    cleave_json_open_array(w, "vary", false);
     for (int32_t a = 0; a < plan->n_axes; a++) {
         cleave_json_begin_object(w, true);
-        put_text(w, "name", plan->axes[a].name);
-        put_text(w, "unit", plan->axes[a].unit);
-        cleave_json_key(w, "values");
-        cleave_json_begin_array(w, true);
+        cleave_json_set_string(w, "name", plan->axes[a].name);
+        cleave_json_set_string(w, "unit", plan->axes[a].unit);
+        cleave_json_open_array(w, "values", true);
         for (int32_t i = 0; i < plan->axes[a].n; i++)
             cleave_json_put_string(w, plan->axes[a].labels[i]);
         cleave_json_end_array(w);
@@ -76,28 +58,28 @@ static void put_facts(const sweep *of, cleave_json_writer *w) {
 
 static void put_record(const sweep *of, int32_t p, cleave_json_writer *w) {
     const sweep_record *record = &of->records[p];
-    put_text(w, "method", record->method);
-    put_count(w, "batch", record->batch);
-    put_number(w, "step_seconds", record->step_seconds);
-    put_count(w, "peak_bytes", record->peak_bytes);
-    put_count(w, "bytes_sent", record->bytes_sent);
-    put_number(w, "links", record->links);
-    put_number(w, "lower_bound_seconds", record->lower_bound_seconds);
-    put_count(w, "micro_batches", record->micro_batches);
-    put_count(w, "stages", record->stages);
-    put_count(w, "recomputed_operators", record->recomputed_operators);
+    cleave_json_set_string(w, "method", record->method);
+    cleave_json_set_integer(w, "batch", record->batch);
+    cleave_json_set_number(w, "step_seconds", record->step_seconds);
+    cleave_json_set_integer(w, "peak_bytes", record->peak_bytes);
+    cleave_json_set_integer(w, "bytes_sent", record->bytes_sent);
+    cleave_json_set_number(w, "links", record->links);
+    cleave_json_set_number(w, "lower_bound_seconds", record->lower_bound_seconds);
+    cleave_json_set_integer(w, "micro_batches", record->micro_batches);
+    cleave_json_set_integer(w, "stages", record->stages);
+    cleave_json_set_integer(w, "recomputed_operators", record->recomputed_operators);
     double rate = sweep_throughput(of, p), n = of->plan.points[p].n_devices;
-    put_number(w, "samples_per_second", rate);
-    put_number(w, "samples_per_second_per_device", rate / n);
+    cleave_json_set_number(w, "samples_per_second", rate);
+    cleave_json_set_number(w, "samples_per_second_per_device", rate / n);
     if (of->question.price_per_device_hour > 0)
-        put_number(w, "cost_per_million_samples", sweep_cost(of, p, 1e6));
+        cleave_json_set_number(w, "cost_per_million_samples", sweep_cost(of, p, 1e6));
     if (of->question.samples > 0)
-        put_number(w, "days", sweep_days(of, p, of->question.samples));
+        cleave_json_set_number(w, "days", sweep_days(of, p, of->question.samples));
     if (of->question.samples > 0 && of->question.price_per_device_hour > 0)
-        put_number(w, "cost", sweep_cost(of, p, of->question.samples));
+        cleave_json_set_number(w, "cost", sweep_cost(of, p, of->question.samples));
     char layout[256];
     snprintf(layout, sizeof layout, "plans/%s", of->plan.points[p].name);
-    put_text(w, "layout", layout);
+    cleave_json_set_string(w, "layout", layout);
 }
 
 static void put_point(const sweep *of, int32_t p, cleave_json_writer *w) {
@@ -105,21 +87,19 @@ static void put_point(const sweep *of, int32_t p, cleave_json_writer *w) {
     const sweep_point *point = &plan->points[p];
     const char *machine = plan->machines[point->machine].name;
     cleave_json_begin_object(w, false);
-    cleave_json_key(w, "at");
-    cleave_json_begin_object(w, true);
+    cleave_json_open_object(w, "at", true);
     for (int32_t a = 0; a < plan->n_axes; a++)
         sweep_axis_put(&plan->axes[a], point->at[a], plan->axes[a].name, w);
     cleave_json_end_object(w);
-    put_count(w, "n_devices", point->n_devices);
-    cleave_json_key(w, "done");
-    cleave_json_put_truth(w, of->records[p].is_done);
+    cleave_json_set_integer(w, "n_devices", point->n_devices);
+    cleave_json_set_truth(w, "done", of->records[p].is_done);
     if (machine != NULL) {
         char path[256];
         snprintf(path, sizeof path, "plans/%s", machine);
-        put_text(w, "machine", path);
+        cleave_json_set_string(w, "machine", path);
     }
     if (of->records[p].is_done && of->records[p].why != NULL)
-        put_text(w, "why", of->records[p].why);
+        cleave_json_set_string(w, "why", of->records[p].why);
     else if (of->records[p].is_done)
         put_record(of, p, w);
     cleave_json_end_object(w);
@@ -128,15 +108,13 @@ static void put_point(const sweep *of, int32_t p, cleave_json_writer *w) {
 void sweep_put(const sweep *of, cleave_json_writer *w) {
     cleave_json_begin_object(w, false);
     put_facts(of, w);
-    put_text(w, "model", of->plan.request->model);
-    put_text(w, "machine", of->plan.request->machine);
-    cleave_json_key(w, "points");
-    cleave_json_begin_array(w, false);
+    cleave_json_set_string(w, "model", of->plan.request->model);
+    cleave_json_set_string(w, "machine", of->plan.request->machine);
+    cleave_json_open_array(w, "points", false);
     for (int32_t p = 0; p < of->plan.n_points; p++)
         put_point(of, p, w);
     cleave_json_end_array(w);
-    cleave_json_key(w, "knees");
-    cleave_json_begin_array(w, false);
+    cleave_json_open_array(w, "knees", false);
     sweep_knees_put(of, w);
     cleave_json_end_array(w);
     cleave_json_end_object(w);
@@ -156,16 +134,12 @@ static cleave_status get_number(const cleave_json_cursor *at, const char *key, d
 
 static cleave_status get_count(const cleave_json_cursor *at, const char *key, int64_t least,
                                int64_t *value, cleave_error *error) {
-    cleave_json_cursor member;
-    CLEAVE_TRY(cleave_json_get(at, key, &member, error));
-    return cleave_json_integer(&member, least, INT64_MAX, value, error);
+    return cleave_json_get_integer(at, key, least, INT64_MAX, value, error);
 }
 
 static cleave_status get_text(const cleave_json_cursor *at, const char *key, cleave_arena *arena,
                               const char **text, cleave_error *error) {
-    cleave_json_cursor member;
-    CLEAVE_TRY(cleave_json_get(at, key, &member, error));
-    CLEAVE_TRY(cleave_json_string(&member, text, error));
+    CLEAVE_TRY(cleave_json_get_string(at, key, text, error));
     *text = cleave_arena_string(arena, *text);
     return *text != NULL ? CLEAVE_OK : cleave_fail_memory(error, "reading a sweep");
 }
@@ -200,8 +174,7 @@ static cleave_status get_point(const cleave_json_cursor *at, cleave_arena *arena
     cleave_json_cursor member;
     sweep_record made = {0};
     CLEAVE_TRY(cleave_json_expect_object(at, error));
-    CLEAVE_TRY(cleave_json_get(at, "done", &member, error));
-    CLEAVE_TRY(cleave_json_truth(&member, &made.is_done, error));
+    CLEAVE_TRY(cleave_json_get_truth(at, "done", &made.is_done, error));
     if (!made.is_done)
         return CLEAVE_OK;
     if (cleave_json_find(at, "why", &member)) {
@@ -272,8 +245,7 @@ static cleave_status get_all(const cleave_json_cursor *root, cleave_arena *arena
     cleave_json_cursor points;
     CLEAVE_TRY(cleave_json_expect_object(root, error));
     CLEAVE_TRY(check_facts(of, root, error));
-    CLEAVE_TRY(cleave_json_get(root, "points", &points, error));
-    CLEAVE_TRY(cleave_json_expect_array(&points, error));
+    CLEAVE_TRY(cleave_json_get_array(root, "points", &points, error));
     if (cleave_json_count(&points) != of->plan.n_points)
         return cleave_json_fail(&points, error, "%d points, not %d", cleave_json_count(&points),
                                 of->plan.n_points);

@@ -193,19 +193,6 @@ cleave_status validate_print_text(const validated_table *all, cleave_arena *aren
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void put_text(cleave_json_writer *w, const char *key, const char *value) {
-    cleave_json_key(w, key);
-    cleave_json_put_string(w, value);
-}
-static void put_number(cleave_json_writer *w, const char *key, double value) {
-    cleave_json_key(w, key);
-    cleave_json_put_number(w, value);
-}
-static void put_integer(cleave_json_writer *w, const char *key, int64_t value) {
-    cleave_json_key(w, key);
-    cleave_json_put_integer(w, value);
-}
-
 /* Null where it was not measured. */
 static void put_measured(cleave_json_writer *w, const char *key, double value) {
     cleave_json_key(w, key);
@@ -217,27 +204,26 @@ static void put_measured(cleave_json_writer *w, const char *key, double value) {
 
 static void put_run(cleave_json_writer *w, const validated_run *one) {
     cleave_json_begin_object(w, false);
-    put_integer(w, "line", one->run->line);
-    put_text(w, "group", one->run->group);
-    put_text(w, "name", one->run->name);
+    cleave_json_set_integer(w, "line", one->run->line);
+    cleave_json_set_string(w, "group", one->run->group);
+    cleave_json_set_string(w, "name", one->run->name);
     if (one->refused != NULL) {
-        put_text(w, "refused", one->refused);
+        cleave_json_set_string(w, "refused", one->refused);
         cleave_json_end_object(w);
         return;
     }
-    put_number(w, "step_seconds", one->step_seconds);
+    cleave_json_set_number(w, "step_seconds", one->step_seconds);
     put_measured(w, "measured_step_seconds", one->run->step);
     price_report_put(w, &one->shares);
-    cleave_json_key(w, "step_parts");
-    cleave_json_begin_object(w, false);
+    cleave_json_open_object(w, "step_parts", false);
     for (int p = 0; p < CLEAVE_N_STEP_PARTS; p++)
-        put_number(w, cleave_step_part_names[p], one->shares.part[p]);
+        cleave_json_set_number(w, cleave_step_part_names[p], one->shares.part[p]);
     cleave_json_end_object(w);
-    put_number(w, "idle", one->shares.idle);
-    put_number(w, "memory_bytes", one->memory_bytes);
-    put_number(w, "plan_bytes", one->plan_bytes);
+    cleave_json_set_number(w, "idle", one->shares.idle);
+    cleave_json_set_number(w, "memory_bytes", one->memory_bytes);
+    cleave_json_set_number(w, "plan_bytes", one->plan_bytes);
     put_measured(w, "measured_memory_bytes", one->run->memory);
-    put_number(w, "reserved_bytes", one->reserved_bytes);
+    cleave_json_set_number(w, "reserved_bytes", one->reserved_bytes);
     put_measured(w, "measured_reserved_bytes", one->run->reserved);
     cleave_json_end_object(w);
 }
@@ -249,11 +235,11 @@ static void put_accuracy(cleave_json_writer *w, const char *key, const cleave_ac
         return;
     }
     cleave_json_begin_object(w, false);
-    put_integer(w, "compared", of->n);
-    put_number(w, "median_error", of->median_error);
-    put_number(w, "ninth_decile_error", of->ninth_decile_error);
-    put_number(w, "median_bias", of->median_bias);
-    put_integer(w, "pairs", of->n_pairs);
+    cleave_json_set_integer(w, "compared", of->n);
+    cleave_json_set_number(w, "median_error", of->median_error);
+    cleave_json_set_number(w, "ninth_decile_error", of->ninth_decile_error);
+    cleave_json_set_number(w, "median_bias", of->median_bias);
+    cleave_json_set_integer(w, "pairs", of->n_pairs);
     cleave_json_key(w, "tau");
     if (of->n_pairs > 0)
         cleave_json_put_number(w, of->tau);
@@ -269,13 +255,11 @@ cleave_status validate_print_json(const validated_table *all, cleave_arena *aren
     cleave_json_writer w = {0};
     CLEAVE_TRY(agree_by_group(all, arena, &groups, &n, error));
     cleave_json_begin_object(&w, false);
-    cleave_json_key(&w, "runs");
-    cleave_json_begin_array(&w, false);
+    cleave_json_open_array(&w, "runs", false);
     for (int32_t i = 0; i < all->n; i++)
         put_run(&w, &all->runs[i]);
     cleave_json_end_array(&w);
-    cleave_json_key(&w, "groups");
-    cleave_json_begin_array(&w, false);
+    cleave_json_open_array(&w, "groups", false);
     for (int32_t g = 0; g < n; g++) {
         cleave_json_begin_object(&w, false);
         cleave_json_key(&w, "group");
@@ -283,8 +267,8 @@ cleave_status validate_print_json(const validated_table *all, cleave_arena *aren
             cleave_json_put_string(&w, groups[g].name);
         else
             cleave_json_put_null(&w);
-        put_integer(&w, "runs", groups[g].n_runs);
-        put_integer(&w, "priced", groups[g].n_priced);
+        cleave_json_set_integer(&w, "runs", groups[g].n_runs);
+        cleave_json_set_integer(&w, "priced", groups[g].n_priced);
         put_accuracy(&w, "step", &groups[g].of[STEPS]);
         put_accuracy(&w, "memory", &groups[g].of[MEMORY]);
         put_accuracy(&w, "reserved", &groups[g].of[RESERVED]);

@@ -15,15 +15,6 @@ typedef struct cleave_dense {
 /* The tensor as it lies in files. */
 cleave_tensor cleave_row_major(const cleave_tensor *tensor);
 
-static inline cleave_box cleave_box_intersect(int rank, const cleave_box *a, const cleave_box *b) {
-    cleave_box both = *a;
-    for (int d = 0; d < rank; d++) {
-        both.lo[d] = a->lo[d] > b->lo[d] ? a->lo[d] : b->lo[d];
-        both.hi[d] = a->hi[d] < b->hi[d] ? a->hi[d] : b->hi[d];
-    }
-    return both;
-}
-
 /* The elements of a box that lies within both. */
 void cleave_copy_box(const cleave_box *box, const cleave_dense *from, const cleave_dense *to);
 

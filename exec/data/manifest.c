@@ -20,26 +20,17 @@ static const int64_t version = 2, most_steps = INT64_C(1) << 40, most_bytes = IN
 static void put_checksum(cleave_json_writer *w, uint64_t checksum) {
     char text[17];
     snprintf(text, sizeof text, "%016" PRIx64, checksum);
-    cleave_json_key(w, "xxh64");
-    cleave_json_put_string(w, text);
-}
-
-static void put_text(cleave_json_writer *w, const char *key, const char *value) {
-    cleave_json_key(w, key);
-    cleave_json_put_string(w, value);
+    cleave_json_set_string(w, "xxh64", text);
 }
 
 static void put_file(cleave_json_writer *w, const char *key, const cleave_manifest_file *file,
                      bool shuffled) {
     cleave_json_begin_object(w, true);
-    put_text(w, key, file->name);
-    cleave_json_key(w, "bytes");
-    cleave_json_put_integer(w, file->bytes);
+    cleave_json_set_string(w, key, file->name);
+    cleave_json_set_integer(w, "bytes", file->bytes);
     put_checksum(w, file->checksum);
-    if (shuffled) {
-        cleave_json_key(w, "shuffled");
-        cleave_json_put_truth(w, true);
-    }
+    if (shuffled)
+        cleave_json_set_truth(w, "shuffled", true);
     cleave_json_end_object(w);
 }
 
@@ -50,32 +41,26 @@ static bool is_constant(const cleave_rate_schedule *schedule) {
 static void put_schedule(cleave_json_writer *w, const cleave_rate_schedule *schedule) {
     if (is_constant(schedule))
         return;
-    cleave_json_key(w, "schedule");
-    cleave_json_begin_object(w, true);
-    put_text(w, "name", cleave_rate_names[schedule->kind]);
-    cleave_json_key(w, "warmup");
-    cleave_json_put_integer(w, schedule->warmup);
-    cleave_json_key(w, "steps");
-    cleave_json_put_integer(w, schedule->steps);
-    cleave_json_key(w, "final");
-    cleave_json_put_number(w, schedule->final);
+    cleave_json_open_object(w, "schedule", true);
+    cleave_json_set_string(w, "name", cleave_rate_names[schedule->kind]);
+    cleave_json_set_integer(w, "warmup", schedule->warmup);
+    cleave_json_set_integer(w, "steps", schedule->steps);
+    cleave_json_set_number(w, "final", schedule->final);
     cleave_json_end_object(w);
 }
 
 static void put_optimizer(cleave_json_writer *w, const cleave_manifest *manifest) {
     cleave_optimizer optimizer = manifest->optimizer;
-    cleave_json_key(w, "optimizer");
-    cleave_json_begin_object(w, true);
-    put_text(w, "name", cleave_optimizer_name(&optimizer));
+    cleave_json_open_object(w, "optimizer", true);
+    cleave_json_set_string(w, "name", cleave_optimizer_name(&optimizer));
     for (int i = 0; i < CLEAVE_N_OPTIMIZER_FIGURES; i++) {
         const double *value = cleave_optimizer_figure_of(&optimizer, &cleave_optimizer_figures[i]);
         if (value == NULL)
             continue;
-        cleave_json_key(w, cleave_optimizer_figures[i].key);
-        cleave_json_put_number(w, *value);
+        cleave_json_set_number(w, cleave_optimizer_figures[i].key, *value);
     }
     if (manifest->no_decay != NULL)
-        put_text(w, "no_decay", manifest->no_decay);
+        cleave_json_set_string(w, "no_decay", manifest->no_decay);
     cleave_json_end_object(w);
 }
 
@@ -84,26 +69,22 @@ static void put_manifest(cleave_json_writer *w, const cleave_manifest *manifest)
     char seed[24];
     snprintf(seed, sizeof seed, "%" PRIu64, manifest->seed);
     cleave_json_begin_object(w, false);
-    cleave_json_key(w, kind);
-    cleave_json_put_integer(w, version);
-    cleave_json_key(w, "step");
-    cleave_json_put_integer(w, manifest->step);
-    put_text(w, "seed", seed);
-    cleave_json_key(w, "model");
-    cleave_json_begin_object(w, true);
-    put_text(w, "file", manifest->model_file);
-    put_text(w, "hash", manifest->model_hash);
+    cleave_json_set_integer(w, kind, version);
+    cleave_json_set_integer(w, "step", manifest->step);
+    cleave_json_set_string(w, "seed", seed);
+    cleave_json_open_object(w, "model", true);
+    cleave_json_set_string(w, "file", manifest->model_file);
+    cleave_json_set_string(w, "hash", manifest->model_hash);
     cleave_json_end_object(w);
-    put_text(w, "precision", manifest->precision);
-    put_text(w, "reduce_precision", manifest->reduce_precision);
+    cleave_json_set_string(w, "precision", manifest->precision);
+    cleave_json_set_string(w, "reduce_precision", manifest->reduce_precision);
     put_optimizer(w, manifest);
     put_schedule(w, &manifest->optimizer.schedule);
     if (manifest->data.name != NULL) {
         cleave_json_key(w, "data");
         put_file(w, "file", &manifest->data, manifest->shuffled);
     }
-    cleave_json_key(w, "files");
-    cleave_json_begin_array(w, false);
+    cleave_json_open_array(w, "files", false);
     for (int32_t i = 0; i < manifest->n_files; i++)
         put_file(w, "name", &manifest->files[i], false);
     cleave_json_end_array(w);
@@ -149,19 +130,15 @@ cleave_status cleave_manifest_format(const cleave_manifest *manifest, cleave_are
 
 static cleave_status read_text(const cleave_json_cursor *at, const char *key, cleave_arena *arena,
                                const char **text, cleave_error *error) {
-    cleave_json_cursor member;
     const char *value;
-    CLEAVE_TRY(cleave_json_get(at, key, &member, error));
-    CLEAVE_TRY(cleave_json_string(&member, &value, error));
+    CLEAVE_TRY(cleave_json_get_string(at, key, &value, error));
     *text = cleave_arena_string(arena, value);
     return *text != NULL ? CLEAVE_OK : cleave_fail_memory(error, "reading a manifest");
 }
 
 static cleave_status read_integer(const cleave_json_cursor *at, const char *key, int64_t most,
                                   int64_t *value, cleave_error *error) {
-    cleave_json_cursor member;
-    CLEAVE_TRY(cleave_json_get(at, key, &member, error));
-    return cleave_json_integer(&member, 0, most, value, error);
+    return cleave_json_get_integer(at, key, 0, most, value, error);
 }
 
 /* A number of 64 bits in so many digits, or 0: any number of them. */
@@ -204,8 +181,7 @@ static cleave_status read_file(const cleave_json_cursor *at, const char *key, cl
 static cleave_status read_files(const cleave_json_cursor *root, cleave_arena *arena,
                                 cleave_manifest *manifest, cleave_error *error) {
     cleave_json_cursor files;
-    CLEAVE_TRY(cleave_json_get(root, "files", &files, error));
-    CLEAVE_TRY(cleave_json_expect_array(&files, error));
+    CLEAVE_TRY(cleave_json_get_array(root, "files", &files, error));
     int32_t n = cleave_json_count(&files);
     if (n < 1 || n > CLEAVE_MOST_MANIFEST_FILES)
         return cleave_json_fail(&files, error, "%d files, not 1 to %d", n,
@@ -267,8 +243,7 @@ static cleave_status read_optimizer(const cleave_json_cursor *root, cleave_arena
         double *value = cleave_optimizer_figure_of(optimizer, &cleave_optimizer_figures[i]);
         if (value == NULL)
             continue;
-        CLEAVE_TRY(cleave_json_get(&at, key, &member, error));
-        CLEAVE_TRY(cleave_json_number(&member, value, error));
+        CLEAVE_TRY(cleave_json_get_number(&at, key, value, error));
         keys[n++] = key;
     }
     CLEAVE_TRY(cleave_json_expect_keys(&at, keys, error));

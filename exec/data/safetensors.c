@@ -94,8 +94,7 @@ static cleave_status read_entry(const cleave_json_cursor *at, int64_t data_bytes
     CLEAVE_TRY(read_type(&member, entry, error));
     CLEAVE_TRY(cleave_json_get(at, "shape", &member, error));
     CLEAVE_TRY(read_shape(&member, entry, error));
-    CLEAVE_TRY(cleave_json_get(at, "data_offsets", &member, error));
-    CLEAVE_TRY(cleave_json_expect_array(&member, error));
+    CLEAVE_TRY(cleave_json_get_array(at, "data_offsets", &member, error));
     if (cleave_json_count(&member) != 2)
         return cleave_json_fail(&member, error, "expected a begin and an end");
     cleave_json_cursor from = cleave_json_element(&member, 0), to = cleave_json_element(&member, 1);
@@ -315,17 +314,13 @@ cleave_status cleave_safetensors_read(const cleave_safetensors *file,
 }
 
 static void write_entry(cleave_json_writer *json, const cleave_safetensors_entry *entry) {
-    cleave_json_key(json, entry->name);
-    cleave_json_begin_object(json, true);
-    cleave_json_key(json, "dtype");
-    cleave_json_put_string(json, cleave_safetensors_type_name(entry));
-    cleave_json_key(json, "shape");
-    cleave_json_begin_array(json, true);
+    cleave_json_open_object(json, entry->name, true);
+    cleave_json_set_string(json, "dtype", cleave_safetensors_type_name(entry));
+    cleave_json_open_array(json, "shape", true);
     for (int d = 0; d < entry->rank; d++)
         cleave_json_put_integer(json, entry->shape[d]);
     cleave_json_end_array(json);
-    cleave_json_key(json, "data_offsets");
-    cleave_json_begin_array(json, true);
+    cleave_json_open_array(json, "data_offsets", true);
     cleave_json_put_integer(json, entry->offset);
     cleave_json_put_integer(json, entry->offset + cleave_safetensors_bytes(entry));
     cleave_json_end_array(json);

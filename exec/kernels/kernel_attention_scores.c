@@ -4,14 +4,8 @@
 #include "exec/kernels/kernel_attention.h"
 #include "exec/kernels/kernel_tile.h"
 
-static void *carve(char *base, int64_t *used, int64_t bytes) {
-    void *at = base == NULL ? NULL : base + *used;
-    *used += (bytes + 63) / 64 * 64;
-    return at;
-}
-
 static float *carve_tile(char *base, int64_t *used) {
-    return carve(base, used, CLEAVE_ATTENTION_TILE * (int64_t)sizeof(float));
+    return cleave_kernel_carve(base, used, CLEAVE_ATTENTION_TILE * (int64_t)sizeof(float));
 }
 
 /* The block, as an array of a tensor of scores' shape. */
@@ -237,10 +231,10 @@ int64_t attention_lay_out_tiles(attention_run *run, char *base) {
     if (run->backward) {
         run->gradient = carve_tile(base, &used);
         run->spare = carve_tile(base, &used);
-        run->of_input =
-            carve(base, &used, most_inputs * CLEAVE_ATTENTION_TILE * (int64_t)sizeof(float));
+        run->of_input = cleave_kernel_carve(
+            base, &used, most_inputs * CLEAVE_ATTENTION_TILE * (int64_t)sizeof(float));
     }
     run->workspace_bytes = find_workspace(of);
-    run->workspace = carve(base, &used, run->workspace_bytes);
+    run->workspace = cleave_kernel_carve(base, &used, run->workspace_bytes);
     return used;
 }

@@ -107,4 +107,12 @@ cleave_status cleave_kernel_run_attention_reference(const cleave_kernel_call *ca
 void cleave_kernel_zero(const cleave_kernel_call *call, const cleave_operand *operand,
                         const cleave_array *array);
 
+/* The next `bytes` of a workspace, of which so many are in use, at a cache line; null where it is
+   only counted: `base` is null. */
+static inline void *cleave_kernel_carve(char *base, int64_t *used, int64_t bytes) {
+    void *at = base == NULL ? NULL : base + *used;
+    *used += (bytes + 63) / 64 * 64;
+    return at;
+}
+
 #endif

@@ -12,44 +12,40 @@
 #include <string.h>
 
 /* Takes `bytes` of the workspace, or only counts them where there is none. */
-static void *carve(char *base, int64_t *used, int64_t bytes) {
-    void *at = base == NULL ? NULL : base + *used;
-    *used += (bytes + 63) / 64 * 64;
-    return at;
-}
-
 static int64_t lay_out(const cleave_kernel_call *call, const cleave_tile_plan *plan, char *base,
                        tile_run *run) {
     const cleave_nest *nest = call->nest;
     int64_t used = 0, row = plan->tile * (int64_t)sizeof(float);
     for (int r = nest->n_inputs; r < plan->tape.n_registers; r++)
-        run->value[r] = plan->tape.values >> r & 1 ? carve(base, &used, row) : NULL;
+        run->value[r] = plan->tape.values >> r & 1 ? cleave_kernel_carve(base, &used, row) : NULL;
     for (int r = 0; r < plan->tape.n_registers; r++)
-        run->adjoint[r] = plan->tape.adjoints >> r & 1 ? carve(base, &used, row) : NULL;
+        run->adjoint[r] =
+            plan->tape.adjoints >> r & 1 ? cleave_kernel_carve(base, &used, row) : NULL;
     for (int s = 0; s < plan->n_streams; s++)
-        run->cache[s] = (tile_loaded){.at = -1, .scratch = carve(base, &used, 2 * row)};
+        run->cache[s] =
+            (tile_loaded){.at = -1, .scratch = cleave_kernel_carve(base, &used, 2 * row)};
     for (int i = 0; i < nest->n_inputs; i++) {
         run->sums[i] = NULL;
         if (plan->gradient[i] >= 0 && plan->summed[i])
-            run->sums[i] = carve(
+            run->sums[i] = cleave_kernel_carve(
                 base, &used,
                 8 * cleave_kernel_array_size(call, &nest->inputs[i], &call->input_gradients[i]));
     }
     int64_t columns = plan->extent[plan->n_loops - 1];
     for (int r = 0; r < plan->tape.n_registers; r++) {
         bool sum = plan->frontier >> r & 1;
-        run->column_sums[r] = sum ? carve(base, &used, 8 * columns) : NULL;
-        run->column_parts[r] = sum ? carve(base, &used, 4 * columns) : NULL;
+        run->column_sums[r] = sum ? cleave_kernel_carve(base, &used, 8 * columns) : NULL;
+        run->column_parts[r] = sum ? cleave_kernel_carve(base, &used, 4 * columns) : NULL;
     }
     used += tile_channels_lay_out(plan, base == NULL ? NULL : base + used, &run->channels);
     if (call->pass != CLEAVE_PASS_FORWARD)
         return used;
     int64_t n = cleave_kernel_array_size(call, &nest->output, &call->output);
     if (plan->combiner == CLEAVE_COMBINE_SUM || plan->combiner == CLEAVE_COMBINE_MOMENTS)
-        run->total = carve(base, &used, 8 * n);
+        run->total = cleave_kernel_carve(base, &used, 8 * n);
     if (plan->combiner == CLEAVE_COMBINE_MOMENTS) {
-        run->square = carve(base, &used, 8 * n);
-        run->shift = carve(base, &used, 4 * n);
+        run->square = cleave_kernel_carve(base, &used, 8 * n);
+        run->shift = cleave_kernel_carve(base, &used, 4 * n);
     }
     return used;
 }

@@ -2,6 +2,7 @@
 #include "exec/measure/link_samples.h"
 
 #include "base/median.h"
+#include "base/order.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,13 +28,8 @@ void cleave_link_polled_add(cleave_link_polled *to, int64_t bytes, const double 
     to->n++;
 }
 
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double cleave_link_median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, compare_doubles);
+    cleave_sort_doubles(values, n);
     return values[n / 2];
 }
 

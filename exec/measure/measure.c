@@ -2,6 +2,7 @@
  * timed. */
 #include "exec/measure/measure.h"
 
+#include "base/order.h"
 #include "base/progress.h"
 #include "exec/data/initial.h"
 #include "exec/kernels/convert.h"
@@ -21,11 +22,6 @@ enum { FEWEST_REPEATS = 3, MOST_REPEATS = 101 };
 static const double few_repeats_seconds = 0.02;
 
 typedef cleave_status subject(void *context, cleave_error *error);
-
-static int compare_seconds(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* `before`: what runs right before each repeat, so that its instructions are near; null: nothing.
  */
@@ -56,8 +52,7 @@ static cleave_status time_repeats(subject *run, void *context, void *before,
     free(other.memory);
     if (status != CLEAVE_OK)
         return status;
-    qsort(seconds, (size_t)n, sizeof *seconds, compare_seconds);
-    double median = n % 2 == 1 ? seconds[n / 2] : (seconds[n / 2 - 1] + seconds[n / 2]) / 2;
+    double median = cleave_median(seconds, n);
     result->seconds = median;
     result->least_seconds = seconds[0];
     result->spread = median > 0 ? (seconds[(3 * n) / 4] - seconds[n / 4]) / median : 0;

@@ -121,7 +121,7 @@ static bool find_operand(const follower *f, int32_t op, int32_t base, const clea
         *nest = &f->model->nests[f->model->operators[op].nests[k]];
         for (int i = 0; i < (*nest)->n_inputs; i++) {
             *operand = &(*nest)->inputs[i];
-            if (cleave_frame_base(f->model, (*operand)->tensor) == base)
+            if (cleave_tensor_base(f->model, (*operand)->tensor) == base)
                 return true;
         }
     }
@@ -159,7 +159,7 @@ static int comes_as(const follower *f, int32_t reader, const cleave_nest *nest,
                     const cleave_operand *operand, cleave_mesh_cut *cut) {
     const cleave_operator *op = &f->model->operators[reader];
     int n = 0;
-    int32_t base = cleave_frame_base(f->model, operand->tensor);
+    int32_t base = cleave_tensor_base(f->model, operand->tensor);
     memset(cut->axis, CLEAVE_MESH_REPEATS, sizeof cut->axis);
     if (f->writer[base] < 0)
         return 0;
@@ -194,7 +194,7 @@ static bool follow_operands(follower *f, int32_t id, bool functions) {
         const cleave_nest *nest = &f->model->nests[op->nests[k]];
         for (int i = 0; i < nest->n_inputs; i++) {
             cleave_mesh_cut cut;
-            int32_t writer = f->writer[cleave_frame_base(f->model, nest->inputs[i].tensor)];
+            int32_t writer = f->writer[cleave_tensor_base(f->model, nest->inputs[i].tensor)];
             if (writer == id || (functions && (writer < 0 || !is_function(f, writer))))
                 continue;
             int n = comes_as(f, id, nest, &nest->inputs[i], &cut);
@@ -254,7 +254,7 @@ static void give_stage(const follower *f, int32_t stage) {
     for (int32_t k = 0; k < f->model->operators[first].n_nests; k++) {
         const cleave_nest *nest = &f->model->nests[f->model->operators[first].nests[k]];
         for (int i = 0; i < nest->n_inputs; i++) {
-            int32_t writer = f->writer[cleave_frame_base(f->model, nest->inputs[i].tensor)];
+            int32_t writer = f->writer[cleave_tensor_base(f->model, nest->inputs[i].tensor)];
             if (writer < 0 || cleave_schedule_stage_of(schedule, writer) >= stage)
                 continue;
             comes_as(f, first, nest, &nest->inputs[i], &f->plan->given[stage]);

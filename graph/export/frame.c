@@ -35,12 +35,6 @@ static int locate_in_source(const cleave_model *model, const cleave_tensor *tens
     return tensor->shape[d] == source->shape[d] ? d : CLEAVE_FRAME_STRIDED;
 }
 
-int32_t cleave_frame_base(const cleave_model *model, int32_t tensor) {
-    while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
-        tensor = model->tensors[tensor].view.sources[0];
-    return tensor;
-}
-
 int cleave_frame_locate(const cleave_model *model, int32_t tensor, int dimension, int32_t parts,
                         int32_t base) {
     const cleave_tensor *at = &model->tensors[tensor];
@@ -97,7 +91,7 @@ int cleave_frame_dimension(const cleave_model *model, const cleave_nest *nest,
 }
 
 static bool is_parameter(const cleave_model *model, int32_t tensor) {
-    return model->tensors[cleave_frame_base(model, tensor)].kind == CLEAVE_TENSOR_PARAMETER;
+    return model->tensors[cleave_tensor_base(model, tensor)].kind == CLEAVE_TENSOR_PARAMETER;
 }
 
 /* The first input of a nest that is a parameter, or is none; -1: there is no such. */
@@ -242,7 +236,7 @@ static void add_dimensions(const cleave_model *model, const cleave_nest *nest,
 static bool add_parameter(const cleave_model *model, const cleave_operator *op,
                           const cleave_nest *nest, const cleave_operand *operand,
                           parameter_list *list) {
-    int32_t base = cleave_frame_base(model, operand->tensor), at = 0;
+    int32_t base = cleave_tensor_base(model, operand->tensor), at = 0;
     if (model->tensors[base].kind != CLEAVE_TENSOR_PARAMETER)
         return true;
     while (at < list->n && list->items[at].tensor != base)

@@ -33,9 +33,6 @@ typedef struct cleave_frame {
 cleave_status cleave_frame_find(const cleave_model *model, int32_t op, cleave_arena *arena,
                                 cleave_frame *frame, cleave_error *error);
 
-/* The first base tensor behind a tensor. */
-int32_t cleave_frame_base(const cleave_model *model, int32_t tensor);
-
 /* The dimension of a base tensor (of a parameter: as its file has it) that is cut into `parts`
    blocks where this dimension of a tensor that it is behind is; STRIDED: none is.  APART: it is not
    behind that tensor. */

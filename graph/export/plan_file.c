@@ -1,8 +1,8 @@
 /* The plan as a file: docs/formats.md. */
 #include "graph/export/plan.h"
 
-#include "base/file.h"
 #include "base/json.h"
+#include "graph/model/training_file.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,8 +25,7 @@ static void put_word(cleave_json_writer *out, int32_t dimension, bool partial) {
 static void put_words(cleave_json_writer *out, const char *key, const cleave_mesh *mesh,
                       const cleave_mesh_cut *cut, const int8_t *of, const cleave_model *model,
                       const cleave_operator *op) {
-    cleave_json_key(out, key);
-    cleave_json_begin_array(out, true);
+    cleave_json_open_array(out, key, true);
     for (int i = 0; i < mesh->n; i++) {
         int32_t axis = cut->axis[i], dimension = axis < 0 ? axis : of[axis];
         put_word(out, axis >= 0 && dimension < 0 ? CLEAVE_FRAME_APART : dimension,
@@ -37,8 +36,7 @@ static void put_words(cleave_json_writer *out, const char *key, const cleave_mes
 
 static void put_axes(cleave_json_writer *out, const cleave_mesh *mesh, const cleave_operator *op,
                      const cleave_mesh_cut *cut) {
-    cleave_json_key(out, "axes");
-    cleave_json_begin_array(out, true);
+    cleave_json_open_array(out, "axes", true);
     for (int i = 0; i < mesh->n; i++)
         if (cut->axis[i] < 0)
             cleave_json_put_null(out);
@@ -54,10 +52,8 @@ static void put_operator(cleave_json_writer *out, const cleave_model *model,
     const cleave_frame *frame = &planned->frame;
     bool loss = planned->name.named == CLEAVE_NAMED_LOSS;
     cleave_json_begin_object(out, true);
-    cleave_json_key(out, "operator");
-    cleave_json_put_string(out, op->name);
-    cleave_json_key(out, "type");
-    cleave_json_put_string(out, op->type);
+    cleave_json_set_string(out, "operator", op->name);
+    cleave_json_set_string(out, "type", op->type);
     put_axes(out, &plan->mesh, op, &planned->cut);
     put_words(out, "input", &plan->mesh, &planned->cut, frame->input, model, NULL);
     if (!loss) {
@@ -65,8 +61,7 @@ static void put_operator(cleave_json_writer *out, const cleave_model *model,
         put_words(out, "then", &plan->mesh, &planned->then, frame->output, model, NULL);
     }
     if (planned->name.named == CLEAVE_NAMED_MODULE) {
-        cleave_json_key(out, "parameters");
-        cleave_json_begin_object(out, true);
+        cleave_json_open_object(out, "parameters", true);
         for (int32_t i = 0; i < frame->n_parameters; i++) {
             const cleave_frame_parameter *read = &frame->parameters[i];
             if (cleave_export_owns(model, planned, read))
@@ -80,8 +75,7 @@ static void put_operator(cleave_json_writer *out, const cleave_model *model,
 
 static void put_named(cleave_json_writer *out, const cleave_model *model,
                       const cleave_export_plan *plan, const char *key, cleave_named named) {
-    cleave_json_key(out, key);
-    cleave_json_begin_object(out, false);
+    cleave_json_open_object(out, key, false);
     for (int32_t op = 0; op < model->n_operators; op++)
         if (plan->operators[op].name.named == named) {
             cleave_json_key(out, plan->operators[op].name.module);
@@ -107,13 +101,11 @@ static void put_parameter(cleave_json_writer *out, const cleave_tensor *tensor,
                           const cleave_planned_parameter *parameter) {
     bool filed = tensor->file_rank > 0;
     cleave_json_begin_object(out, true);
-    cleave_json_key(out, "shape");
-    cleave_json_begin_array(out, true);
+    cleave_json_open_array(out, "shape", true);
     for (int d = 0; d < (filed ? tensor->file_rank : tensor->rank); d++)
         cleave_json_put_integer(out, filed ? tensor->file_shape[d] : tensor->shape[d]);
     cleave_json_end_array(out);
-    cleave_json_key(out, "stored");
-    cleave_json_begin_array(out, true);
+    cleave_json_open_array(out, "stored", true);
     for (int i = 0; i < plan->mesh.n; i++)
         put_word(out, parameter->stored[i], false);
     cleave_json_end_array(out);
@@ -122,8 +114,7 @@ static void put_parameter(cleave_json_writer *out, const cleave_tensor *tensor,
 
 static void put_parameters(cleave_json_writer *out, const cleave_model *model,
                            const cleave_export_plan *plan) {
-    cleave_json_key(out, "parameters");
-    cleave_json_begin_object(out, false);
+    cleave_json_open_object(out, "parameters", false);
     for (int32_t t = 0; t < model->n_tensors; t++) {
         if (!plan->parameters[t].planned)
             continue;
@@ -148,25 +139,18 @@ static void put_stage_parameters(cleave_json_writer *out, const cleave_model *mo
 static void put_schedule(cleave_json_writer *out, const cleave_model *model,
                          const cleave_export_plan *plan) {
     const cleave_schedule *schedule = &plan->schedule;
-    cleave_json_key(out, "schedule");
-    cleave_json_begin_object(out, false);
-    cleave_json_key(out, "kind");
-    cleave_json_put_string(out, cleave_schedule_names[schedule->kind]);
-    cleave_json_key(out, "micro_batches");
-    cleave_json_put_integer(out, schedule->micro_batches);
-    cleave_json_key(out, "groups");
-    cleave_json_put_integer(out, plan->n_groups);
-    cleave_json_key(out, "stages");
-    cleave_json_begin_array(out, false);
+    cleave_json_open_object(out, "schedule", false);
+    cleave_json_set_string(out, "kind", cleave_schedule_names[schedule->kind]);
+    cleave_json_set_integer(out, "micro_batches", schedule->micro_batches);
+    cleave_json_set_integer(out, "groups", plan->n_groups);
+    cleave_json_open_array(out, "stages", false);
     for (int32_t s = 0; s < schedule->n_stages && schedule->n_stages > 1; s++) {
         cleave_json_begin_object(out, true);
-        cleave_json_key(out, "begins");
-        cleave_json_put_string(out, plan->begins[s]);
+        cleave_json_set_string(out, "begins", plan->begins[s]);
         int32_t first = schedule->first_operator[s];
         put_words(out, "given", &plan->mesh, &plan->given[s], plan->operators[first].frame.input,
                   model, NULL);
-        cleave_json_key(out, "parameters");
-        cleave_json_begin_array(out, true);
+        cleave_json_open_array(out, "parameters", true);
         put_stage_parameters(out, model, plan, s);
         cleave_json_end_array(out);
         cleave_json_end_object(out);
@@ -176,8 +160,7 @@ static void put_schedule(cleave_json_writer *out, const cleave_model *model,
 }
 
 static void put_again(cleave_json_writer *out, const cleave_export_plan *plan) {
-    cleave_json_key(out, "recompute");
-    cleave_json_begin_array(out, true);
+    cleave_json_open_array(out, "recompute", true);
     for (int32_t i = 0; i < plan->n_again; i++)
         cleave_json_put_string(out, plan->again[i]);
     cleave_json_end_array(out);
@@ -185,51 +168,31 @@ static void put_again(cleave_json_writer *out, const cleave_export_plan *plan) {
 
 static void put_lost(cleave_json_writer *out, const cleave_model *model,
                      const cleave_export_plan *plan, const double *costs) {
-    cleave_json_key(out, "lost");
-    cleave_json_begin_array(out, false);
+    cleave_json_open_array(out, "lost", false);
     for (int32_t i = 0; i < plan->n_lost; i++) {
         const cleave_lost *lost = &plan->lost[i];
         cleave_json_begin_object(out, true);
-        if (lost->op >= 0 || lost->tensor >= 0) {
-            cleave_json_key(out, lost->op >= 0 ? "operator" : "parameter");
-            cleave_json_put_string(out, lost->op >= 0 ? model->operators[lost->op].name
-                                                      : model->tensors[lost->tensor].name);
-        }
-        cleave_json_key(out, "what");
-        cleave_json_put_string(out, lost->what);
-        cleave_json_key(out, "why");
-        cleave_json_put_string(out, lost->why);
-        if (costs != NULL && costs[i] >= 0) {
-            cleave_json_key(out, "seconds");
-            cleave_json_put_number(out, costs[i]);
-        }
+        if (lost->op >= 0 || lost->tensor >= 0)
+            cleave_json_set_string(out, lost->op >= 0 ? "operator" : "parameter",
+                                   lost->op >= 0 ? model->operators[lost->op].name
+                                                 : model->tensors[lost->tensor].name);
+        cleave_json_set_string(out, "what", lost->what);
+        cleave_json_set_string(out, "why", lost->why);
+        if (costs != NULL && costs[i] >= 0)
+            cleave_json_set_number(out, "seconds", costs[i]);
         cleave_json_end_object(out);
     }
     cleave_json_end_array(out);
 }
 
-static void put_model(cleave_json_writer *out, const cleave_model *model) {
-    cleave_json_key(out, "model");
-    cleave_json_begin_object(out, true);
-    cleave_json_key(out, "file");
-    cleave_json_put_string(out, cleave_file_name(model->file));
-    cleave_json_key(out, "hash");
-    cleave_json_put_string(out, model->hash);
-    cleave_json_key(out, "batch");
-    cleave_json_put_integer(out, model->batch);
-    cleave_json_end_object(out);
-}
-
 static void put_plan(cleave_json_writer *out, const cleave_model *model,
                      const cleave_export_plan *plan, const double *costs) {
     cleave_json_begin_object(out, false);
-    cleave_json_key(out, "cleave_plan");
-    cleave_json_put_integer(out, PLAN_VERSION);
-    cleave_json_key(out, "for");
-    cleave_json_put_string(out, cleave_target_names[plan->target]);
-    put_model(out, model);
-    cleave_json_key(out, "mesh");
-    cleave_json_begin_array(out, true);
+    cleave_json_set_integer(out, "cleave_plan", PLAN_VERSION);
+    cleave_json_set_string(out, "for", cleave_target_names[plan->target]);
+    cleave_training_open_model(out, model);
+    cleave_json_end_object(out);
+    cleave_json_open_array(out, "mesh", true);
     for (int i = 0; i < plan->mesh.n; i++)
         cleave_json_put_integer(out, plan->mesh.size[i]);
     cleave_json_end_array(out);
@@ -250,8 +213,5 @@ cleave_status cleave_export_write(const char *path, const cleave_model *model,
                                   cleave_error *error) {
     cleave_json_writer out = {0};
     put_plan(&out, model, plan, costs);
-    cleave_status status = out.failed ? cleave_fail_memory(error, "writing a plan")
-                                      : cleave_file_write(path, out.text, out.n, error);
-    cleave_json_writer_free(&out);
-    return status;
+    return cleave_json_write_file(&out, path, "writing a plan", error);
 }

@@ -86,7 +86,7 @@ static void find_writers(const cleave_export_maker *make, int32_t *writer) {
         const cleave_nest *nest = &model->nests[i];
         bool hangs = make->plan->operators[nest->op].frame.n_parameters > 0;
         for (int k = 0; k < nest->n_inputs; k++)
-            hangs = hangs || writer[cleave_frame_base(model, nest->inputs[k].tensor)] >= 0;
+            hangs = hangs || writer[cleave_tensor_base(model, nest->inputs[k].tensor)] >= 0;
         if (hangs)
             writer[nest->output.tensor] = nest->op;
     }
@@ -96,7 +96,7 @@ static bool reads(const cleave_export_maker *make, int32_t op, int32_t base) {
     const cleave_model *model = make->model;
     for (int32_t i = 0; i < model->n_nests; i++)
         for (int k = 0; k < model->nests[i].n_inputs && model->nests[i].op == op; k++)
-            if (cleave_frame_base(model, model->nests[i].inputs[k].tensor) == base)
+            if (cleave_tensor_base(model, model->nests[i].inputs[k].tensor) == base)
                 return true;
     return false;
 }
@@ -109,7 +109,7 @@ static int32_t find_crossing(const cleave_export_maker *make, int32_t first,
     int32_t known = -1; /* most read one tensor of before: that is asked about once */
     for (int32_t i = 0; i < model->n_nests; i++)
         for (int k = 0; k < model->nests[i].n_inputs && model->nests[i].op >= first; k++) {
-            int32_t base = cleave_frame_base(model, model->nests[i].inputs[k].tensor);
+            int32_t base = cleave_tensor_base(model, model->nests[i].inputs[k].tensor);
             if (base == known || writer[base] < 0 || writer[base] >= first)
                 continue;
             if (!reads(make, first, base))
@@ -137,7 +137,7 @@ static void count_crossings(const cleave_export_maker *make, int32_t *first, int
         last[t] = -1;
     for (int32_t i = 0; i < model->n_nests; i++)
         for (int k = 0; k < model->nests[i].n_inputs; k++) {
-            int32_t base = cleave_frame_base(model, model->nests[i].inputs[k].tensor);
+            int32_t base = cleave_tensor_base(model, model->nests[i].inputs[k].tensor);
             int32_t op = model->nests[i].op;
             if (model->tensors[base].kind == CLEAVE_TENSOR_PARAMETER)
                 first[base] = first[base] < 0 ? op : first[base];
@@ -157,7 +157,7 @@ static int32_t count_given(const cleave_export_maker *make, int32_t op, const in
     for (int32_t i = 0; i < of->n_nests; i++) {
         const cleave_nest *nest = &make->model->nests[of->nests[i]];
         for (int k = 0; k < nest->n_inputs && n < CLEAVE_MAX_INPUTS; k++) {
-            int32_t base = cleave_frame_base(make->model, nest->inputs[k].tensor), at = 0;
+            int32_t base = cleave_tensor_base(make->model, nest->inputs[k].tensor), at = 0;
             while (at < n && seen[at] != base)
                 at++;
             if (at == n && make->model->tensors[base].kind != CLEAVE_TENSOR_PARAMETER &&

@@ -3,6 +3,7 @@
    goes into a digest, with tensors, operators, nests and slots by their places among those that it
    has to do with rather than by their ids.  Equal digests: alike under the same splits. */
 #include "graph/model/alike.h"
+#include "base/order.h"
 #include "graph/lower/fragment.h"
 #include "graph/lower/slots.h"
 
@@ -26,14 +27,9 @@ static void put(walker *w, int64_t value) { cleave_digest_put(&w->d, value); }
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-static int compare_slots(const void *a, const void *b) {
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 static int32_t sort_distinct(int32_t *items, int32_t n_items) {
     int32_t n = 0;
-    qsort(items, (size_t)n_items, sizeof *items, compare_slots);
+    cleave_sort_int32(items, n_items);
     for (int32_t i = 0; i < n_items; i++)
         if (n == 0 || items[n - 1] != items[i])
             items[n++] = items[i];
@@ -48,7 +44,8 @@ static void add_slots_of_nest(walker *w, int32_t nest) {
 
 static void put_slot(walker *w, int32_t slot) {
     const int32_t *at =
-        slot < 0 ? NULL : bsearch(&slot, w->slots, (size_t)w->n_slots, sizeof slot, compare_slots);
+        slot < 0 ? NULL
+                 : bsearch(&slot, w->slots, (size_t)w->n_slots, sizeof slot, cleave_order_int32);
     put(w, at == NULL ? -1 : at - w->slots);
 }
 
@@ -92,14 +89,14 @@ static void put_nest_of_event(walker *w, int32_t family, int32_t nest) {
         put_slot(w, w->schedule->slot_of[nest][pass]);
     if (w->by_boxes) {
         const int32_t *number =
-            bsearch(&nest, w->nests, (size_t)w->n_nests, sizeof nest, compare_slots);
+            bsearch(&nest, w->nests, (size_t)w->n_nests, sizeof nest, cleave_order_int32);
         put(w, number - w->nests);
         cleave_digest_put_facts(&w->d, w->model, &w->model->nests[nest]);
         return;
     }
     int32_t op = w->model->nests[nest].op, first = w->first_op[family];
     const int32_t *at = bsearch(&op, w->ops + first, (size_t)(w->first_op[family + 1] - first),
-                                sizeof op, compare_slots);
+                                sizeof op, cleave_order_int32);
     put(w,
         at == NULL ? -1 - op : at - (w->ops + first)); /* one that is not there is like no other */
     put(w, cleave_operator_find_nest(&w->model->operators[op], nest));

@@ -58,14 +58,6 @@ typedef struct slab {
 
 /* ---- boxes ----------------------------------------------------------------------------------- */
 
-static uint64_t hash_box(int rank, const cleave_box *box) {
-    uint64_t hash = 1;
-    for (int d = 0; d < rank; d++)
-        hash = (hash ^ (uint64_t)box->lo[d] * 0x9e3779b97f4a7c15u ^ (uint64_t)box->hi[d]) *
-               0xbf58476d1ce4e5b9u;
-    return hash ^ hash >> 32;
-}
-
 static const cleave_box *box_of(const movement *move, bool demand, int32_t id) {
     return demand ? &move->demands.items[id].at.box : &move->contributions.items[id].at.box;
 }
@@ -79,7 +71,7 @@ static void find_boxes(cutter *c, bool demand, int32_t n, const int32_t *ids, in
     int32_t *of = LOWER_ARRAY(c->builder, int32_t, n), first = c->n_boxes;
     for (int32_t i = 0; i < n; i++) {
         const cleave_box *box = box_of(c->move, demand, ids[i]);
-        int32_t *head = &table[hash_box(c->rank, box) & (uint64_t)(size - 1)], b = *head - 1;
+        int32_t *head = &table[cleave_box_hash(c->rank, box) & (uint64_t)(size - 1)], b = *head - 1;
         while (b >= 0 && !cleave_box_equal(c->rank, c->boxes[b].box, box))
             b = c->boxes[b].next;
         if (b < 0) {

@@ -160,15 +160,6 @@ static bool is_whole(const lower_builder *builder, int32_t tensor, const cleave_
                cleave_box_size(builder->model->tensors[tensor].rank, box);
 }
 
-/* Does anything under a tensor come again in the stage? */
-static bool sees_again(const lowering *state, int32_t tensor, int32_t stage) {
-    const cleave_tensor *of = &state->base.model->tensors[tensor];
-    bool sees = of->view.kind == CLEAVE_VIEW_NONE && state->schedule->again_in[tensor] == stage;
-    for (int32_t s = 0; s < of->view.n_sources && !sees; s++)
-        sees = sees_again(state, of->view.sources[s], stage);
-    return sees;
-}
-
 static void add_piece(lowering *state, const cleave_piece *piece, int32_t again_in) {
     lower_operand_piece *added = LOWER_ROOM(&state->base, &state->pieces);
     state->pieces.n++;
@@ -211,7 +202,7 @@ static int32_t make_operand(lowering *state, int32_t tensor, int32_t device, con
 int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, const cleave_box *box,
                            int32_t again_in, int32_t visit) {
     grow_table(state);
-    if (again_in >= 0 && !sees_again(state, tensor, again_in))
+    if (again_in >= 0 && !lower_sees_again(state->schedule, state->base.model, tensor, again_in))
         again_in = -1;
     int32_t *slot = find_slot(state, tensor, device, box, again_in, visit);
     if (*slot != 0)

@@ -2,10 +2,7 @@
 
 /* The nest that writes an output, or the first tensor that it is a view of; -1: none does. */
 static int32_t writer_of(const cleave_model *model, int32_t output) {
-    int32_t tensor = model->outputs[output];
-    while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
-        tensor = model->tensors[tensor].view.sources[0];
-    return model->writer[tensor];
+    return cleave_tensor_writer(model, model->outputs[output]);
 }
 
 int32_t lower_output_n_parts(const lower_builder *builder, int32_t output) {

@@ -228,17 +228,10 @@ void lower_demand_like_shares(lowering *state, movement *move) {
         }
 }
 
-static bool overlap(int rank, const cleave_box *a, const cleave_box *b) {
-    bool both = true;
-    for (int d = 0; d < rank && both; d++)
-        both = a->lo[d] < b->hi[d] && b->lo[d] < a->hi[d];
-    return both;
-}
-
 /* What boxes from taken[t] on leave of a piece. */
 static void share_rest(sharing *s, cleave_box piece, int32_t t, int32_t from, int32_t end) {
     int rank = s->used[from].rank;
-    while (t < s->n_taken && !overlap(rank, &piece, s->taken[t]))
+    while (t < s->n_taken && !cleave_box_overlap(rank, &piece, s->taken[t]))
         t++;
     if (t == s->n_taken) {
         (s->counts ? count_out : share_out)(s, &piece, from, end);
@@ -309,7 +302,7 @@ static bool is_replicated(const sharing *s) {
     for (int32_t i = 1; i < s->n_used; i++)
         for (int32_t j = 0; j < i; j++)
             if (s->used[i].device != s->used[j].device &&
-                overlap(s->used[i].rank, s->used[i].box, s->used[j].box))
+                cleave_box_overlap(s->used[i].rank, s->used[i].box, s->used[j].box))
                 return true;
     return false;
 }

@@ -125,4 +125,8 @@ static inline const cleave_operand *lower_written(const cleave_nest *nest,
 cleave_status lower_find_alike(const cleave_model *model, const lower_schedule *schedule,
                                cleave_arena *arena, cleave_alike *alike, cleave_error *error);
 
+/* Does anything under a tensor come again in the stage? */
+bool lower_sees_again(const lower_schedule *schedule, const cleave_model *model, int32_t tensor,
+                      int32_t stage);
+
 #endif

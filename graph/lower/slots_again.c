@@ -75,11 +75,12 @@ static void come_again(lower_planner *p, int32_t tensor) {
     }
 }
 
-static bool sees_again(const lower_planner *p, int32_t tensor, int32_t stage) {
-    const cleave_tensor *of = &p->model->tensors[tensor];
-    bool sees = of->view.kind == CLEAVE_VIEW_NONE && p->schedule->again_in[tensor] == stage;
+bool lower_sees_again(const lower_schedule *schedule, const cleave_model *model, int32_t tensor,
+                      int32_t stage) {
+    const cleave_tensor *of = &model->tensors[tensor];
+    bool sees = of->view.kind == CLEAVE_VIEW_NONE && schedule->again_in[tensor] == stage;
     for (int32_t s = 0; s < of->view.n_sources && !sees; s++)
-        sees = sees_again(p, of->view.sources[s], stage);
+        sees = lower_sees_again(schedule, model, of->view.sources[s], stage);
     return sees;
 }
 
@@ -98,7 +99,7 @@ void lower_read_again(lower_planner *p, int32_t n, cleave_pass pass, bool first)
     for (int i = 0; i < nest->n_inputs; i++) {
         int32_t tensor = nest->inputs[i].tensor;
         bool comes = first && !p->is_there[n] && (nest->kept_inputs >> i & 1) != 0 &&
-                     sees_again(p, tensor, p->schedule->stage_of[n]);
+                     lower_sees_again(p->schedule, p->model, tensor, p->schedule->stage_of[n]);
         if (comes || cleave_ring_passes(nest, i) ||
             ((read >> i & 1) != 0 && p->layout != NULL &&
              lower_sees_sharded(p->model, p->layout, tensor, CLEAVE_SHARDED_WEIGHT)))

@@ -3,6 +3,8 @@
 #ifndef CLEAVE_GRAPH_MODEL_BOX_H
 #define CLEAVE_GRAPH_MODEL_BOX_H
 
+#include "base/random.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -37,10 +39,37 @@ static inline bool cleave_box_equal(int rank, const cleave_box *a, const cleave_
     return true;
 }
 
+/* For tables of boxes. */
+static inline uint64_t cleave_box_hash(int rank, const cleave_box *box) {
+    uint64_t hash = 0;
+    for (int d = 0; d < rank; d++)
+        hash = (hash ^ (uint64_t)box->lo[d] * 0x9e3779b97f4a7c15u ^ (uint64_t)box->hi[d]) *
+               0xbf58476d1ce4e5b9u;
+    return cleave_hash64(hash);
+}
+
 /* Is `inner` within `outer`? */
 static inline bool cleave_box_contains(int rank, const cleave_box *outer, const cleave_box *inner) {
     for (int d = 0; d < rank; d++)
         if (inner->lo[d] < outer->lo[d] || inner->hi[d] > outer->hi[d])
+            return false;
+    return true;
+}
+
+/* What is in both; empty where nothing is. */
+static inline cleave_box cleave_box_intersect(int rank, const cleave_box *a, const cleave_box *b) {
+    cleave_box both = *a;
+    for (int d = 0; d < rank; d++) {
+        both.lo[d] = a->lo[d] > b->lo[d] ? a->lo[d] : b->lo[d];
+        both.hi[d] = a->hi[d] < b->hi[d] ? a->hi[d] : b->hi[d];
+    }
+    return both;
+}
+
+/* Have they an element in common?  Neither is empty. */
+static inline bool cleave_box_overlap(int rank, const cleave_box *a, const cleave_box *b) {
+    for (int d = 0; d < rank; d++)
+        if (a->hi[d] <= b->lo[d] || b->hi[d] <= a->lo[d])
             return false;
     return true;
 }

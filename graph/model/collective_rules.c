@@ -232,20 +232,15 @@ static void put_size(cleave_json_writer *w, int64_t bytes) {
 
 static void write_rule(cleave_json_writer *w, const cleave_collective_rule *rule) {
     cleave_json_begin_object(w, true);
-    if (rule->n_devices > 0) {
-        cleave_json_key(w, "devices");
-        cleave_json_put_integer(w, rule->n_devices);
-    }
-    if (rule->n_nodes > 0) {
-        cleave_json_key(w, "nodes");
-        cleave_json_put_integer(w, rule->n_nodes);
-    }
+    if (rule->n_devices > 0)
+        cleave_json_set_integer(w, "devices", rule->n_devices);
+    if (rule->n_nodes > 0)
+        cleave_json_set_integer(w, "nodes", rule->n_nodes);
     if (rule->up_to_bytes > 0) {
         cleave_json_key(w, "up_to");
         put_size(w, rule->up_to_bytes);
     }
-    cleave_json_key(w, "algorithm");
-    cleave_json_put_string(w, algorithm_names[rule->algorithm]);
+    cleave_json_set_string(w, "algorithm", algorithm_names[rule->algorithm]);
     cleave_json_end_object(w);
 }
 
@@ -275,14 +270,11 @@ void cleave_collective_rules_write(cleave_json_writer *w, const cleave_collectiv
     for (int32_t r = 0; r < rules->n; r++)
         plain = plain && is_for_all(&rules->items[r]);
     cleave_json_begin_object(w, plain);
-    if (rules->node_devices > 0) {
-        cleave_json_key(w, "node");
-        cleave_json_put_integer(w, rules->node_devices);
-    }
-    if (rules->direct) {
-        cleave_json_key(w, kind_names[CLEAVE_ALL_REDUCE]);
-        cleave_json_put_string(w, algorithm_names[CLEAVE_ALGORITHM_DIRECT]);
-    }
+    if (rules->node_devices > 0)
+        cleave_json_set_integer(w, "node", rules->node_devices);
+    if (rules->direct)
+        cleave_json_set_string(w, kind_names[CLEAVE_ALL_REDUCE],
+                               algorithm_names[CLEAVE_ALGORITHM_DIRECT]);
     for (int k = 0; k < N_KINDS; k++)
         write_kind(w, rules, k);
     cleave_json_end_object(w);

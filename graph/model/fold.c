@@ -1,6 +1,7 @@
 /* Finding a fold: windows from the splits, then what each nest and each tensor shares out. */
 #include "graph/model/fold.h"
 
+#include "base/checked.h"
 #include "graph/model/micro_batch.h"
 
 #include <string.h>
@@ -14,15 +15,6 @@ typedef struct finder {
 } finder;
 
 /* ---- windows --------------------------------------------------------------------------------- */
-
-static int32_t common_divisor(int32_t a, int32_t b) {
-    while (b != 0) {
-        int32_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
 
 /* What lies outermost in a split: its replicas (-1), else the first axis that is cut. */
 static int outermost(const cleave_split *split, int n_axes) {
@@ -105,7 +97,7 @@ static cleave_status find_windows(finder *f, int32_t node_devices) {
                                split->n_parts, n_devices);
         CLEAVE_TRY(check_order(f, split, name, &in_order));
         int outer = outermost(split, f->model->operators[op].n_axes);
-        windows = common_divisor(degree_of(split, outer), windows);
+        windows = (int32_t)cleave_common_divisor(degree_of(split, outer), windows);
         if (windows < 2)
             return cleave_fail(
                 f->error, CLEAVE_NO_LAYOUT,

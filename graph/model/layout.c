@@ -6,6 +6,7 @@
 #include "graph/model/layout.h"
 
 #include "base/checked.h"
+#include "base/order.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -147,11 +148,6 @@ cleave_status cleave_layout_keep(const cleave_layout *layout, const cleave_model
     return copy_layout(layout, model, true, arena, copy, error);
 }
 
-static int compare_ids(const void *a, const void *b) {
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 static cleave_status check_devices(const cleave_operator *op, const cleave_split *split,
                                    int32_t n_devices, cleave_error *error) {
     for (int32_t p = 0; p < split->n_parts; p++)
@@ -168,7 +164,7 @@ static cleave_status check_devices(const cleave_operator *op, const cleave_split
     if (sorted == NULL)
         return cleave_fail_memory(error, "checking a layout");
     memcpy(sorted, split->devices, (size_t)split->n_parts * sizeof *sorted);
-    qsort(sorted, (size_t)split->n_parts, sizeof *sorted, compare_ids);
+    cleave_sort_int32(sorted, split->n_parts);
     cleave_status status = CLEAVE_OK;
     for (int32_t p = 1; p < split->n_parts && status == CLEAVE_OK; p++)
         if (sorted[p] == sorted[p - 1])

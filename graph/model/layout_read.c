@@ -82,8 +82,7 @@ static cleave_status read_degrees(const cleave_json_cursor *at, const cleave_ope
 static cleave_status read_devices(const cleave_json_cursor *at, const reader *in,
                                   cleave_split *split, cleave_error *error) {
     cleave_json_cursor devices;
-    CLEAVE_TRY(cleave_json_get(at, "devices", &devices, error));
-    CLEAVE_TRY(cleave_json_expect_array(&devices, error));
+    CLEAVE_TRY(cleave_json_get_array(at, "devices", &devices, error));
     split->n_parts = cleave_json_count(&devices);
     split->devices = CLEAVE_ARENA_ARRAY(in->arena, int32_t, split->n_parts);
     if (split->devices == NULL)

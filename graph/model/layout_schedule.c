@@ -158,10 +158,7 @@ static cleave_status check_in_flight(const cleave_schedule *schedule, cleave_err
 static cleave_status check_recompute(const cleave_model *model, const cleave_layout *layout,
                                      cleave_error *error) {
     for (int32_t a = 0; a < model->n_assignments; a++) {
-        int32_t source = model->assignments[a].source;
-        while (model->tensors[source].view.kind != CLEAVE_VIEW_NONE)
-            source = model->tensors[source].view.sources[0];
-        int32_t writer = model->writer[source];
+        int32_t writer = cleave_tensor_writer(model, model->assignments[a].source);
         if (writer >= 0 && cleave_layout_recomputes(layout, model->nests[writer].op))
             return cleave_fail(error, CLEAVE_BAD_INPUT,
                                "operator \"%s\" has running statistics and can't be recomputed",

@@ -2,56 +2,30 @@
    for everything, so equal layouts are equal files. */
 #include "graph/model/layout.h"
 
-#include "base/file.h"
 #include "base/json.h"
 #include "graph/model/schedule_file.h"
 #include "graph/model/training_file.h"
 
 #include <math.h>
 
-static void put_model_of(cleave_json_writer *out, const cleave_model *model) {
-    cleave_json_key(out, "model");
-    cleave_json_begin_object(out, true);
-    cleave_json_key(out, "file");
-    cleave_json_put_string(out, cleave_file_name(model->file));
-    cleave_json_key(out, "hash");
-    cleave_json_put_string(out, model->hash);
-    cleave_json_key(out, "batch");
-    cleave_json_put_integer(out, model->batch);
-    cleave_json_key(out, "graph");
-    cleave_json_put_integer(out, model->graph_version);
-    cleave_json_end_object(out);
-}
-
 static void put_operator(cleave_json_writer *out, const cleave_operator *op,
                          const cleave_split *split, bool recompute) {
-    cleave_json_key(out, op->name);
-    cleave_json_begin_object(out, true);
-    cleave_json_key(out, "split");
-    cleave_json_begin_object(out, true);
+    cleave_json_open_object(out, op->name, true);
+    cleave_json_open_object(out, "split", true);
     for (int a = 0; a < op->n_axes; a++)
-        if (split->degree[a] > 1) {
-            cleave_json_key(out, op->axes[a].name);
-            cleave_json_put_integer(out, split->degree[a]);
-        }
+        if (split->degree[a] > 1)
+            cleave_json_set_integer(out, op->axes[a].name, split->degree[a]);
     cleave_json_end_object(out);
-    if (split->replicas > 1) {
-        cleave_json_key(out, "replicas");
-        cleave_json_put_integer(out, split->replicas);
-    }
-    cleave_json_key(out, "devices");
-    cleave_json_begin_array(out, true);
+    if (split->replicas > 1)
+        cleave_json_set_integer(out, "replicas", split->replicas);
+    cleave_json_open_array(out, "devices", true);
     for (int32_t p = 0; p < split->n_parts; p++)
         cleave_json_put_integer(out, split->devices[p]);
     cleave_json_end_array(out);
-    if (recompute) {
-        cleave_json_key(out, "recompute");
-        cleave_json_put_truth(out, true);
-    }
-    if (split->ring) {
-        cleave_json_key(out, "ring");
-        cleave_json_put_truth(out, true);
-    }
+    if (recompute)
+        cleave_json_set_truth(out, "recompute", true);
+    if (split->ring)
+        cleave_json_set_truth(out, "ring", true);
     cleave_json_end_object(out);
 }
 
@@ -62,16 +36,12 @@ static void put_parameters(cleave_json_writer *out, const cleave_model *model,
         if (!layout->sharded[t])
             continue;
         if (!any) {
-            cleave_json_key(out, "parameters");
-            cleave_json_begin_object(out, false);
+            cleave_json_open_object(out, "parameters", false);
             any = true;
         }
-        cleave_json_key(out, model->tensors[t].name);
-        cleave_json_begin_object(out, true);
-        for (uint8_t what = CLEAVE_SHARDED_UPDATE; what <= layout->sharded[t]; what++) {
-            cleave_json_key(out, cleave_sharded_names[what]);
-            cleave_json_put_string(out, "sharded");
-        }
+        cleave_json_open_object(out, model->tensors[t].name, true);
+        for (uint8_t what = CLEAVE_SHARDED_UPDATE; what <= layout->sharded[t]; what++)
+            cleave_json_set_string(out, cleave_sharded_names[what], "sharded");
         cleave_json_end_object(out);
     }
     if (any)
@@ -81,31 +51,22 @@ static void put_parameters(cleave_json_writer *out, const cleave_model *model,
 static void put_layout(cleave_json_writer *out, const cleave_model *model,
                        const cleave_layout *layout) {
     cleave_json_begin_object(out, false);
-    cleave_json_key(out, "cleave_layout");
-    cleave_json_put_integer(out, CLEAVE_LAYOUT_VERSION);
-    put_model_of(out, model);
-    cleave_json_key(out, "machine");
-    cleave_json_put_string(out, layout->machine);
-    cleave_json_key(out, "devices");
-    cleave_json_put_integer(out, layout->n_devices);
-    cleave_json_key(out, "method");
-    cleave_json_put_string(out, layout->method);
-    if (layout->predicted_step_seconds > 0 && isfinite(layout->predicted_step_seconds)) {
-        cleave_json_key(out, "predicted_step_seconds");
-        cleave_json_put_number(out, layout->predicted_step_seconds);
-    }
-    if (layout->stores_scores) {
-        cleave_json_key(out, "attention");
-        cleave_json_put_string(out, "stored");
-    }
-    if (!cleave_model_trains(model)) {
-        cleave_json_key(out, "step");
-        cleave_json_put_string(out, "forward");
-    }
+    cleave_json_set_integer(out, "cleave_layout", CLEAVE_LAYOUT_VERSION);
+    cleave_training_open_model(out, model);
+    cleave_json_set_integer(out, "graph", model->graph_version);
+    cleave_json_end_object(out);
+    cleave_json_set_string(out, "machine", layout->machine);
+    cleave_json_set_integer(out, "devices", layout->n_devices);
+    cleave_json_set_string(out, "method", layout->method);
+    if (layout->predicted_step_seconds > 0 && isfinite(layout->predicted_step_seconds))
+        cleave_json_set_number(out, "predicted_step_seconds", layout->predicted_step_seconds);
+    if (layout->stores_scores)
+        cleave_json_set_string(out, "attention", "stored");
+    if (!cleave_model_trains(model))
+        cleave_json_set_string(out, "step", "forward");
     cleave_training_write(out, model);
     cleave_schedule_write(out, model, &layout->schedule);
-    cleave_json_key(out, "operators");
-    cleave_json_begin_object(out, false);
+    cleave_json_open_object(out, "operators", false);
     for (int32_t op = 0; op < model->n_operators; op++)
         put_operator(out, &model->operators[op], &layout->splits[op],
                      cleave_layout_recomputes(layout, op));
@@ -124,8 +85,5 @@ cleave_status cleave_layout_write(const char *path, const cleave_model *model,
     CLEAVE_TRY(cleave_layout_check(model, layout, error));
     cleave_json_writer out = {0};
     put_layout(&out, model, layout);
-    cleave_status status = out.failed ? cleave_fail_memory(error, "writing a layout")
-                                      : cleave_file_write(path, out.text, out.n, error);
-    cleave_json_writer_free(&out);
-    return status;
+    return cleave_json_write_file(&out, path, "writing a layout", error);
 }

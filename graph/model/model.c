@@ -22,10 +22,14 @@ bool cleave_tensor_sees_parameter(const cleave_model *model, int32_t tensor) {
     return false;
 }
 
-int32_t cleave_tensor_writer(const cleave_model *model, int32_t tensor) {
+int32_t cleave_tensor_base(const cleave_model *model, int32_t tensor) {
     while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
         tensor = model->tensors[tensor].view.sources[0];
-    return model->writer[tensor];
+    return tensor;
+}
+
+int32_t cleave_tensor_writer(const cleave_model *model, int32_t tensor) {
+    return model->writer[cleave_tensor_base(model, tensor)];
 }
 
 static void note_reader(const cleave_model *model, int32_t tensor, int32_t op, int32_t *last) {

@@ -169,8 +169,7 @@ cleave_status cleave_schedule_read(const cleave_json_cursor *at, const cleave_mo
 /* ---- writing --------------------------------------------------------------------------------- */
 
 static void put_orders(cleave_json_writer *out, const cleave_schedule *schedule) {
-    cleave_json_key(out, "orders");
-    cleave_json_begin_array(out, false);
+    cleave_json_open_array(out, "orders", false);
     for (int32_t g = 0; g < schedule->n_orders; g++) {
         cleave_json_begin_array(out, true);
         for (int32_t b = 0; b < schedule->n_blocks[g]; b++) {
@@ -187,24 +186,18 @@ void cleave_schedule_write(cleave_json_writer *out, const cleave_model *model,
                            const cleave_schedule *schedule) {
     if (cleave_schedule_is_plain(schedule))
         return;
-    cleave_json_key(out, "schedule");
-    cleave_json_begin_object(out, schedule->kind != CLEAVE_SCHEDULE_ORDERS);
-    cleave_json_key(out, "micro_batches");
-    cleave_json_put_integer(out, schedule->micro_batches);
-    if (schedule->kind != CLEAVE_SCHEDULE_ORDERS) {
-        cleave_json_key(out, "kind");
-        cleave_json_put_string(out, cleave_schedule_names[schedule->kind]);
-    }
+    cleave_json_open_object(out, "schedule", schedule->kind != CLEAVE_SCHEDULE_ORDERS);
+    cleave_json_set_integer(out, "micro_batches", schedule->micro_batches);
+    if (schedule->kind != CLEAVE_SCHEDULE_ORDERS)
+        cleave_json_set_string(out, "kind", cleave_schedule_names[schedule->kind]);
     if (schedule->n_stages > 1) {
-        cleave_json_key(out, "stages");
-        cleave_json_begin_array(out, true);
+        cleave_json_open_array(out, "stages", true);
         for (int32_t s = 1; s < schedule->n_stages; s++)
             cleave_json_put_string(out, model->operators[schedule->first_operator[s]].name);
         cleave_json_end_array(out);
     }
     if (schedule->in_flight != NULL) {
-        cleave_json_key(out, "in_flight");
-        cleave_json_begin_array(out, true);
+        cleave_json_open_array(out, "in_flight", true);
         for (int32_t s = 0; s < schedule->n_stages; s++)
             cleave_json_put_integer(out, schedule->in_flight[s]);
         cleave_json_end_array(out);

@@ -1,5 +1,6 @@
 #include "graph/model/training_file.h"
 
+#include "base/file.h"
 #include "graph/model/precision.h"
 
 #include <string.h>
@@ -63,22 +64,23 @@ cleave_status cleave_training_read(const cleave_json_cursor *root, const cleave_
 void cleave_training_write(cleave_json_writer *out, const cleave_model *model) {
     if (model->precision == CLEAVE_F32 && model->n_frozen == 0)
         return;
-    cleave_json_key(out, "training");
-    cleave_json_begin_object(out, true);
-    if (model->precision != CLEAVE_F32) {
-        cleave_json_key(out, "precision");
-        cleave_json_put_string(out, cleave_precision_name(model->precision));
-    }
-    if (model->reduce_precision != CLEAVE_F32) {
-        cleave_json_key(out, "reduce_precision");
-        cleave_json_put_string(out, cleave_reduce_precision_name(model));
-    }
+    cleave_json_open_object(out, "training", true);
+    if (model->precision != CLEAVE_F32)
+        cleave_json_set_string(out, "precision", cleave_precision_name(model->precision));
+    if (model->reduce_precision != CLEAVE_F32)
+        cleave_json_set_string(out, "reduce_precision", cleave_reduce_precision_name(model));
     if (model->n_frozen > 0) {
-        cleave_json_key(out, "frozen");
-        cleave_json_begin_array(out, true);
+        cleave_json_open_array(out, "frozen", true);
         for (int32_t i = 0; i < model->n_frozen; i++)
             cleave_json_put_string(out, model->frozen[i]);
         cleave_json_end_array(out);
     }
     cleave_json_end_object(out);
+}
+
+void cleave_training_open_model(cleave_json_writer *out, const cleave_model *model) {
+    cleave_json_open_object(out, "model", true);
+    cleave_json_set_string(out, "file", cleave_file_name(model->file));
+    cleave_json_set_string(out, "hash", model->hash);
+    cleave_json_set_integer(out, "batch", model->batch);
 }

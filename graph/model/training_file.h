@@ -13,4 +13,8 @@ cleave_status cleave_training_read(const cleave_json_cursor *root, const cleave_
 /* The key and its value; nothing for f32 with all parameters trained. */
 void cleave_training_write(cleave_json_writer *out, const cleave_model *model);
 
+/* Opens "model", which names the model that a file is about; who calls may say more of it, and ends
+   it. */
+void cleave_training_open_model(cleave_json_writer *out, const cleave_model *model);
+
 #endif

@@ -153,13 +153,6 @@ static int by_tensor(const void *a, const void *b) {
     return (x->first > y->first) - (x->first < y->first);
 }
 
-static bool overlap(int rank, const cleave_box *a, const cleave_box *b) {
-    for (int d = 0; d < rank; d++)
-        if (a->hi[d] <= b->lo[d] || b->hi[d] <= a->lo[d])
-            return false;
-    return true;
-}
-
 /* Elements of a box that are in none of those before it, which have none in common; -1: some stick
    out of it, and how many is not found out. */
 static int64_t size_beside(int rank, const life *items, const int32_t *before, int32_t n,
@@ -167,7 +160,7 @@ static int64_t size_beside(int rank, const life *items, const int32_t *before, i
     int64_t size = cleave_box_size(rank, box);
     for (int32_t i = 0; i < n; i++) {
         const cleave_box *other = &items[before[i]].box;
-        if (!overlap(rank, box, other))
+        if (!cleave_box_overlap(rank, box, other))
             continue;
         if (!cleave_box_contains(rank, box, other))
             return -1;

@@ -15,13 +15,6 @@
 
 typedef CLEAVE_LIST(cleave_box) box_list;
 
-static bool overlap(int rank, const cleave_box *a, const cleave_box *b) {
-    for (int d = 0; d < rank; d++)
-        if (a->hi[d] <= b->lo[d] || b->hi[d] <= a->lo[d])
-            return false;
-    return true;
-}
-
 static bool all_parts_touch(const cleave_model *model, const cleave_nest *nest,
                             const cleave_parts *parts, const box_list *boxes) {
     int rank = model->tensors[nest->output.tensor].rank;
@@ -30,7 +23,7 @@ static bool all_parts_touch(const cleave_model *model, const cleave_nest *nest,
         bool touches = parts->items[p].empty;
         cleave_part_box(model, &parts->items[p], &nest->output, &wrote);
         for (int32_t b = 0; b < boxes->n && !touches; b++)
-            touches = overlap(rank, &wrote, &boxes->items[b]);
+            touches = cleave_box_overlap(rank, &wrote, &boxes->items[b]);
         if (!touches)
             return false;
     }

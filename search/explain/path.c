@@ -19,12 +19,6 @@ typedef struct finder {
     explain_path *path;
 } finder;
 
-static int32_t base_of(const cleave_model *model, int32_t tensor) {
-    while (tensor >= 0 && model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
-        tensor = model->tensors[tensor].view.sources[0];
-    return tensor;
-}
-
 static cleave_status find_readers(const cleave_model *model, cleave_arena *scratch,
                                   const int32_t **reader, cleave_error *error) {
     int32_t *first = CLEAVE_ARENA_ARRAY(scratch, int32_t, model->n_tensors);
@@ -33,16 +27,16 @@ static cleave_status find_readers(const cleave_model *model, cleave_arena *scrat
     memset(first, -1, (size_t)model->n_tensors * sizeof *first);
     for (int32_t n = model->n_nests - 1; n >= 0; n--)
         for (int i = 0; i < model->nests[n].n_inputs; i++)
-            first[base_of(model, model->nests[n].inputs[i].tensor)] = model->nests[n].op;
+            first[cleave_tensor_base(model, model->nests[n].inputs[i].tensor)] = model->nests[n].op;
     *reader = first;
     return CLEAVE_OK;
 }
 
 /* The operator that a tensor's pieces are charged to: who writes it, or who reads it first. */
 static int32_t operator_of_tensor(const finder *f, int32_t tensor) {
-    int32_t base = base_of(f->model, tensor);
-    if (base < 0)
+    if (tensor < 0)
         return -1;
+    int32_t base = cleave_tensor_base(f->model, tensor);
     int32_t writer = f->model->writer[base];
     return writer >= 0 ? f->model->nests[writer].op : f->reader[base];
 }

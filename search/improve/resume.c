@@ -3,7 +3,6 @@
    which mean what they meant only in the same space: its hash is in the file. */
 #include "search/improve/auto.h"
 
-#include "base/file.h"
 #include "base/json.h"
 
 #include <inttypes.h>
@@ -61,15 +60,9 @@ static void list_facts(const cleave_improvement *with, fact *facts) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void put(cleave_json_writer *w, const char *key, int64_t value) {
-    cleave_json_key(w, key);
-    cleave_json_put_integer(w, value);
-}
-
 static void put_choices(cleave_json_writer *w, const cleave_model *model, const char *key,
                         const cleave_choices *choices) {
-    cleave_json_key(w, key);
-    cleave_json_begin_array(w, true);
+    cleave_json_open_array(w, key, true);
     for (int32_t op = 0; op < model->n_operators; op++) {
         cleave_json_put_integer(w, choices->of[op].candidate);
         cleave_json_put_integer(w, choices->of[op].start);
@@ -81,10 +74,9 @@ static void put_choices(cleave_json_writer *w, const cleave_model *model, const 
 }
 
 static void put_price(cleave_json_writer *w, const cleave_price *price) {
-    put(w, "step", price->step);
-    put(w, "excess", price->excess_bytes);
-    cleave_json_key(w, "over");
-    cleave_json_put_number(w, price->over);
+    cleave_json_set_integer(w, "step", price->step);
+    cleave_json_set_integer(w, "excess", price->excess_bytes);
+    cleave_json_set_number(w, "over", price->over);
 }
 
 static void put_task(cleave_json_writer *w, const cleave_model *model,
@@ -92,36 +84,32 @@ static void put_task(cleave_json_writer *w, const cleave_model *model,
     char key[32];
     snprintf(key, sizeof key, "%016" PRIx64, t->random.key);
     cleave_json_begin_object(w, false);
-    put(w, "most_work", t->limits.work);
-    put(w, "most_proposals", t->limits.proposals);
-    put(w, "patience", t->limits.patience);
-    put(w, "whole_sweeps", t->limits.whole_sweeps);
-    put(w, "singles", t->limits.singles);
-    put(w, "pairs", t->limits.pairs);
-    put(w, "lane", t->limits.lane);
-    put(w, "lanes", t->limits.n_lanes);
-    put(w, "anneals", t->anneals);
-    cleave_json_key(w, "random");
-    cleave_json_put_string(w, key);
-    put(w, "drawn", (int64_t)t->random.counter);
-    put(w, "phase", t->phase);
-    put(w, "cursor", t->cursor);
-    put(w, "since_improved", t->since_improved);
-    put(w, "improved", t->improved);
-    put(w, "lean", t->lean);
-    cleave_json_key(w, "spread");
-    cleave_json_begin_array(w, true);
+    cleave_json_set_integer(w, "most_work", t->limits.work);
+    cleave_json_set_integer(w, "most_proposals", t->limits.proposals);
+    cleave_json_set_integer(w, "patience", t->limits.patience);
+    cleave_json_set_integer(w, "whole_sweeps", t->limits.whole_sweeps);
+    cleave_json_set_integer(w, "singles", t->limits.singles);
+    cleave_json_set_integer(w, "pairs", t->limits.pairs);
+    cleave_json_set_integer(w, "lane", t->limits.lane);
+    cleave_json_set_integer(w, "lanes", t->limits.n_lanes);
+    cleave_json_set_integer(w, "anneals", t->anneals);
+    cleave_json_set_string(w, "random", key);
+    cleave_json_set_integer(w, "drawn", (int64_t)t->random.counter);
+    cleave_json_set_integer(w, "phase", t->phase);
+    cleave_json_set_integer(w, "cursor", t->cursor);
+    cleave_json_set_integer(w, "since_improved", t->since_improved);
+    cleave_json_set_integer(w, "improved", t->improved);
+    cleave_json_set_integer(w, "lean", t->lean);
+    cleave_json_open_array(w, "spread", true);
     for (int i = 0; i < CLEAVE_REFINE_SPREAD; i++)
         cleave_json_put_integer(w, t->spread[i]);
     cleave_json_end_array(w);
-    cleave_json_key(w, "annealed_from");
-    cleave_json_put_number(w, t->annealed_from);
-    cleave_json_key(w, "temperature");
-    cleave_json_put_number(w, t->temperature);
-    put(w, "proposals", t->proposals);
-    put(w, "accepted", t->accepted);
-    put(w, "work", t->work);
-    put(w, "local", t->is_local_optimum);
+    cleave_json_set_number(w, "annealed_from", t->annealed_from);
+    cleave_json_set_number(w, "temperature", t->temperature);
+    cleave_json_set_integer(w, "proposals", t->proposals);
+    cleave_json_set_integer(w, "accepted", t->accepted);
+    cleave_json_set_integer(w, "work", t->work);
+    cleave_json_set_integer(w, "local", t->is_local_optimum);
     put_price(w, &t->best_price);
     put_choices(w, model, "current", &t->current);
     put_choices(w, model, "best", &t->best);
@@ -133,27 +121,23 @@ static void put_state(cleave_json_writer *w, const cleave_improvement *with, con
     fact facts[N_FACTS];
     list_facts(with, facts);
     cleave_json_begin_object(w, false);
-    put(w, "cleave_search", STATE_VERSION);
-    for (int i = 0; i < N_FACTS; i++) {
-        cleave_json_key(w, facts[i].name);
-        cleave_json_put_string(w, facts[i].value);
-    }
-    put(w, "round", a->round);
-    put(w, "made", a->proposals);
-    put(w, "accepted", a->accepted);
-    put(w, "work", a->work);
-    cleave_json_key(w, "pool");
-    cleave_json_begin_array(w, false);
+    cleave_json_set_integer(w, "cleave_search", STATE_VERSION);
+    for (int i = 0; i < N_FACTS; i++)
+        cleave_json_set_string(w, facts[i].name, facts[i].value);
+    cleave_json_set_integer(w, "round", a->round);
+    cleave_json_set_integer(w, "made", a->proposals);
+    cleave_json_set_integer(w, "accepted", a->accepted);
+    cleave_json_set_integer(w, "work", a->work);
+    cleave_json_open_array(w, "pool", false);
     for (int32_t i = 0; i < a->n_pool; i++) {
         cleave_json_begin_object(w, false);
         put_price(w, &a->pool[i].price);
-        put(w, "local", a->pool[i].is_local_optimum);
+        cleave_json_set_integer(w, "local", a->pool[i].is_local_optimum);
         put_choices(w, with->model, "choices", &a->pool[i].choices);
         cleave_json_end_object(w);
     }
     cleave_json_end_array(w);
-    cleave_json_key(w, "tasks");
-    cleave_json_begin_array(w, false);
+    cleave_json_open_array(w, "tasks", false);
     for (int32_t i = 0; i < a->n_tasks; i++)
         put_task(w, with->model, &a->tasks[i]);
     cleave_json_end_array(w);
@@ -164,30 +148,20 @@ cleave_status auto_state_write(const cleave_improvement *with, const auto_state 
                                cleave_error *error) {
     cleave_json_writer w = {0};
     put_state(&w, with, state);
-    cleave_status status = w.failed ? cleave_fail_memory(error, "writing down a search")
-                                    : cleave_file_write(with->resume_file, w.text, w.n, error);
-    cleave_json_writer_free(&w);
-    return status;
+    return cleave_json_write_file(&w, with->resume_file, "writing down a search", error);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static cleave_status get_integer(const cleave_json_cursor *at, const char *key, int64_t least,
-                                 int64_t most, int64_t *value, cleave_error *error) {
-    cleave_json_cursor member;
-    CLEAVE_TRY(cleave_json_get(at, key, &member, error));
-    return cleave_json_integer(&member, least, most, value, error);
-}
-
 static cleave_status get_count(const cleave_json_cursor *at, const char *key, int64_t *value,
                                cleave_error *error) {
-    return get_integer(at, key, 0, INT64_MAX, value, error);
+    return cleave_json_get_integer(at, key, 0, INT64_MAX, value, error);
 }
 
 static cleave_status get_flag(const cleave_json_cursor *at, const char *key, bool *value,
                               cleave_error *error) {
     int64_t number;
-    CLEAVE_TRY(get_integer(at, key, 0, 1, &number, error));
+    CLEAVE_TRY(cleave_json_get_integer(at, key, 0, 1, &number, error));
     *value = number != 0;
     return CLEAVE_OK;
 }
@@ -213,8 +187,7 @@ static cleave_status get_choices(const cleave_improvement *with, const cleave_js
     const cleave_model *model = with->model;
     cleave_json_cursor list;
     int64_t value;
-    CLEAVE_TRY(cleave_json_get(at, key, &list, error));
-    CLEAVE_TRY(cleave_json_expect_array(&list, error));
+    CLEAVE_TRY(cleave_json_get_array(at, key, &list, error));
     int32_t n = cleave_json_count(&list);
     if (n < 2 * model->n_operators)
         return cleave_json_fail(&list, error, "%d numbers, but %d operators have two each", n,
@@ -262,8 +235,7 @@ static cleave_status get_random(const cleave_json_cursor *at, cleave_random *ran
 static cleave_status get_spread(const cleave_json_cursor *at, int64_t *spread,
                                 cleave_error *error) {
     cleave_json_cursor list;
-    CLEAVE_TRY(cleave_json_get(at, "spread", &list, error));
-    CLEAVE_TRY(cleave_json_expect_array(&list, error));
+    CLEAVE_TRY(cleave_json_get_array(at, "spread", &list, error));
     if (cleave_json_count(&list) != CLEAVE_REFINE_SPREAD)
         return cleave_json_fail(&list, error, "%d numbers, not %d", cleave_json_count(&list),
                                 CLEAVE_REFINE_SPREAD);
@@ -276,18 +248,19 @@ static cleave_status get_task_numbers(const cleave_json_cursor *at, cleave_refin
                                       cleave_error *error) {
     int64_t phase, lane, lanes;
     CLEAVE_TRY(get_count(at, "most_work", &t->limits.work, error));
-    CLEAVE_TRY(get_integer(at, "most_proposals", -1, INT64_MAX, &t->limits.proposals, error));
+    CLEAVE_TRY(
+        cleave_json_get_integer(at, "most_proposals", -1, INT64_MAX, &t->limits.proposals, error));
     CLEAVE_TRY(get_count(at, "patience", &t->limits.patience, error));
     CLEAVE_TRY(get_flag(at, "whole_sweeps", &t->limits.whole_sweeps, error));
     CLEAVE_TRY(get_flag(at, "singles", &t->limits.singles, error));
     CLEAVE_TRY(get_flag(at, "pairs", &t->limits.pairs, error));
-    CLEAVE_TRY(get_integer(at, "lanes", 0, AUTO_MAX_TASKS, &lanes, error));
-    CLEAVE_TRY(get_integer(at, "lane", 0, lanes > 0 ? lanes - 1 : 0, &lane, error));
+    CLEAVE_TRY(cleave_json_get_integer(at, "lanes", 0, AUTO_MAX_TASKS, &lanes, error));
+    CLEAVE_TRY(cleave_json_get_integer(at, "lane", 0, lanes > 0 ? lanes - 1 : 0, &lane, error));
     t->limits.lane = (int32_t)lane;
     t->limits.n_lanes = (int32_t)lanes;
     CLEAVE_TRY(get_flag(at, "anneals", &t->anneals, error));
     CLEAVE_TRY(get_random(at, &t->random, error));
-    CLEAVE_TRY(get_integer(at, "phase", 0, CLEAVE_REFINE_DONE, &phase, error));
+    CLEAVE_TRY(cleave_json_get_integer(at, "phase", 0, CLEAVE_REFINE_DONE, &phase, error));
     t->phase = (cleave_refine_phase)phase;
     CLEAVE_TRY(get_count(at, "cursor", &t->cursor, error));
     CLEAVE_TRY(get_count(at, "since_improved", &t->since_improved, error));
@@ -335,8 +308,7 @@ static cleave_status get_entry(const cleave_improvement *with, const cleave_json
 /* A list of at most so many. */
 static cleave_status get_list(const cleave_json_cursor *at, const char *key, int32_t most,
                               cleave_json_cursor *list, int32_t *n, cleave_error *error) {
-    CLEAVE_TRY(cleave_json_get(at, key, list, error));
-    CLEAVE_TRY(cleave_json_expect_array(list, error));
+    CLEAVE_TRY(cleave_json_get_array(at, key, list, error));
     *n = cleave_json_count(list);
     if (*n > most)
         return cleave_json_fail(list, error, "%d of them, but there are %d at most", *n, most);
@@ -369,10 +341,11 @@ static cleave_status get_state(const cleave_improvement *with, const cleave_json
     int64_t number;
     cleave_json_cursor list;
     CLEAVE_TRY(cleave_json_expect_object(at, error));
-    CLEAVE_TRY(get_integer(at, "cleave_search", STATE_VERSION, STATE_VERSION, &number, error));
+    CLEAVE_TRY(
+        cleave_json_get_integer(at, "cleave_search", STATE_VERSION, STATE_VERSION, &number, error));
     CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
     CLEAVE_TRY(check_facts(with, at, error));
-    CLEAVE_TRY(get_integer(at, "round", 0, INT32_MAX - 1, &number, error));
+    CLEAVE_TRY(cleave_json_get_integer(at, "round", 0, INT32_MAX - 1, &number, error));
     a->round = (int32_t)number;
     CLEAVE_TRY(get_count(at, "made", &a->proposals, error));
     CLEAVE_TRY(get_count(at, "accepted", &a->accepted, error));

@@ -184,9 +184,7 @@ static int64_t parameters_of(const cleave_model *model, const cleave_operator *o
     for (int32_t i = 0; i < op->n_nests; i++) {
         const cleave_nest *nest = &model->nests[op->nests[i]];
         for (int j = 0; j < nest->n_inputs; j++) {
-            int32_t tensor = nest->inputs[j].tensor;
-            while (model->tensors[tensor].view.n_sources > 0)
-                tensor = model->tensors[tensor].view.sources[0];
+            int32_t tensor = cleave_tensor_base(model, nest->inputs[j].tensor);
             const cleave_tensor *of = &model->tensors[tensor];
             elements += of->kind == CLEAVE_TENSOR_PARAMETER ? cleave_tensor_size(of) : 0;
         }

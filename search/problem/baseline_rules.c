@@ -22,9 +22,7 @@ int baseline_axis_named(const cleave_operator *op, const char *name) {
 }
 
 bool baseline_is_parameter(const cleave_model *model, int32_t tensor) {
-    while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
-        tensor = model->tensors[tensor].view.sources[0];
-    return model->tensors[tensor].kind == CLEAVE_TENSOR_PARAMETER;
+    return model->tensors[cleave_tensor_base(model, tensor)].kind == CLEAVE_TENSOR_PARAMETER;
 }
 
 int32_t baseline_operator_before(const cleave_model *model, int32_t op) {

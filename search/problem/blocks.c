@@ -132,10 +132,7 @@ static cleave_status need(shortener *s, int32_t tensor) {
 
 /* Does an assignment of running statistics belong to what remains? */
 static bool keeps_assignment(const shortener *s, const cleave_assignment *assignment) {
-    int32_t tensor = assignment->source;
-    while (s->model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
-        tensor = s->model->tensors[tensor].view.sources[0];
-    int32_t writer = s->model->writer[tensor];
+    int32_t writer = cleave_tensor_writer(s->model, assignment->source);
     return writer < 0 || is_kept(s, s->model->nests[writer].op);
 }
 

@@ -291,12 +291,6 @@ cleave_status cleave_constraints_impose(const cleave_constraints *constraints,
 
 /* ---- memory ---- */
 
-static int32_t base_of(const cleave_model *model, int32_t tensor) {
-    while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
-        tensor = model->tensors[tensor].view.sources[0];
-    return tensor;
-}
-
 static int64_t box_bytes(const cleave_model *model, const cleave_part *part,
                          const cleave_operand *operand) {
     const cleave_tensor *tensor = &model->tensors[operand->tensor];
@@ -313,7 +307,7 @@ static int64_t part_bytes(const cleave_model *model, const cleave_nest *nest,
     int64_t largest[CLEAVE_MAX_INPUTS], bytes = 0;
     int n = 0;
     for (int i = 0; i < nest->n_inputs; i++) {
-        int32_t base = base_of(model, nest->inputs[i].tensor);
+        int32_t base = cleave_tensor_base(model, nest->inputs[i].tensor);
         int64_t needed = box_bytes(model, part, &nest->inputs[i]);
         int k = 0;
         while (k < n && bases[k] != base)

@@ -75,12 +75,6 @@ static cleave_status goes_with(const cleave_model *model, const cleave_nest *wri
     return CLEAVE_OK;
 }
 
-static int32_t base_of(const cleave_model *model, int32_t tensor) {
-    while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
-        tensor = model->tensors[tensor].view.sources[0];
-    return tensor;
-}
-
 cleave_status cleave_axis_goes_with(const cleave_model *model, int32_t before, int axis, int32_t op,
                                     int32_t degree, int *found, cleave_error *error) {
     const cleave_operator *of = &model->operators[op];
@@ -88,7 +82,7 @@ cleave_status cleave_axis_goes_with(const cleave_model *model, int32_t before, i
     for (int32_t n = 0; n < of->n_nests; n++) {
         const cleave_nest *reader = &model->nests[of->nests[n]];
         for (int i = 0; i < reader->n_inputs; i++) {
-            int32_t w = model->writer[base_of(model, reader->inputs[i].tensor)];
+            int32_t w = cleave_tensor_writer(model, reader->inputs[i].tensor);
             if (w < 0 || model->nests[w].op != before)
                 continue;
             for (int a = 0; a < of->n_axes && *found < 0; a++) {

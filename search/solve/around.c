@@ -2,6 +2,7 @@
    candidates that are cheapest by themselves are not those that go well with what is beside them.
    So candidates of an operator are priced with the splits that the others have in the layout, and
    those that change the total least become values. */
+#include "base/order.h"
 #include "search/solve/pairs.h"
 
 #include <stdlib.h>
@@ -95,11 +96,6 @@ static int by_score(const void *a, const void *b) {
     return (x->candidate > y->candidate) - (x->candidate < y->candidate);
 }
 
-static int by_candidate(const void *a, const void *b) {
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* What an operator of the list has in the layout comes before all others. */
 static void add_operator(const scoring *s, int32_t op, scored *of_list) {
     const cleave_candidate_list *list = &s->all.candidates->lists[s->all.candidates->list_of[op]];
@@ -134,7 +130,7 @@ static bool choose(additive_making *m, const scoring *s, int32_t l) {
     qsort(all, (size_t)list->n, sizeof *all, by_score);
     for (int32_t v = 0; v < values->n; v++)
         values->candidate[v] = all[v].candidate;
-    qsort(values->candidate, (size_t)values->n, sizeof *values->candidate, by_candidate);
+    cleave_sort_int32(values->candidate, values->n);
     return additive_place_values(m, l, values);
 }
 

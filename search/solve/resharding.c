@@ -1,6 +1,7 @@
 /* Which cells go where. */
 #include "search/solve/resharding.h"
 
+#include "base/order.h"
 #include "search/solve/resharding_internal.h"
 
 #include <math.h>
@@ -178,11 +179,6 @@ static void deliver(cleave_resharder *r, const reshard_cell *cell) {
     }
 }
 
-static int by_device(const void *a, const void *b) {
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* A group of devices, ascending. */
 const int32_t *reshard_list_group(cleave_resharder *r, const cleave_shard_member *members,
                                   int32_t n) {
@@ -192,7 +188,7 @@ const int32_t *reshard_list_group(cleave_resharder *r, const cleave_shard_member
         ascending = ascending && (i == 0 || r->group[i - 1] < r->group[i]);
     }
     if (!ascending)
-        qsort(r->group, (size_t)n, sizeof *r->group, by_device);
+        cleave_sort_int32(r->group, n);
     return r->group;
 }
 

@@ -106,11 +106,7 @@ static int32_t source_of(const even *e, int32_t from, int32_t reader) {
 
 static void cut(const even *e, int32_t from, int32_t to, double *packs, double *unpacks) {
     const cleave_box *a = &e->from->shards[from].box, *b = &e->to->shards[to].box;
-    cleave_box cell;
-    for (int d = 0; d < e->from->rank; d++) {
-        cell.lo[d] = a->lo[d] > b->lo[d] ? a->lo[d] : b->lo[d];
-        cell.hi[d] = a->hi[d] < b->hi[d] ? a->hi[d] : b->hi[d];
-    }
+    cleave_box cell = cleave_box_intersect(e->from->rank, a, b);
     *packs = reshard_rows(e->from, a, &cell);
     *unpacks = fmax(e->from->density < 1 || e->to->density < 1, reshard_rows(e->to, b, &cell));
 }

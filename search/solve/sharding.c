@@ -8,14 +8,6 @@
 
 enum { MAX_GRID = 1 << 14 };
 
-static uint64_t hash_box(int rank, const cleave_box *box) {
-    uint64_t hash = 0;
-    for (int d = 0; d < rank; d++)
-        hash = (hash ^ (uint64_t)box->lo[d] * 0x9e3779b97f4a7c15u ^ (uint64_t)box->hi[d]) *
-               0xbf58476d1ce4e5b9u;
-    return cleave_hash64(hash);
-}
-
 /* A device, the shard that it has, and its key there. */
 typedef struct place {
     int32_t shard, key, device;
@@ -47,7 +39,7 @@ typedef struct making {
 static int32_t find_shard(making *m, const cleave_box *box) {
     cleave_sharding *s = m->s;
     uint32_t mask = (uint32_t)m->n_slots - 1;
-    for (uint32_t at = (uint32_t)hash_box(s->rank, box) & mask;; at = (at + 1) & mask) {
+    for (uint32_t at = (uint32_t)cleave_box_hash(s->rank, box) & mask;; at = (at + 1) & mask) {
         if (m->slots[at] == 0) {
             s->shards[s->n_shards].box = *box;
             m->slots[at] = ++s->n_shards;
@@ -178,7 +170,7 @@ static void finish(cleave_sharding *s, const cleave_shard_entry *entries) {
         }
     s->density = there < all ? there / all : 1;
     for (int32_t i = 0; i < s->n_shards; i++) {
-        s->hash = cleave_hash_join(s->hash, hash_box(s->rank, &s->shards[i].box));
+        s->hash = cleave_hash_join(s->hash, cleave_box_hash(s->rank, &s->shards[i].box));
         for (int32_t k = 0; k < s->shards[i].n_members; k++) {
             const cleave_shard_member *of = &s->members[s->shards[i].first_member + k];
             s->hash =

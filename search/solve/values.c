@@ -1,6 +1,7 @@
 /* Which candidates become values: those of given layouts, the operator in one piece, and the ones
    that cost least by themselves, as far as that is known without boxes: compute, and two thirds of
    an all-reduce's bytes over the slowest link that it would cross. */
+#include "base/order.h"
 #include "search/solve/internal.h"
 
 #include <stdlib.h>
@@ -19,11 +20,6 @@ static int by_rank(const void *a, const void *b) {
     if (x->seconds < y->seconds || x->seconds > y->seconds)
         return x->seconds < y->seconds ? -1 : 1;
     return (x->candidate > y->candidate) - (x->candidate < y->candidate);
-}
-
-static int by_candidate(const void *a, const void *b) {
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
 }
 
 /* Elements of a parameter that the first part reads, and by how many parts they are summed. */
@@ -56,9 +52,7 @@ static double summed_bytes(const cleave_model *model, const cleave_operator *op,
         if (nest->derivation != CLEAVE_DERIVE_OPERATOR || !cleave_model_trains(model))
             continue;
         for (int i = 0; i < nest->n_inputs; i++) {
-            int32_t tensor = nest->inputs[i].tensor;
-            while (model->tensors[tensor].view.n_sources > 0)
-                tensor = model->tensors[tensor].view.sources[0];
+            int32_t tensor = cleave_tensor_base(model, nest->inputs[i].tensor);
             if (model->tensors[tensor].kind == CLEAVE_TENSOR_PARAMETER &&
                 (nest->gradient_inputs & (1u << i)))
                 elements += summed_elements(model, nest, &nest->inputs[i], c);
@@ -132,7 +126,7 @@ static int32_t select_values(ranked *all, int32_t n, int32_t most, int32_t *cand
             room--;
         }
     }
-    qsort(candidate, (size_t)chosen, sizeof *candidate, by_candidate);
+    cleave_sort_int32(candidate, chosen);
     return chosen;
 }
 

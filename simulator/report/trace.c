@@ -29,23 +29,17 @@ static void drain(trace_writer *w) {
 static void begin_metadata(cleave_json_writer *w, const char *what, int32_t process,
                            int32_t thread) {
     cleave_json_begin_object(w, true);
-    cleave_json_key(w, "ph");
-    cleave_json_put_string(w, "M");
-    cleave_json_key(w, "name");
-    cleave_json_put_string(w, what);
-    cleave_json_key(w, "pid");
-    cleave_json_put_integer(w, process);
-    cleave_json_key(w, "tid");
-    cleave_json_put_integer(w, thread);
-    cleave_json_key(w, "args");
-    cleave_json_begin_object(w, true);
+    cleave_json_set_string(w, "ph", "M");
+    cleave_json_set_string(w, "name", what);
+    cleave_json_set_integer(w, "pid", process);
+    cleave_json_set_integer(w, "tid", thread);
+    cleave_json_open_object(w, "args", true);
 }
 
 static void put_name(cleave_json_writer *w, const char *what, int32_t process, int32_t thread,
                      const char *name) {
     begin_metadata(w, what, process, thread);
-    cleave_json_key(w, "name");
-    cleave_json_put_string(w, name);
+    cleave_json_set_string(w, "name", name);
     cleave_json_end_object(w);
     cleave_json_end_object(w);
 }
@@ -53,8 +47,7 @@ static void put_name(cleave_json_writer *w, const char *what, int32_t process, i
 static void put_sort_index(cleave_json_writer *w, const char *what, int32_t process, int32_t thread,
                            int32_t index) {
     begin_metadata(w, what, process, thread);
-    cleave_json_key(w, "sort_index");
-    cleave_json_put_integer(w, index);
+    cleave_json_set_integer(w, "sort_index", index);
     cleave_json_end_object(w);
     cleave_json_end_object(w);
 }
@@ -69,25 +62,16 @@ typedef struct span {
 static void put_span(trace_writer *writer, const span *s) {
     cleave_json_writer *w = &writer->json;
     cleave_json_begin_object(w, true);
-    cleave_json_key(w, "ph");
-    cleave_json_put_string(w, "X");
-    cleave_json_key(w, "name");
-    cleave_json_put_string(w, s->name);
-    cleave_json_key(w, "cat");
-    cleave_json_put_string(w, s->category);
-    cleave_json_key(w, "pid");
-    cleave_json_put_integer(w, s->process);
-    cleave_json_key(w, "tid");
-    cleave_json_put_integer(w, s->thread);
-    cleave_json_key(w, "ts");
-    cleave_json_put_number(w, (double)s->start / 1e6);
-    cleave_json_key(w, "dur");
-    cleave_json_put_number(w, (double)(s->end - s->start) / 1e6);
+    cleave_json_set_string(w, "ph", "X");
+    cleave_json_set_string(w, "name", s->name);
+    cleave_json_set_string(w, "cat", s->category);
+    cleave_json_set_integer(w, "pid", s->process);
+    cleave_json_set_integer(w, "tid", s->thread);
+    cleave_json_set_number(w, "ts", (double)s->start / 1e6);
+    cleave_json_set_number(w, "dur", (double)(s->end - s->start) / 1e6);
     if (s->bytes > 0) {
-        cleave_json_key(w, "args");
-        cleave_json_begin_object(w, true);
-        cleave_json_key(w, "bytes");
-        cleave_json_put_integer(w, s->bytes);
+        cleave_json_open_object(w, "args", true);
+        cleave_json_set_integer(w, "bytes", s->bytes);
         cleave_json_end_object(w);
     }
     cleave_json_end_object(w);
@@ -179,10 +163,8 @@ static void put_device_names(cleave_json_writer *w, int32_t n_devices, int32_t s
 static void put_trace(trace_writer *w, const cleave_trace *trace) {
     const cleave_timeline *sides[N_SIDES] = {trace->measured, trace->predicted};
     cleave_json_begin_object(&w->json, false);
-    cleave_json_key(&w->json, "displayTimeUnit");
-    cleave_json_put_string(&w->json, "ms");
-    cleave_json_key(&w->json, "traceEvents");
-    cleave_json_begin_array(&w->json, false);
+    cleave_json_set_string(&w->json, "displayTimeUnit", "ms");
+    cleave_json_open_array(&w->json, "traceEvents", false);
     for (int32_t side = 0; side < N_SIDES; side++)
         if (sides[side] != NULL) {
             put_device_names(&w->json, trace->program->n_devices, side);

@@ -17,7 +17,6 @@
 #include "search/solve/model.h"
 
 #include <string.h>
-#include <time.h>
 
 enum { BATCH_OF_DEVICE = 64, MAX_LAYOUTS = 2000, N_SORTS = 3, MOST_VALUES = 64 };
 
@@ -40,12 +39,6 @@ typedef struct bench_case {
     cleave_pricer pricer;
     double exposed_sync;
 } bench_case;
-
-static double processor_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static cleave_status prepare(bench_case *c, cleave_error *error) {
     char path[4096];
@@ -71,10 +64,10 @@ static cleave_status make_model(bench_case *c, double *seconds, cleave_error *er
                                              .exposed_sync = c->exposed_sync,
                                              .given = &given,
                                              .n_given = 1};
-    double before = processor_seconds();
+    double before = bench_processor_seconds();
     CLEAVE_TRY(cleave_additive_model_create(&c->model, &c->machine, &c->candidates, &options,
                                             &c->arena, &c->additive, error));
-    *seconds = processor_seconds() - before;
+    *seconds = bench_processor_seconds() - before;
     return CLEAVE_OK;
 }
 
@@ -157,7 +150,7 @@ static cleave_status compare(bench_case *c, int sort, int n, cleave_error *error
     cleave_arena_free(&scratch);
     if (status != CLEAVE_OK)
         return status;
-    double tau = kendall_tau(additive, simulated, n), median = bench_median(ratio, n);
+    double tau = kendall_tau(additive, simulated, n), median = cleave_median(ratio, n);
     printf("  %s %.2f x%.2f (%.2f-%.2f)", sort_names[sort], tau, median, ratio[n / 10],
            ratio[n - 1 - n / 10]);
     fflush(stdout);

@@ -10,6 +10,7 @@
 #include "base/csv.h"
 #include "base/file.h"
 #include "base/list.h"
+#include "base/order.h"
 
 typedef struct kernel {
     double m, n, k, measured;
@@ -25,13 +26,8 @@ static const device devices[] = {
     {"b200_bf16_ceperm", {148, 64, 64, 1.855e9, 484 * 1024, 8e12, 1}},
 };
 
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double at_share(double *values, int32_t n, double share) {
-    qsort(values, (size_t)n, sizeof *values, compare);
+    cleave_sort_doubles(values, n);
     return values[(int32_t)(share * (n - 1))];
 }
 

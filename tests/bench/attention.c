@@ -9,8 +9,8 @@
 #include "exec/kernels/kernel.h"
 #include "graph/import/import.h"
 #include "graph/model/precision.h"
+#include "row.h"
 
-#include <time.h>
 #include <unistd.h>
 
 enum { MOST_NESTS = 12, MOST_ROUNDS = 100 };
@@ -33,12 +33,6 @@ typedef struct calls {
     int n;
     cleave_kernel_call of[3 * MOST_NESTS];
 } calls;
-
-static double processor_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static void give(const cleave_kernel_call *call, const cleave_operand *operand,
                  cleave_array *array) {
@@ -95,11 +89,11 @@ static void join_passes(calls *of) {
 
 static double run(cleave_kernels *kernels, const calls *of) {
     cleave_error error = {{0}};
-    double start = processor_seconds();
+    double start = bench_processor_seconds();
     for (int i = 0; i < of->n; i++)
         if (cleave_kernel_run(kernels, &of->of[i], &error) != CLEAVE_OK)
             printf("%s\n", error.message);
-    return processor_seconds() - start;
+    return bench_processor_seconds() - start;
 }
 
 /* A Python that answers each line with the seconds of one run; false: it has no torch. */
@@ -130,16 +124,6 @@ static double run_other(const other *of) {
     fprintf(of->to, "\n");
     fflush(of->to);
     return fscanf(of->from, "%lf", &seconds) == 1 ? seconds : 0;
-}
-
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(int n, double *values) {
-    qsort(values, (size_t)n, sizeof *values, compare_doubles);
-    return (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 
 static cleave_status import(int64_t heads, int64_t tokens, int64_t width, cleave_arena *arena,
@@ -195,9 +179,9 @@ int main(int argc, char **argv) {
         printf("%8.2f ms, nests %8.2f ms %5.2f", ours * 1e3, nests * 1e3, of_five[r]);
         printf(has_torch ? ", torch %8.2f ms %5.2f\n" : "\n", theirs * 1e3, of_torch[r]);
     }
-    printf("nests take %.2f times as long", median(rounds, of_five));
+    printf("nests take %.2f times as long", cleave_median(of_five, rounds));
     printf(has_torch ? ", torch %.2f\n" : "; no Python with torch was named\n",
-           median(rounds, of_torch));
+           cleave_median(of_torch, rounds));
     if (has_torch)
         pclose(torch.to);
     cleave_kernels_destroy(kernels);

@@ -21,6 +21,7 @@
    of 0 steps only what is predicted.  The second form writes the machine with the link between two
    ranks as it is now, which takes about so long: a process of its own, since in one that has just
    measured its link large collectives took up to half as long again. */
+#include "base/order.h"
 #include "base/progress.h"
 #include "cli/calibrate/link.h"
 #include "exec/data/values.h"
@@ -31,6 +32,7 @@
 #include "simulator/step/simulate.h"
 
 #include "tests/bench/arguments.h"
+#include "tests/support/hand_model.h"
 
 #include <errno.h>
 #include <math.h>
@@ -72,106 +74,27 @@ typedef struct bench {
 
 /* ---- Models ---- */
 
-static int32_t add_tensor(cleave_model *model, cleave_tensor_kind kind, const char *name, int rank,
-                          int64_t rows, int64_t columns) {
-    cleave_tensor *tensor = &model->tensors[model->n_tensors];
-    *tensor = (cleave_tensor){
-        .name = name, .kind = kind, .rank = rank, .shape = {rows, columns}, .order = {0, 1}};
-    return model->n_tensors++;
-}
-
-/* A [row axis][column axis] operand; -1: no such dimension. */
-static cleave_operand operand_of(int32_t tensor, int row_axis, int column_axis) {
-    cleave_operand operand = {.tensor = tensor};
-    const int axes[2] = {row_axis, column_axis};
-    for (int d = 0; d < 2; d++)
-        if (axes[d] >= 0) {
-            operand.map[d].n_terms = 1;
-            operand.map[d].terms[0].axis = axes[d];
-            operand.map[d].terms[0].stride = 1;
-        }
-    return operand;
-}
-
-/* An operator of one nest with axes n, k and maybe c. */
-static cleave_nest *add_operator(cleave_model *model, const char *name, cleave_nest_kind kind,
-                                 int n_axes, const int64_t *extents) {
-    static const char *const names[] = {"n", "k", "c"};
-    int32_t id = model->n_operators++, *nests = CLEAVE_ARENA_ARRAY(model->arena, int32_t, 1);
-    cleave_operator *op = &model->operators[id];
-    cleave_nest *nest = &model->nests[model->n_nests++];
-    if (nests == NULL)
-        abort();
-    nests[0] = id;
-    *op = (cleave_operator){.name = name,
-                            .type = "Bench",
-                            .n_axes = n_axes,
-                            .main_nest = id,
-                            .n_nests = 1,
-                            .nests = nests};
-    *nest =
-        (cleave_nest){.name = name, .kind = kind, .op = id, .n_axes = n_axes, .n_instructions = 1};
-    for (int a = 0; a < n_axes; a++) {
-        op->axes[a] = nest->axes[a] = (cleave_axis){.name = names[a], .extent = extents[a]};
-        op->roles[a] = "sample";
-        nest->operator_axis[a] = a;
-    }
-    return nest;
-}
-
-static cleave_status begin_model(bench *b, cleave_error *error) {
-    enum { MOST_TENSORS = 4, MOST_NESTS = 2 };
-    b->model = (cleave_model){
-        .file = "collectives", .graph_version = 1, .targets = -1, .loss = -1, .arena = &b->arena};
-    b->model.tensors = CLEAVE_ARENA_ARRAY(&b->arena, cleave_tensor, MOST_TENSORS);
-    b->model.nests = CLEAVE_ARENA_ARRAY(&b->arena, cleave_nest, MOST_NESTS);
-    b->model.operators = CLEAVE_ARENA_ARRAY(&b->arena, cleave_operator, MOST_NESTS);
-    return b->model.tensors == NULL || b->model.nests == NULL || b->model.operators == NULL
-               ? cleave_fail_memory(error, "making the model")
-               : CLEAVE_OK;
-}
-
-/* loss = sum of (x w)^2 with x [SAMPLES, width] and w [width, width]. */
+/* loss = sum of (x w')^2 with x [SAMPLES, width] and w [width, width]. */
 static cleave_status make_dense(bench *b, int64_t width, cleave_error *error) {
-    CLEAVE_TRY(begin_model(b, error));
     cleave_model *model = &b->model;
+    *model = begin_model("collectives", 0, 4, 2, &b->arena);
     int32_t x = add_tensor(model, CLEAVE_TENSOR_DATA, "x", 2, SAMPLES, width);
-    int32_t w = add_tensor(model, CLEAVE_TENSOR_PARAMETER, "weight", 2, width, width);
     int32_t y = add_tensor(model, CLEAVE_TENSOR_ACTIVATION, "y", 2, SAMPLES, width);
-    model->tensors[w].fan_in = width;
-    model->loss = add_tensor(model, CLEAVE_TENSOR_ACTIVATION, "loss", 0, 0, 0);
-    cleave_nest *dense = add_operator(model, "dense", CLEAVE_NEST_PRODUCT, 3,
-                                      (const int64_t[]){SAMPLES, width, width});
-    dense->n_inputs = 2;
-    dense->inputs[0] = operand_of(x, 0, 2);
-    dense->inputs[1] = operand_of(w, 1, 2);
-    dense->output = operand_of(y, 0, 1);
-    dense->combiner = CLEAVE_COMBINE_SUM;
-    dense->tape[0] = (cleave_instruction){.opcode = CLEAVE_OP_MUL, .a = 0, .b = 1};
-    cleave_nest *loss =
-        add_operator(model, "@loss", CLEAVE_NEST_REDUCE, 2, (const int64_t[]){SAMPLES, width});
-    loss->n_inputs = 1;
-    loss->inputs[0] = operand_of(y, 0, 1);
-    loss->output = (cleave_operand){.tensor = model->loss};
-    loss->combiner = CLEAVE_COMBINE_SUM;
-    loss->tape[0] = (cleave_instruction){.opcode = CLEAVE_OP_MUL, .a = 0, .b = 0};
-    b->tensor = w;
+    b->tensor = add_tensor(model, CLEAVE_TENSOR_PARAMETER, "weight", 2, width, width);
+    model->tensors[b->tensor].fan_in = width;
+    add_product(model, "dense", x, b->tensor, y);
+    add_loss(model, y);
     return cleave_model_finish(model, error);
 }
 
 /* z = y = x, all [rows, columns]. */
 static cleave_status make_copies(bench *b, int64_t rows, int64_t columns, cleave_error *error) {
     static const char *const names[] = {"y", "z"};
-    CLEAVE_TRY(begin_model(b, error));
+    b->model = begin_model("collectives", 0, 3, 2, &b->arena);
     int32_t x = add_tensor(&b->model, CLEAVE_TENSOR_DATA, "x", 2, rows, columns);
     for (int i = 0; i < 2; i++) {
         int32_t to = add_tensor(&b->model, CLEAVE_TENSOR_ACTIVATION, names[i], 2, rows, columns);
-        cleave_nest *copy = add_operator(&b->model, names[i], CLEAVE_NEST_POINTWISE, 2,
-                                         (const int64_t[]){rows, columns});
-        copy->n_inputs = 1;
-        copy->inputs[0] = operand_of(x, 0, 1);
-        copy->output = operand_of(to, 0, 1);
-        copy->tape[0] = (cleave_instruction){.opcode = CLEAVE_OP_COPY};
+        add_pointwise(&b->model, names[i], x, to, CLEAVE_OP_COPY);
         b->tensor = i == 0 ? to : b->tensor;
         x = to;
     }
@@ -358,11 +281,6 @@ static cleave_status predict(bench *b, const cleave_machine *machine, double *se
     return CLEAVE_OK;
 }
 
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void put_number(const char *name, double value) {
     if (isfinite(value))
         printf(", \"%s\": %.9g", name, value);
@@ -381,7 +299,7 @@ static cleave_status report(bench *b, cleave_error *error) {
     }
     int64_t first = b->steps > 1 ? 1 : 0, n = b->steps - first; /* the first is for warming up */
     double *took = b->took + first;
-    qsort(took, (size_t)n, sizeof *took, compare_doubles);
+    cleave_sort_doubles(took, n);
     printf("{\"collective\": \"%s\", \"algorithm\": \"%s\", \"devices\": %d, \"bytes\": %lld",
            movement_names[b->movement], algorithm_names[b->algorithm], b->layout.n_devices,
            (long long)b->bytes);

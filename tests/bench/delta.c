@@ -15,7 +15,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 enum { NODE = 4, MAX_CANDIDATES = 12, MAX_OPERATORS = 350, MAX_PROPOSALS = 100000 };
 enum { WAITS, COMPUTES, POSTS, GRADIENTS, COLLECTIVES }; /* ranks of chunks in a slot */
@@ -40,12 +39,6 @@ typedef struct network {
     int32_t n_candidates;
     cleave_random random;
 } network;
-
-static double processor_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* --- Building fragments --------------------------------------------------------------------------
  */
@@ -426,24 +419,24 @@ static cleave_status take_steps(walk *w, int32_t n, int64_t base, double *ratios
         config before;
         int64_t step, full;
         int32_t l = propose(w, &before);
-        double t0 = processor_seconds();
+        double t0 = bench_processor_seconds();
         CLEAVE_TRY(put_all(w, error));
-        double t1 = processor_seconds();
+        double t1 = bench_processor_seconds();
         CLEAVE_TRY(cleave_delta_run(w->delta, &step, error));
-        double t2 = processor_seconds();
+        double t2 = bench_processor_seconds();
         full = cleave_delta_full(w->delta);
-        double t3 = processor_seconds();
+        double t3 = bench_processor_seconds();
         if (step != full)
             return cleave_fail(error, CLEAVE_FAILED, "proposal %d: %lld by delta, %lld in full", i,
                                (long long)step, (long long)full);
         double worse = (double)(step - base) / (0.003 * (double)base);
         bool accept = worse <= 0 || cleave_random_next_uniform(&w->net.random) < exp(-worse);
-        double t4 = processor_seconds();
+        double t4 = bench_processor_seconds();
         if (accept)
             cleave_delta_accept(w->delta);
         else
             cleave_delta_reject(w->delta);
-        double t5 = processor_seconds();
+        double t5 = bench_processor_seconds();
         decide(w, accept);
         if (accept)
             base = step;
@@ -474,7 +467,7 @@ static cleave_status walk_network(walk *w, int32_t n, result *r, cleave_error *e
     cleave_delta_counts after = cleave_delta_count(w->delta);
     int64_t jumped = after.slots_jumped - before.slots_jumped;
     r->jumped = (double)jumped / (double)(after.slots - before.slots + jumped);
-    qsort(ratios, (size_t)n, sizeof *ratios, bench_compare);
+    cleave_sort_doubles(ratios, n);
     for (int k = 0; k < 3; k++)
         r->ratios[k] = ratios[n * (int[]){1, 5, 9}[k] / 10];
     return CLEAVE_OK;

@@ -186,7 +186,7 @@ static void run(const kind *of, int32_t n_values, int64_t most_entries) {
             fail(&error);
         milliseconds[i] = 1e3 * (cleave_clock_seconds() - before);
     }
-    double median = bench_median(milliseconds, REPEATS);
+    double median = cleave_median(milliseconds, REPEATS);
     printf("%-24s %6d %6d %10.2f %9lld %8.2f   ", of->name, (int)g.additive.n_variables,
            (int)n_values, median, (long long)plan.largest, (double)plan.work / median / 1e6);
     if (solution.outcome == CLEAVE_ADDITIVE_OPTIMAL)

@@ -120,9 +120,9 @@ static cleave_status time_full(bench_case *c, int32_t op, double *seconds, cleav
     for (int k = 0; k < 2; k++) {
         CLEAVE_TRY(cleave_estimate_change(c->estimate, op, &c->tried, error));
         CLEAVE_TRY(cleave_estimate_prepare(c->estimate, error));
-        double begun = processor_seconds();
+        double begun = bench_processor_seconds();
         CLEAVE_TRY(cleave_estimate_full(c->estimate, &step, error));
-        *seconds = processor_seconds() - begun;
+        *seconds = bench_processor_seconds() - begun;
         CLEAVE_TRY(cleave_estimate_reject(c->estimate, error));
     }
     return CLEAVE_OK;
@@ -147,19 +147,19 @@ static cleave_status propose(bench_case *c, purpose what, cleave_error *error) {
     int32_t op = draw(c);
     if (what == SAMPLE)
         CLEAVE_TRY(time_full(c, op, &full, error));
-    double begun = processor_seconds();
+    double begun = bench_processor_seconds();
     CLEAVE_TRY(cleave_estimate_change(c->estimate, op, &c->tried, error));
-    double changed = processor_seconds();
+    double changed = bench_processor_seconds();
     CLEAVE_TRY(cleave_estimate_prepare(c->estimate, error));
-    double prepared = processor_seconds();
+    double prepared = bench_processor_seconds();
     CLEAVE_TRY(cleave_estimate_run(c->estimate, &step, error));
-    double done = processor_seconds();
+    double done = bench_processor_seconds();
     swap(&c->layout.splits[op], &c->tried);
     if (what == CHECK)
         CLEAVE_TRY(check(c, step, error));
     if (what == FORMS)
         CLEAVE_TRY(compare_forms(c, error));
-    double decided = processor_seconds();
+    double decided = bench_processor_seconds();
     CLEAVE_TRY(decide(c, op, step, error));
     c->n_proposals++;
     if (what == SAMPLE) { /* its fragments were made before */
@@ -167,7 +167,7 @@ static cleave_status propose(bench_case *c, purpose what, cleave_error *error) {
         c->runs[c->n_samples++] = done - prepared;
         return CLEAVE_OK;
     }
-    c->rest += changed - begun + processor_seconds() - decided;
+    c->rest += changed - begun + bench_processor_seconds() - decided;
     c->fragments += prepared - changed;
     c->delta += done - prepared;
     c->n_timed++;
@@ -178,25 +178,25 @@ static cleave_status propose(bench_case *c, purpose what, cleave_error *error) {
 static cleave_status propose_fold(bench_case *c, purpose what, cleave_error *error) {
     int64_t step;
     bool folds;
-    double begun = processor_seconds();
+    double begun = bench_processor_seconds();
     CLEAVE_TRY(fold_walk_change(&c->folds, &c->random, &folds, error));
-    double changed = processor_seconds();
+    double changed = bench_processor_seconds();
     if (folds)
         CLEAVE_TRY(fold_walk_prepare(&c->folds, &folds, error));
-    double prepared = processor_seconds();
+    double prepared = bench_processor_seconds();
     if (folds)
         CLEAVE_TRY(cleave_estimate_run(c->folds.estimate, &step, error));
-    double done = processor_seconds();
+    double done = bench_processor_seconds();
     if (folds && what == CHECK)
         CLEAVE_TRY(check(c, step, error));
     bool accepted = folds && accepts(c, step);
-    double decided = processor_seconds();
+    double decided = bench_processor_seconds();
     if (folds)
         CLEAVE_TRY(fold_walk_decide(&c->folds, accepted, error));
     c->n_proposals++;
     c->n_timed++;
     c->n_accepted += accepted;
-    c->rest += changed - begun + processor_seconds() - decided;
+    c->rest += changed - begun + bench_processor_seconds() - decided;
     c->fragments += prepared - changed;
     c->delta += done - prepared;
     return CLEAVE_OK;
@@ -222,8 +222,8 @@ static cleave_status report_comparisons(bench_case *c, cleave_error *error) {
     int64_t step;
     CLEAVE_TRY(from_scratch(c, CLEAVE_RULE_SCAN, &step, &lowering, &scan, error));
     CLEAVE_TRY(from_scratch(c, CLEAVE_RULE_EVENTS, &step, &again, &events, error));
-    double run = bench_median(c->runs, c->n_samples), n = (double)c->n_timed;
-    c->compared = (comparisons){.full = bench_median(c->scan_ratios, c->n_samples),
+    double run = cleave_median(c->runs, c->n_samples), n = (double)c->n_timed;
+    c->compared = (comparisons){.full = cleave_median(c->scan_ratios, c->n_samples),
                                 .events = events / run,
                                 .whole = (lowering + scan) * n / all};
     printf(" %8.2f %8.1f %8.1f %9.2f %8.3f", c->compared.full, c->compared.events,
@@ -233,9 +233,9 @@ static cleave_status report_comparisons(bench_case *c, cleave_error *error) {
 
 static cleave_status measure(bench_case *c, double seconds, bool compares, cleave_error *error) {
     compares = compares && c->walk != FOLDS;
-    double begun = processor_seconds();
+    double begun = bench_processor_seconds();
     while (seconds < 0 ? (double)c->n_proposals < -seconds
-                       : processor_seconds() - begun < seconds || c->n_timed == 0) {
+                       : bench_processor_seconds() - begun < seconds || c->n_timed == 0) {
         bool samples = compares && c->n_proposals % EVERY == 0 && c->n_samples < MAX_SAMPLES;
         CLEAVE_TRY(propose_any(c, samples ? SAMPLE : TIME, error));
     }
@@ -261,8 +261,8 @@ static cleave_status forms_all(bench_case *c, int64_t n_changes, cleave_error *e
     int64_t every = n_changes / 30 + 1;
     while (c->n_proposals < n_changes)
         CLEAVE_TRY(propose(c, c->n_proposals % every == 0 ? FORMS : TIME, error));
-    double median = bench_median(c->runs, c->n_samples);
-    double size = bench_median(c->scan_ratios, c->n_samples);
+    double median = cleave_median(c->runs, c->n_samples);
+    double size = cleave_median(c->scan_ratios, c->n_samples);
     double most = c->scan_ratios[c->n_samples - 1];
     printf("%-6s %-13s %4d %4d  %+6.2f %% median, %6.2f %% median of sizes, %6.2f %% at most; "
            "%.4g s expanded on average\n",
@@ -343,9 +343,10 @@ static void note(summary *all, const comparisons *of) {
 static void print_summary(summary *all) {
     if (all->n == 0)
         return;
-    double full = bench_median(all->full, all->n); /* sorts them */
+    double full = cleave_median(all->full, all->n); /* sorts them */
     printf("medians of %d rows: full/d %.2f (least %.2f), events/d %.1f, whole/p %.1f\n", all->n,
-           full, all->full[0], bench_median(all->events, all->n), bench_median(all->whole, all->n));
+           full, all->full[0], cleave_median(all->events, all->n),
+           cleave_median(all->whole, all->n));
 }
 
 /* Returns the number of comparisons that failed; -1 for an error. */

@@ -12,12 +12,12 @@
 #include "costmodel/cost.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
+#include "row.h"
 #include "simulator/step/simulate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { MOST = 16, MOST_REPEATS = 9 };
 
@@ -34,22 +34,6 @@ typedef struct result {
     int64_t step;
     int32_t n_items, n_devices;
 } result;
-
-static double processor_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static double median(double *values, int n) {
-    for (int i = 1; i < n; i++)
-        for (int j = i; j > 0 && values[j] < values[j - 1]; j--) {
-            double other = values[j];
-            values[j] = values[j - 1];
-            values[j - 1] = other;
-        }
-    return values[n / 2];
-}
 
 /* Samples over all devices, or over half of them with some parameter axis over two. */
 static cleave_status make_layout(const cleave_model *model, int32_t n_devices, bool two_dimensional,
@@ -94,8 +78,8 @@ static cleave_status measure(const cleave_model *model, const cleave_machine *ma
                                     .workspace_context = &context};
     cleave_rule rule = events ? CLEAVE_RULE_EVENTS : CLEAVE_RULE_SCAN;
     cleave_status status = CLEAVE_OK;
-    for (begun = processor_seconds();
-         n < MOST_REPEATS && status == CLEAVE_OK && (n == 0 || processor_seconds() - begun < 2);
+    for (begun = bench_processor_seconds(); n < MOST_REPEATS && status == CLEAVE_OK &&
+                                            (n == 0 || bench_processor_seconds() - begun < 2);
          n++) {
         cleave_arena arena = {0};
         cleave_cost_cache *cache = NULL;
@@ -104,7 +88,7 @@ static cleave_status measure(const cleave_model *model, const cleave_machine *ma
         cleave_engine_problem problem;
         cleave_engine_workspace *workspace;
         cleave_timeline timeline;
-        double t0 = processor_seconds(), t1 = t0, t2 = t0, t3 = t0;
+        double t0 = bench_processor_seconds(), t1 = t0, t2 = t0, t3 = t0;
         status = cleave_cost_cache_create(model, machine, &cache, error);
         if (status == CLEAVE_OK && folded)
             status =
@@ -112,17 +96,17 @@ static cleave_status measure(const cleave_model *model, const cleave_machine *ma
         if (status == CLEAVE_OK)
             status = folded ? cleave_lower_window(model, &fold, &options, &arena, &program, error)
                             : cleave_lower(model, layout, &options, &arena, &program, error);
-        t1 = processor_seconds();
+        t1 = bench_processor_seconds();
         if (status == CLEAVE_OK)
             status = cleave_simulate_prepare(&program, cache, &arena, &problem, error);
         if (status == CLEAVE_OK)
             status = cleave_engine_workspace_create(&problem, &arena, &workspace, error);
         if (status == CLEAVE_OK)
             status = cleave_engine_timeline_create(&problem, &arena, &timeline, error);
-        t2 = processor_seconds();
+        t2 = bench_processor_seconds();
         if (status == CLEAVE_OK)
             status = cleave_simulate_run(&problem, rule, workspace, &timeline, error);
-        t3 = processor_seconds();
+        t3 = bench_processor_seconds();
         if (status == CLEAVE_OK)
             *measured = (result){
                 .step = timeline.step, .n_items = program.n_items, .n_devices = program.n_devices};
@@ -134,9 +118,9 @@ static cleave_status measure(const cleave_model *model, const cleave_machine *ma
     }
     if (status != CLEAVE_OK)
         return status;
-    measured->lower = median(lower, n);
-    measured->prepare = median(prepare, n);
-    measured->run = median(run, n);
+    measured->lower = cleave_median(lower, n);
+    measured->prepare = cleave_median(prepare, n);
+    measured->run = cleave_median(run, n);
     return CLEAVE_OK;
 }
 

@@ -49,7 +49,7 @@ static cleave_status measure_file(const char *path, int repetitions, cleave_erro
     CLEAVE_TRY(status);
     snprintf(what, sizeof what, "importing %s", name != NULL ? name + 1 : path);
     bench_row(what, "", "%.1f ms, %d operators, %d nests",
-              1e3 * bench_median(m.seconds, repetitions), m.n_operators, m.n_nests);
+              1e3 * cleave_median(m.seconds, repetitions), m.n_operators, m.n_nests);
     return CLEAVE_OK;
 }
 
@@ -216,7 +216,7 @@ static cleave_status measure_made(const char *kind, void (*add_some)(maker *m), 
         CLEAVE_TRY(status);
         snprintf(what, sizeof what, "importing %s of %d nodes", kind, n_nodes[i]);
         bench_row(what, i == 0 ? "below a second" : "ten times that",
-                  "%.1f ms, %d operators, %d nests", 1e3 * bench_median(m.seconds, repetitions),
+                  "%.1f ms, %d operators, %d nests", 1e3 * cleave_median(m.seconds, repetitions),
                   m.n_operators, m.n_nests);
     }
     return CLEAVE_OK;

@@ -11,7 +11,6 @@
 #include "row.h"
 
 #include <string.h>
-#include <time.h>
 
 static char *memory; /* of all arrays of a call, one after the other */
 static const int64_t memory_bytes = (int64_t)3 << 30;
@@ -56,18 +55,12 @@ static cleave_status count_poll(void *context, cleave_error *error) {
     return CLEAVE_OK;
 }
 
-static double processor_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static double time_run(cleave_kernels *kernels, const cleave_kernel_call *call) {
     cleave_error error = {{0}};
-    double start = processor_seconds();
+    double start = bench_processor_seconds();
     if (cleave_kernel_run(kernels, call, &error) != CLEAVE_OK)
         printf("%s\n", error.message);
-    return processor_seconds() - start;
+    return bench_processor_seconds() - start;
 }
 
 static void bench(cleave_kernels *kernels, const cleave_model *model, const cleave_nest *nest,

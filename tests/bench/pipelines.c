@@ -15,8 +15,6 @@
 #include "row.h"
 #include "search/problem/problem.h"
 
-#include <time.h>
-
 enum { N_TIMES = 3 };
 
 typedef struct bench {
@@ -27,8 +25,6 @@ typedef struct bench {
     cleave_cost_cache *cache;
     cleave_lower_options options;
 } bench;
-
-static double seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
 
 static cleave_status make_layout(bench *b, int32_t P, int32_t m, cleave_arena *arena,
                                  cleave_layout *layout, bool *legal, cleave_error *error) {
@@ -58,12 +54,12 @@ static cleave_status price_all(bench *b, const cleave_layout *layout, priced *pr
     cleave_arena scratch = {0};
     cleave_program program;
     cleave_timeline timeline;
-    double begin = seconds();
+    double begin = bench_processor_seconds();
     cleave_status status = cleave_lower(&b->model, layout, &b->options, &scratch, &program, error);
     if (status == CLEAVE_OK)
         status = cleave_simulate(&program, b->cache, CLEAVE_RULE_SCAN, &scratch, &timeline, error);
     if (status == CLEAVE_OK)
-        *price = (priced){timeline.step, program.peak_bytes[0], seconds() - begin};
+        *price = (priced){timeline.step, program.peak_bytes[0], bench_processor_seconds() - begin};
     cleave_arena_free(&scratch);
     return status;
 }
@@ -72,13 +68,13 @@ static cleave_status price_few(bench *b, const cleave_layout *layout, priced *pr
                                cleave_error *error) {
     cleave_arena scratch = {0};
     cleave_few few;
-    double begin = seconds();
+    double begin = bench_processor_seconds();
     cleave_status status =
         cleave_few_lower(&b->model, layout, NULL, &b->options, &scratch, &few, error);
     if (status == CLEAVE_OK)
         status = cleave_few_simulate(&few, b->cache, &scratch, &price->step, NULL, error);
     if (status == CLEAVE_OK)
-        *price = (priced){price->step, few.whole.peak_bytes[0], seconds() - begin};
+        *price = (priced){price->step, few.whole.peak_bytes[0], bench_processor_seconds() - begin};
     cleave_arena_free(&scratch);
     return status;
 }
@@ -102,7 +98,7 @@ static cleave_status compare(bench *b, int32_t P, int32_t m, cleave_error *error
     }
     snprintf(what, sizeof what, "P = %d, m = %d", P, m);
     if (legal && status == CLEAVE_OK) {
-        double x = bench_median(all, N_TIMES), y = bench_median(few, N_TIMES);
+        double x = cleave_median(all, N_TIMES), y = cleave_median(few, N_TIMES);
         bench_row(what, "", "%.1f ms by all, %.1f ms by three: %.1f x", 1e3 * x, 1e3 * y, x / y);
     }
     cleave_arena_free(&arena);

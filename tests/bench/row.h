@@ -1,14 +1,17 @@
-/* What benches share: a row of the one table that tests/bench/run prints, medians, and the peak of
+/* What benches share: a row of the one table that tests/bench/run prints, clocks, and the peak of
  * a core. */
 #ifndef CLEAVE_TESTS_BENCH_ROW_H
 #define CLEAVE_TESTS_BENCH_ROW_H
 
 #include "base/error.h"
+#include "base/order.h"
 #include "base/progress.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
 
 /* `wanted` is "" where nothing is. */
 __attribute__((format(printf, 3, 4))) static inline void
@@ -22,15 +25,17 @@ bench_row(const char *what, const char *wanted, const char *format, ...) {
     fflush(stdout);
 }
 
-static inline int bench_compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+static inline double bench_processor_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Of n values, which get sorted. */
-static inline double bench_median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, bench_compare);
-    return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+/* Most memory of this process so far. */
+static inline double bench_peak_mebibytes(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)usage.ru_maxrss / 1024;
 }
 
 /* Of a core, in GFLOP/s: the fastest of some loops of multiply-adds, compiled for the processor at

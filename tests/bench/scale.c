@@ -17,8 +17,6 @@
 #include "search/search.h"
 
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
 
 /* A config.json: a file of configs/models, or its text. */
 typedef struct language_model {
@@ -35,19 +33,6 @@ typedef struct bench_case {
     int64_t batch;
     const char *wanted;
 } bench_case;
-
-/* Largest resident set of this process so far, MiB. */
-static double peak_mebibytes(void) {
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return (double)usage.ru_maxrss / 1024;
-}
-
-static double processor_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static const language_model small_llama = {"llama_3_8b", NULL, 2048};
 
@@ -110,12 +95,12 @@ static cleave_status time_windows(const cleave_model *model, const cleave_machin
                                                 options->memory_limit_bytes, &pricer, error);
     if (status == CLEAVE_OK)
         status = cleave_choose_collectives(machine, false, &arena, &rules, error);
-    double start = processor_seconds();
+    double start = bench_processor_seconds();
     if (status == CLEAVE_OK)
         status = cleave_problem_create(model, machine, NULL, &arena, &problem, error);
     if (status == CLEAVE_OK)
         status = cleave_window_search(&problem, &pricer, &rules, &how, &arena, found, error);
-    *seconds = processor_seconds() - start;
+    *seconds = bench_processor_seconds() - start;
     cleave_pricer_destroy(&pricer);
     cleave_arena_free(&arena);
     return status;
@@ -140,19 +125,19 @@ static cleave_status run(const bench_case *of, cleave_error *error) {
     cleave_search_result result;
     cleave_window_found found = {0};
     char path[4096], what[80], layers[40];
-    double start = processor_seconds(), windows = 0;
+    double start = bench_processor_seconds(), windows = 0;
     bool is_language = of->language != NULL; /* of which no window fits */
     const cleave_search_options options = {
         .method = "auto", .optimizer_states = is_language ? 2 : 1, .quiet = true};
     cleave_status status = import(of, &arena, &model, error);
-    double imported = processor_seconds();
+    double imported = bench_processor_seconds();
     snprintf(path, sizeof path, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR, of->machine);
     if (status == CLEAVE_OK)
         status = cleave_machine_read(path, of->devices, &arena, &machine, error);
-    double begun = processor_seconds();
+    double begun = bench_processor_seconds();
     if (status == CLEAVE_OK)
         status = cleave_search(&model, &machine, &options, &arena, &result, error);
-    double end = processor_seconds(), peak = peak_mebibytes();
+    double end = bench_processor_seconds(), peak = bench_peak_mebibytes();
     if (status == CLEAVE_OK && !is_language)
         status = time_windows(&model, &machine, &options, &windows, &found, error);
     if (status == CLEAVE_OK) {

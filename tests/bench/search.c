@@ -10,7 +10,6 @@
 #include "row.h"
 
 #include <string.h>
-#include <sys/resource.h>
 
 typedef struct bench_case {
     const char *model, *machine;
@@ -18,13 +17,6 @@ typedef struct bench_case {
     int64_t batch;
     const char *wanted; /* what is wanted, in words */
 } bench_case;
-
-/* Largest resident set of this process so far, MiB. */
-static double peak_mebibytes(void) {
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return (double)usage.ru_maxrss / 1024;
-}
 
 static cleave_status run(const bench_case *of, double seconds, cleave_error *error) {
     cleave_arena arena = {0};
@@ -47,7 +39,7 @@ static cleave_status run(const bench_case *of, double seconds, cleave_error *err
         snprintf(what, sizeof what, "mcmc, %s on %d", of->model, machine.n_devices);
         bench_row(what, of->wanted, "%.1f proposals/s (%lld), peak %.0f MiB",
                   (double)result.proposals / result.search_seconds, (long long)result.proposals,
-                  peak_mebibytes());
+                  bench_peak_mebibytes());
         bench_row("  found, data parallel, bound", "", "%.3f, %.3f, %.3f ms",
                   result.best.step_seconds * 1e3,
                   data_parallel->applies ? data_parallel->step_seconds * 1e3 : 0.0,

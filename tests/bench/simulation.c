@@ -19,7 +19,6 @@
 #include "simulator/step/settle.h"
 
 #include <string.h>
-#include <time.h>
 
 enum { REPETITIONS = 101 };
 
@@ -36,12 +35,6 @@ typedef struct bench_case {
 typedef struct figures {
     double ready, first, again, pass, step;
 } figures;
-
-static double processor_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static cleave_status lower(bench_case *c, const char *method, cleave_arena *arena,
                            cleave_program *program, bool *applies, cleave_error *error) {
@@ -72,20 +65,20 @@ static cleave_status time_one(bench_case *c, const cleave_program *program, clea
     /* A first time, so that the cache knows all prices. */
     CLEAVE_TRY(cleave_simulate_prepare(program, c->cache, arena, &problem, error));
     CLEAVE_TRY(cleave_settling_create(program, c->cache, &problem, arena, &settling, error));
-    double begun = processor_seconds();
+    double begun = bench_processor_seconds();
     CLEAVE_TRY(cleave_simulate_prepare(program, c->cache, arena, &problem, error));
     CLEAVE_TRY(cleave_engine_workspace_create(&problem, arena, &workspace, error));
     CLEAVE_TRY(cleave_engine_timeline_create(&problem, arena, &timeline, error));
     CLEAVE_TRY(cleave_settling_create(program, c->cache, &problem, arena, &settling, error));
-    double ready = processor_seconds();
+    double ready = bench_processor_seconds();
     result->ready = ready - begun;
     for (int r = -1; r < REPETITIONS; r++) {
-        begun = processor_seconds();
+        begun = bench_processor_seconds();
         CLEAVE_TRY(cleave_settling_apply(settling, CLEAVE_RULE_SCAN, &problem, workspace, &timeline,
                                          error));
-        double settled = processor_seconds();
+        double settled = bench_processor_seconds();
         CLEAVE_TRY(cleave_simulate_run(&problem, CLEAVE_RULE_SCAN, workspace, &timeline, error));
-        double done = processor_seconds();
+        double done = bench_processor_seconds();
         if (r < 0) {
             result->first = done - begun;
             continue;
@@ -93,8 +86,8 @@ static cleave_status time_one(bench_case *c, const cleave_program *program, clea
         again[r] = done - begun;
         passes[r] = done - settled;
     }
-    result->again = bench_median(again, REPETITIONS);
-    result->pass = bench_median(passes, REPETITIONS);
+    result->again = cleave_median(again, REPETITIONS);
+    result->pass = cleave_median(passes, REPETITIONS);
     result->step = 1e-12 * (double)timeline.step;
     return CLEAVE_OK;
 }

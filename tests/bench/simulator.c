@@ -9,14 +9,6 @@
 #include "search/search.h"
 #include "simulator/step/simulate.h"
 
-#include <time.h>
-
-static double processor_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 typedef struct bench_case {
     const char *machine;
     int32_t n_devices;
@@ -59,12 +51,12 @@ static cleave_status measure(const bench_case *of, cleave_rule rule, const char 
     CLEAVE_TRY(cleave_engine_workspace_create(problem, arena, &workspace, error));
     CLEAVE_TRY(cleave_engine_timeline_create(problem, arena, &timeline, error));
     for (int r = -1; r < repetitions; r++) { /* the first, -1, warms up */
-        double start = processor_seconds();
+        double start = bench_processor_seconds();
         CLEAVE_TRY(cleave_simulate_run(problem, rule, workspace, &timeline, error));
         if (r >= 0)
-            rates[r] = 1e-6 * problem->step.n_items / (processor_seconds() - start);
+            rates[r] = 1e-6 * problem->step.n_items / (bench_processor_seconds() - start);
     }
-    double median = bench_median(rates, repetitions);
+    double median = cleave_median(rates, repetitions);
     snprintf(what, sizeof what, "simulating by %s, %d devices", name, of->n_devices);
     bench_row(what, wanted, "%.1f M items/s (%.1f..%.1f), %.2f M items", median, rates[0],
               rates[repetitions - 1], 1e-6 * problem->step.n_items);

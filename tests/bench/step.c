@@ -71,12 +71,12 @@ static cleave_status measure(const bench_case *of, cleave_world *world, int repe
         seconds[r] = one.kernel_seconds;
         flops = one.flops;
     }
-    double kernel_seconds = bench_median(seconds, repetitions);
+    double kernel_seconds = cleave_median(seconds, repetitions);
     double gflops = 1e-9 * flops / kernel_seconds;
     snprintf(what, sizeof what, "step over its kernels, %s batch %lld", of->model,
              (long long)of->batch);
     bench_row(what, "at most 1.15", "%.3f; kernels %.1f ms, %.0f %% of %.0f GFLOP/s",
-              bench_median(ratios, repetitions), 1e3 * kernel_seconds, 100 * gflops / peak_gflops,
+              cleave_median(ratios, repetitions), 1e3 * kernel_seconds, 100 * gflops / peak_gflops,
               peak_gflops);
     return CLEAVE_OK;
 }

@@ -10,6 +10,7 @@
    picosecond, and for whole lowered programs on a machine where nothing but arithmetic takes time.
    With unequal stages and links of their own both engines agree to the picosecond. */
 #include "../support/perceptron.h"
+#include "base/order.h"
 #include "base/random.h"
 #include "costmodel/machine.h"
 #include "graph/lower/lower.h"
@@ -258,11 +259,6 @@ Test(textbook, engines_agree_on_unequal_stages_with_links_of_their_own) {
     }
 }
 
-static int ascending(const void *a, const void *b) {
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 /* Of blocks of 1,000 units in the mean. */
 static const int64_t message_sizes[] = {10, 100, 500, 2000};
 enum { N_SIZES = 4, N_DRAWN = 200 };
@@ -282,7 +278,7 @@ Test(textbook, engines_are_near_each_other_on_links_that_are_shared) {
                 off[i] = fabs((double)made.scan / (double)made.events - 1);
                 cleave_arena_free(&of.arena);
             }
-            qsort(off, N_DRAWN, sizeof *off, ascending);
+            cleave_sort_doubles(off, N_DRAWN);
             double median = off[N_DRAWN / 2], most = off[N_DRAWN * 95 / 100];
             printf("%-12s %.2f  median %5.2f %%  95th percentile %5.2f %%  most %5.2f %%\n",
                    cleave_schedule_names[kinds[k]], (double)message_sizes[size] / 1000,
@@ -312,7 +308,7 @@ Test(textbook, receives_posted_with_their_sends_are_never_slower) {
                 cr_assert_leq(step[1], step[0], "case %d", i);
                 ratio[i] = (double)step[0] / (double)step[1];
             }
-            qsort(ratio, N_DRAWN, sizeof *ratio, ascending);
+            cleave_sort_doubles(ratio, N_DRAWN);
             printf("%-12s %.2f  median %.3f  95th percentile %.3f  most %.3f\n",
                    cleave_schedule_names[kinds[k]], (double)message_sizes[size] / 1000,
                    ratio[N_DRAWN / 2], ratio[N_DRAWN * 95 / 100], ratio[N_DRAWN - 1]);
@@ -321,46 +317,16 @@ Test(textbook, receives_posted_with_their_sends_are_never_slower) {
 
 /* ---- whole programs -------------------------------------------------------------------------- */
 
-static cleave_nest *add_pointwise(cleave_model *model, const char *name, int32_t x, int32_t y,
-                                  cleave_opcode opcode) {
-    const int64_t *shape = model->tensors[y].shape;
-    cleave_nest *nest = add_operator(model, name, CLEAVE_NEST_POINTWISE, 2, shape);
-    nest->n_inputs = 1;
-    nest->inputs[0] = operand_of(x, 0, 1);
-    nest->output = operand_of(y, 0, 1);
-    nest->tape[0] = (cleave_instruction){.opcode = opcode};
-    return nest;
-}
-
 static int32_t add_activation(cleave_model *model, const char *stem, int32_t i, int64_t batch,
                               int64_t width) {
     return add_tensor(model, CLEAVE_TENSOR_ACTIVATION,
                       cleave_arena_printf(model->arena, "%s%d", stem, i), 2, batch, width);
 }
 
-static void add_product(cleave_model *model, int32_t i, int32_t x, int32_t y, int64_t batch,
-                        int64_t width) {
-    cleave_arena *arena = model->arena;
-    int32_t w = add_tensor(model, CLEAVE_TENSOR_PARAMETER,
-                           cleave_arena_printf(arena, "weight%d", i), 2, width, width);
-    cleave_nest *nest = add_operator(model, cleave_arena_printf(arena, "dense%d", i),
-                                     CLEAVE_NEST_PRODUCT, 3, (int64_t[3]){batch, width, width});
-    nest->n_inputs = 2;
-    nest->inputs[0] = operand_of(x, 0, 2);
-    nest->inputs[1] = operand_of(w, 1, 2);
-    nest->output = operand_of(y, 0, 1);
-    nest->combiner = CLEAVE_COMBINE_SUM;
-    nest->tape[0] = (cleave_instruction){.opcode = CLEAVE_OP_MUL, .a = 0, .b = 1};
-}
-
 /* `n` products of the same extents, a rectifier before each.  Before the first one it is a shift
    that is learned, so that what goes into it has a gradient; the loss is a sum of squares. */
 static cleave_model make_chain(cleave_arena *arena, int32_t n, int64_t batch, int64_t width) {
-    cleave_model model = {
-        .file = "chain", .batch = batch, .graph_version = 1, .targets = -1, .arena = arena};
-    model.tensors = CLEAVE_ARENA_ARRAY(arena, cleave_tensor, 3 * n + 3);
-    model.nests = CLEAVE_ARENA_ARRAY(arena, cleave_nest, 2 * n + 1);
-    model.operators = CLEAVE_ARENA_ARRAY(arena, cleave_operator, 2 * n + 1);
+    cleave_model model = begin_model("chain", batch, 3 * n + 3, 2 * n + 1, arena);
     int32_t before = add_tensor(&model, CLEAVE_TENSOR_DATA, "data", 2, batch, width);
     int32_t shift = add_tensor(&model, CLEAVE_TENSOR_PARAMETER, "shift", 1, width, 0);
     for (int32_t i = 0; i < n; i++) {
@@ -373,16 +339,11 @@ static cleave_model make_chain(cleave_arena *arena, int32_t n, int64_t batch, in
             nest->tape[0].b = 1;
         }
         before = add_activation(&model, "y", i, batch, width);
-        add_product(&model, i, x, before, batch, width);
+        int32_t weight = add_tensor(&model, CLEAVE_TENSOR_PARAMETER,
+                                    cleave_arena_printf(arena, "weight%d", i), 2, width, width);
+        add_product(&model, cleave_arena_printf(arena, "dense%d", i), x, weight, before);
     }
-    model.loss = add_tensor(&model, CLEAVE_TENSOR_ACTIVATION, "loss", 0, 0, 0);
-    cleave_nest *nest =
-        add_operator(&model, "@loss", CLEAVE_NEST_REDUCE, 2, (int64_t[2]){batch, width});
-    nest->n_inputs = 1;
-    nest->inputs[0] = operand_of(before, 0, 1);
-    nest->output = (cleave_operand){.tensor = model.loss};
-    nest->combiner = CLEAVE_COMBINE_SUM;
-    nest->tape[0] = (cleave_instruction){.opcode = CLEAVE_OP_MUL, .a = 0, .b = 0};
+    add_loss(&model, before);
     cleave_error error = {""};
     cr_assert_eq(cleave_model_finish(&model, &error), CLEAVE_OK, "%s", error.message);
     return model;

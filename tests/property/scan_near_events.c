@@ -3,6 +3,7 @@
    and by random layouts, on two machines: one of shared links, and one of a slow link where
    messages wait for polls, so that communication falls far behind.  Batch normalisation exchanges
    statistics in the main lane all the while. */
+#include "base/order.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "search/search.h"
@@ -81,11 +82,6 @@ static void compare_layouts(trial *t, const char *name, int64_t batch, int n_ran
         compare(t, &model, name, "random", (uint64_t)seed);
 }
 
-static int by_size(const void *a, const void *b) {
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 Test(scan, stays_near_events_with_collectives_in_steps) {
     static const int32_t n_devices[] = {4, 8};
     trial t = {0};
@@ -102,7 +98,7 @@ Test(scan, stays_near_events_with_collectives_in_steps) {
        &error);
     compare_layouts(&t, "resnet50", 8, 2);
     compare_layouts(&t, "alexnet", 16, 5);
-    qsort(t.errors, (size_t)t.n, sizeof *t.errors, by_size);
+    cleave_sort_doubles(t.errors, t.n);
     printf("%d layouts: half of them within %.2f %%, all within %.1f %%\n", t.n,
            100 * t.errors[t.n / 2], 100 * t.errors[t.n - 1]);
     cr_expect_lt(t.errors[t.n / 2], 0.02);

@@ -6,6 +6,7 @@
 #include "../support/interpreter.h"
 #include "../support/models.h"
 #include "../support/perceptron.h"
+#include "base/order.h"
 #include "base/random.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
@@ -406,11 +407,6 @@ static cleave_layout by_samples(const cleave_model *model, int32_t P, cleave_sch
     return layout;
 }
 
-static int ascending(const void *a, const void *b) {
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 /* Of layouts that people would make, and half of those by chance: uneven pieces don't always fit
    into each other, with a schedule or without. */
 Test(schedules, arenas_are_near_what_lives_at_once) {
@@ -453,7 +449,7 @@ Test(schedules, arenas_are_near_what_lives_at_once) {
         }
         cleave_arena_free(&scratch);
     }
-    qsort(drawn, MOST_DRAWN, sizeof *drawn, ascending);
+    cleave_sort_doubles(drawn, MOST_DRAWN);
     printf("byte_gpt: arenas are at most %.4f of what lives at once; by chance %.4f in the middle, "
            "%.4f at most\n",
            worst, drawn[MOST_DRAWN / 2], drawn[MOST_DRAWN - 1]);

@@ -3,6 +3,7 @@
    and launches are drawn, with less and less memory. */
 #include "../support/perceptron.h"
 #include "../support/test_machine.h"
+#include "base/order.h"
 #include "search/problem/candidates.h"
 #include "search/search.h"
 
@@ -171,11 +172,6 @@ static double best_within(const chain *c, int64_t bytes) {
     return (double)best * 1e-12;
 }
 
-static int ascending(const void *a, const void *b) {
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 /* Limits from what the quickest of all needs down to a tenth above what the leanest does. */
 static void compare(chain *c, double *ratio) {
     const outcome *quickest = &c->all[0];
@@ -213,7 +209,7 @@ Test(stages_near_best, on_two_devices) {
         cleave_pricer_destroy(&c.pricer);
         cleave_arena_free(&c.arena);
     }
-    qsort(ratio, (size_t)n, sizeof *ratio, ascending);
+    cleave_sort_doubles(ratio, n);
     printf("found over the best of all, %d cases: median %.4f, 95th %.4f, most %.4f\n", n,
            ratio[n / 2], ratio[n * 95 / 100], ratio[n - 1]);
     cr_expect_leq(ratio[n * 95 / 100], 1.005);

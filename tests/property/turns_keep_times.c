@@ -4,6 +4,7 @@
    gradients that are added up among the devices of a stage beside the last micro-batches.
 
    CLEAVE_TEST_CASES=10000 draws more of them. */
+#include "base/order.h"
 #include "base/random.h"
 #include "graph/model/schedule.h"
 #include "simulator/scan/turns.h"
@@ -376,11 +377,6 @@ Test(turns, times_are_those_of_the_whole_scan) {
     cr_expect_gt(shorter, n / 3);
 }
 
-static int ascending(const void *a, const void *b) {
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 /* In periods, which are a micro-batch, or of interleaved ones as many as there are groups.  Of
    gpipe, whose forwards leave something for backwards that come long after, some are gone through
    whole: these are not counted. */
@@ -405,7 +401,7 @@ Test(turns, of_a_thousand_micro_batches_few_are_gone_through) {
         }
         cleave_arena_free(&of.arena);
     }
-    qsort(counts, (size_t)counted, sizeof *counts, ascending);
+    cleave_sort_doubles(counts, counted);
     printf("%d stages, m = %d: %.0f periods in the middle, %.0f at most; %d of %d beyond %d\n", P,
            M, counts[counted / 2], counts[counted - 1], beyond, counted, MOST);
     cr_expect_leq(beyond, counted / 100);

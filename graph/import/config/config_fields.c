@@ -191,7 +191,7 @@ static cleave_status check_fixed(const cleave_json_cursor *at, const cleave_fiel
     bool is_on;
     if (field->kind != CLEAVE_FIELD_IS) {
         bool wanted = field->kind == CLEAVE_FIELD_YES;
-        CLEAVE_TRY(cleave_json_boolean(at, &is_on, error));
+        CLEAVE_TRY(cleave_json_truth(at, &is_on, error));
         return is_on == wanted ? CLEAVE_OK
                                : cleave_json_fail(at, error, "is %s, which is not supported",
                                                   is_on ? "true" : "false");
@@ -222,7 +222,7 @@ static cleave_status read_field(const cleave_json_cursor *at, const cleave_field
     case CLEAVE_FIELD_RATE:
         return read_number(at, field->kind == CLEAVE_FIELD_RATE, member, error);
     case CLEAVE_FIELD_FLAG:
-        return cleave_json_boolean(at, member, error);
+        return cleave_json_truth(at, member, error);
     case CLEAVE_FIELD_YES:
     case CLEAVE_FIELD_NOT:
     case CLEAVE_FIELD_IS:

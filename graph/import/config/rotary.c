@@ -108,7 +108,7 @@ cleave_status cleave_rotary_read(const cleave_json_cursor *at, cleave_rotary *ro
     CLEAVE_TRY(read_magnitude(at, "mscale", &r.magnitude, error));
     CLEAVE_TRY(read_magnitude(at, "mscale_all_dim", &r.magnitude_of_all, error));
     if (cleave_json_find(at, "truncate", &member))
-        CLEAVE_TRY(cleave_json_boolean(&member, &r.truncates, error));
+        CLEAVE_TRY(cleave_json_truth(&member, &r.truncates, error));
     if (cleave_json_find(at, "original_max_position_embeddings", &member))
         CLEAVE_TRY(cleave_json_integer(&member, 1, INT64_C(1) << 40, &r.original_positions, error));
     CLEAVE_TRY(check_sense(at, &r, error));

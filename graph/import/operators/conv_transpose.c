@@ -8,6 +8,7 @@
 
    Where windows neither overlap nor leave gaps (kernel = stride, no padding) every output has one
    tap, y[s q + p] = x[q] w[p]: a product that writes its output in place. */
+#include "base/checked.h"
 #include "graph/import/draft_views.h"
 #include "graph/import/operators/convolution.h"
 #include "graph/import/operators/windows.h"
@@ -173,18 +174,9 @@ typedef struct taps {
     int64_t dilation;
 } taps;
 
-static int64_t greatest_common_divisor(int64_t a, int64_t b) {
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static taps find_taps(const transposed *t, int d, int64_t residue) {
     int64_t stride = t->stride[d], dilation = t->dilation[d], at = residue + t->before[d];
-    int64_t common = greatest_common_divisor(stride, dilation);
+    int64_t common = cleave_common_divisor(stride, dilation);
     taps found = {.step = stride / common, .dilation = dilation / common};
     while (found.first < found.step && (found.first * dilation - at) % stride != 0)
         found.first++;

@@ -2,18 +2,12 @@
 
 #include "graph/import/import.h"
 #include "search/search.h"
+#include "tests/bench/row.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 enum { BATCH_OF_DEVICE = 64 };
-
-double processor_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static cleave_status read_case(bench_case *c, cleave_error *error) {
     char path[4096];
@@ -81,18 +75,18 @@ cleave_status from_scratch(bench_case *c, cleave_rule rule, int64_t *step, doubl
     cleave_engine_workspace *workspace;
     cleave_timeline timeline;
     cleave_arena_reset(&c->scratch);
-    double begun = processor_seconds();
+    double begun = bench_processor_seconds();
     CLEAVE_TRY(cleave_lower(&c->model, &c->layout, &c->options, &c->scratch, &program, error));
     CLEAVE_TRY(cleave_simulate_prepare(&program, c->cache, &c->scratch, &problem, error));
     CLEAVE_TRY(cleave_engine_workspace_create(&problem, &c->scratch, &workspace, error));
     CLEAVE_TRY(cleave_engine_timeline_create(&problem, &c->scratch, &timeline, error));
     if (lowering != NULL)
-        *lowering = processor_seconds() - begun;
+        *lowering = bench_processor_seconds() - begun;
     CLEAVE_TRY(cleave_simulate_run(&problem, rule, workspace, &timeline, error));
     if (running != NULL) { /* warm now */
-        begun = processor_seconds();
+        begun = bench_processor_seconds();
         CLEAVE_TRY(cleave_simulate_run(&problem, rule, workspace, &timeline, error));
-        *running = processor_seconds() - begun;
+        *running = bench_processor_seconds() - begun;
     }
     *step = timeline.step;
     return CLEAVE_OK;

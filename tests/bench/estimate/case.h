@@ -44,8 +44,6 @@ typedef struct bench_case {
     fold_walk folds;
 } bench_case;
 
-double processor_seconds(void);
-
 /* Reads the case whose name, machine, devices and walk are set, and begins its estimate; end it in
    any case. */
 cleave_status begin_case(bench_case *c, cleave_error *error);

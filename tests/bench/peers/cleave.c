@@ -6,15 +6,7 @@
 #include "tests/bench/arguments.h"
 #include "tests/bench/row.h"
 
-#include <time.h>
-
 enum { MOST_REPETITIONS = 1001 };
-
-static double processor_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static cleave_status run(const char *path, int repetitions, cleave_arena *graph,
                          cleave_arena *result, cleave_error *error) {
@@ -24,13 +16,13 @@ static cleave_status run(const char *path, int repetitions, cleave_arena *graph,
     CLEAVE_TRY(cleave_tasks_read(path, graph, &tasks, error));
     for (int k = 0; k < repetitions; k++) {
         cleave_arena_reset(result);
-        double before = processor_seconds();
+        double before = bench_processor_seconds();
         CLEAVE_TRY(cleave_tasks_simulate(&tasks, result, &timeline, error));
-        seconds[k] = processor_seconds() - before;
+        seconds[k] = bench_processor_seconds() - before;
     }
     double first = seconds[0];
     printf("%d %.12f %.9f %.9f\n", tasks.n_tasks, 1e-12 * (double)timeline.makespan,
-           bench_median(seconds, repetitions), first);
+           cleave_median(seconds, repetitions), first);
     return CLEAVE_OK;
 }
 
