@@ -168,16 +168,20 @@ static cleave_status price_one(void *context, int32_t worker, int32_t task, clea
     return CLEAVE_OK;
 }
 
-/* The best of those that may be the result; null: there is none. */
-static reported *find_best(report *r) {
+/* The best of those that may be the result, or of these that are not in stages; null: there is
+   none. */
+static reported *find_best_of(report *r, bool only_plain) {
     reported *best = NULL;
     for (int32_t i = 0; i < r->n; i++)
         if (is_wanted(r->session, r->items[i].method) &&
             (r->items[i].is_wished || session_allows(r->session, r->items[i].layout)) &&
+            (!only_plain || cleave_layout_is_plain(r->items[i].layout)) &&
             (best == NULL || cleave_price_better(&r->items[i].price, &best->price)))
             best = &r->items[i];
     return best;
 }
+
+static reported *find_best(report *r) { return find_best_of(r, false); }
 
 /* Lowers the best as a whole, until nothing that is not comes before it: what the result rests on
    is known then.  Who interrupts waits for no more. */
@@ -274,17 +278,26 @@ static cleave_status take_baseline(session *s, const reported *item, cleave_erro
 
 /* ---- the last descent ------------------------------------------------------------------------ */
 
-/* On few devices the quickest descends once more, in steps. */
+/* What descends may come to so much less. */
+static const double polished_by = 1.05;
+
+/* The best whose changes can be estimated, unless it is too far behind; null: there is none. */
+static reported *find_polished(report *r) {
+    const reported *best = find_best(r);
+    reported *plain = find_best_of(r, true);
+    bool is_near = plain != NULL && plain->price.excess_bytes == 0 &&
+                   (double)plain->price.step <= polished_by * (double)best->price.step;
+    return is_near ? plain : NULL;
+}
+
+/* On few devices the quickest descends once more, in steps; also where stages are quicker by less
+   than that may gain. */
 static cleave_status polish(report *r, cleave_error *error) {
     session *s = r->session;
-    reported *best = find_best(r);
+    reported *best = find_polished(r);
     cleave_polished *p = &r->polished;
     if (!session_polishes(s) || session_interrupted(s) || best == NULL || s->options->throughput)
         return CLEAVE_OK;
-    if (best->price.excess_bytes > 0) /* nothing nearer fits */
-        return CLEAVE_OK;
-    if (!cleave_layout_is_plain(best->layout))
-        return CLEAVE_OK; /* changes of it can't be estimated */
     CLEAVE_TRY(session_polish(s, best->layout, &best->price, p, error));
     if (!p->done)
         return CLEAVE_OK;
@@ -293,7 +306,8 @@ static cleave_status polish(report *r, cleave_error *error) {
         *best = (reported){.method = s->options->method, .layout = &p->layout, .baseline = -1};
         CLEAVE_TRY(price_as_reported(s, s->pricer, best, error));
     }
-    best->is_local_optimum = s->result.optimum_in_steps = p->is_local_optimum;
+    best->is_local_optimum = p->is_local_optimum;
+    s->result.optimum_in_steps = p->is_local_optimum && best == find_best(r);
     return CLEAVE_OK;
 }
 
