@@ -26,6 +26,7 @@ typedef enum cleave_framework {
     CLEAVE_TORCHTITAN,
     CLEAVE_LLM_FOUNDRY,
     CLEAVE_MEGATRON,
+    CLEAVE_MEGATRON_FUSED, /* its loss is */
     CLEAVE_MEGATRON_DEEPSPEED,
     CLEAVE_MIST,
     CLEAVE_N_FRAMEWORKS
@@ -47,12 +48,23 @@ typedef struct cleave_chore_kernels {
 } cleave_chore_kernels;
 
 /* A loss over classes: kernels, and how often they pass over as many numbers as there are logits;
-   and whether these are f32, into which short ones are converted before and back after. */
+   and whether these are f32, into which short ones are converted before and back after.  In memory
+   one result of theirs waits for backward, and so the logits need not; `beside` it backward has so
+   many more at once.  In place that lies where the logits do, or where they were converted to. */
 typedef struct cleave_loss_kernels {
     bool apart; /* else it is one kernel */
-    bool exact;
+    bool exact, in_place;
     cleave_chore_kernels forward, backward;
+    int beside;
 } cleave_loss_kernels;
+
+/* How weights of which each device keeps a share come together (graph/program/gathered_layers.h).
+ */
+typedef struct cleave_gathering {
+    bool by_layers;  /* and the rest as one; else each operator's as it is reached */
+    bool copies;     /* they are copied out of what was gathered; else views of it */
+    bool keeps_last; /* those of the last layer stay for its backward */
+} cleave_gathering;
 
 typedef struct cleave_framework_row {
     const char *name;
@@ -60,6 +72,7 @@ typedef struct cleave_framework_row {
     bool spells_out;  /* norms by the mean square and rotary positions */
     bool fills_masks; /* of stored scores in place, in a view of them */
     cleave_loss_kernels loss;
+    cleave_gathering gathers;
     cleave_chore_kernels chores[CLEAVE_N_CHORES];
 } cleave_framework_row;
 extern const cleave_framework_row cleave_frameworks[CLEAVE_N_FRAMEWORKS];
