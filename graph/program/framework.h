@@ -12,8 +12,11 @@
      copies gradients into the vector that is reduced and scattered, converted.
      FullyShardedDataParallel has views of one flat parameter, which need no copy; the gradient
      of that is put together of what its views get.
-   - DDP copies gradients into buckets and out again (its Reducer), and so does DeepSpeed without
-     ZeRO, which flattens and unflattens.  In Megatron-LM gradients lie in their bucket. */
+   - DDP copies gradients into buckets, divided, and out again (PyTorch's Reducer); they are there
+     from its beginning, and gradients come with backward and go behind the update.  DeepSpeed
+     without ZeRO flattens all gradients when backward is through, multiplies that and copies it
+     out again (DeepSpeed: <deepspeed/runtime/engine.py>, 500 million elements at most).  In
+     Megatron-LM gradients lie in their bucket. */
 #ifndef CLEAVE_GRAPH_PROGRAM_FRAMEWORK_H
 #define CLEAVE_GRAPH_PROGRAM_FRAMEWORK_H
 
@@ -58,6 +61,14 @@ typedef struct cleave_loss_kernels {
     int beside;
 } cleave_loss_kernels;
 
+/* Where gradients are all-reduced that lie in tensors of their own. */
+typedef enum cleave_buckets {
+    CLEAVE_BUCKETS_NONE,   /* where they arise, which stays */
+    CLEAVE_BUCKETS_KEPT,   /* in a copy that stays */
+    CLEAVE_BUCKETS_AT_ONCE /* in a copy of all, of so many elements at most, behind backward */
+} cleave_buckets;
+enum { CLEAVE_MOST_AT_ONCE = 500000000 };
+
 /* How weights of which each device keeps a share come together (graph/program/gathered_layers.h).
  */
 typedef struct cleave_gathering {
@@ -73,6 +84,7 @@ typedef struct cleave_framework_row {
     bool fills_masks; /* of stored scores in place, in a view of them */
     cleave_loss_kernels loss;
     cleave_gathering gathers;
+    cleave_buckets buckets;
     cleave_chore_kernels chores[CLEAVE_N_CHORES];
 } cleave_framework_row;
 extern const cleave_framework_row cleave_frameworks[CLEAVE_N_FRAMEWORKS];

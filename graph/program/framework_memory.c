@@ -355,6 +355,31 @@ static void put_loss(lives *l, int32_t b) {
         put(l, of->device, how->backward_first, how->backward_last, bytes);
 }
 
+/* Copies of whole gradients, on devices that all-reduce them. */
+static void put_buckets(lives *l, const bool *has, int32_t *last_chore, int64_t *at_once) {
+    const cleave_program *program = l->program;
+    cleave_buckets kind = l->framework->buckets;
+    for (int32_t i = 0; i < program->n_items; i++)
+        if (program->items[i].kind == CLEAVE_ITEM_COPY &&
+            program->copies[program->items[i].subject].chore == CLEAVE_CHORE_BUCKET)
+            last_chore[program->items[i].device] = i + 1;
+    for (int32_t b = 0; b < program->n_buffers; b++) {
+        const cleave_buffer *of = &program->buffers[b];
+        if (!has[b] || of->storage != b || last_chore[of->device] == 0 || !stays(l, b))
+            continue;
+        at_once[of->device] += bytes_of(program, b);
+        if (kind == CLEAVE_BUCKETS_KEPT)
+            put(l, of->device, 0, program->n_items - 1, bytes_of(program, b));
+    }
+    const int64_t most =
+        CLEAVE_MOST_AT_ONCE * cleave_type_bytes(program->model->reduces_mixed
+                                                    ? CLEAVE_F32
+                                                    : program->model->reduce_precision);
+    for (int32_t d = 0; d < program->n_devices && kind == CLEAVE_BUCKETS_AT_ONCE; d++)
+        if (last_chore[d] > 0)
+            put(l, d, last_chore[d] - 1, last_chore[d] - 1, at_once[d] < most ? at_once[d] : most);
+}
+
 /* A share of a gradient has a place of its own where the whole goes. */
 static void put_shares(lives *l, const int32_t *largest, const bool *done) {
     const cleave_program *program = l->program;
@@ -390,7 +415,8 @@ static void list_changes(lives *l, const bool *has, const bool *done) {
         if (l->framework->loss.apart && how->loss_first >= 0 && how->backward_last >= 0) {
             put_loss(l, b);
         } else if (stays(l, b)) {
-            put(l, of->device, 0, program->n_items - 1, bytes_of(program, b));
+            put(l, of->device, l->framework->buckets == CLEAVE_BUCKETS_NONE ? 0 : of->first,
+                program->n_items - 1, bytes_of(program, b));
         } else if (how->own > 0 && goes && how->backward_first > how->forward_last) {
             put(l, of->device, of->first, how->forward_last, of->bytes);
             put(l, of->device, how->forward_last + 1, how->backward_first - 1,
@@ -453,13 +479,17 @@ static bool measure(lives *l, cleave_arena *scratch, cleave_framework_memory *me
     bool *done = CLEAVE_ARENA_ARRAY(scratch, bool, program->n_buffers);
     int32_t *largest = CLEAVE_ARENA_ARRAY(scratch, int32_t, n_places);
     int64_t *live = CLEAVE_ARENA_ARRAY(scratch, int64_t, program->n_devices);
-    if (has == NULL || done == NULL || largest == NULL || live == NULL)
+    int32_t *last_chore = CLEAVE_ARENA_ARRAY(scratch, int32_t, program->n_devices);
+    int64_t *at_once = CLEAVE_ARENA_ARRAY(scratch, int64_t, program->n_devices);
+    if (has == NULL || done == NULL || largest == NULL || live == NULL || last_chore == NULL ||
+        at_once == NULL)
         return false;
     note_uses(l);
     mark(program, largest, has);
     if (!cleave_gathered_layers_add(program, l->framework, &l->all, done))
         return false;
     put_shares(l, largest, done);
+    put_buckets(l, has, last_chore, at_once);
     list_changes(l, has, done);
     cleave_allocations_sort(&l->all);
     int32_t *block = CLEAVE_ARENA_ARRAY(scratch, int32_t, l->all.n);

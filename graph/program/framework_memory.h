@@ -18,8 +18,9 @@
    - Checkpoints are of layers: between operators of one that are recomputed only products and
      attention keep what they give, and what we keep besides is made again, too.
    - Of logits a loss keeps what its row says, and not these (graph/program/framework.h).
-   - The gradient of a parameter that the device has whole lies in a buffer that stays (Megatron-LM,
-     DDP); it has the type in which gradients are added up over devices.
+   - The gradient of a parameter that the device has whole lies in a buffer that stays
+     (Megatron-LM), or comes with backward, beside a bucket (graph/program/framework.h); it has the
+     type in which gradients are added up over devices.
 
    And what lives at a time is added up, without the holes that a plan may have. */
 #ifndef CLEAVE_GRAPH_PROGRAM_FRAMEWORK_MEMORY_H

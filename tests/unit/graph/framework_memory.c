@@ -184,6 +184,7 @@ Test(framework_memory, softmaxes_keep_what_they_give) {
    them whole; in bf16 where gradients are added up so. */
 Test(framework_memory, whole_gradients_have_a_place_of_their_own) {
     begin_step();
+    framework = CLEAVE_MEGATRON;
     int32_t parameter = add_box(CLEAVE_BUFFER_PARAMETER, 0, 9, EXTENT);
     buffers[parameter].persistent = true;
     computes[2].input_gradients[0] = add_box(CLEAVE_BUFFER_GRADIENT, 8, 9, EXTENT);
@@ -192,6 +193,27 @@ Test(framework_memory, whole_gradients_have_a_place_of_their_own) {
     cr_expect_eq(bytes(), 26 * KIB);
     buffers[parameter].box.hi[0] = EXTENT / 2; /* a share */
     cr_expect_eq(bytes(), 24 * KIB);
+}
+
+/* A gradient of 4 KiB beside parameters of 4: at 8 it comes, and DDP has a copy of it all the time,
+   DeepSpeed where it has all-reduced it, at 9. */
+Test(framework_memory, gradients_are_copied_where_they_are_reduced) {
+    static cleave_copy copies[1] = {{.chore = CLEAVE_CHORE_BUCKET}};
+    begin_step();
+    program.copies = copies;
+    program.n_copies = 1;
+    buffers[add_box(CLEAVE_BUFFER_PARAMETER, 0, 9, EXTENT)].persistent = true;
+    computes[2].input_gradients[0] = add_box(CLEAVE_BUFFER_GRADIENT, 8, 9, EXTENT);
+    buffers[add(CLEAVE_BUFFER_ACTIVATION, 0, 8, 8, 30 * KIB)].tensor = 1;
+    framework = CLEAVE_COMPILED;
+    cr_expect_eq(bytes(), 38 * KIB, "nothing is reduced");
+    items[9] = (cleave_item){.kind = CLEAVE_ITEM_COPY, .subject = 0};
+    cr_expect_eq(bytes(), 42 * KIB);
+    framework = CLEAVE_MEGATRON_DEEPSPEED;
+    model.writer = no_writer;
+    cr_expect_eq(bytes(), 38 * KIB);
+    buffers[add(CLEAVE_BUFFER_ACTIVATION, 0, 9, 9, 30 * KIB)].tensor = 1;
+    cr_expect_eq(bytes(), 42 * KIB);
 }
 
 /* Nest 0 is recomputed, and the product of what it gives is not: its 4 KiB, which go at 1, stay
