@@ -110,7 +110,7 @@ static cleave_framework_kernels count_loss(const cleave_model *model, const clea
     return made;
 }
 
-static bool masks_by_place(const cleave_nest *nest) {
+bool cleave_nest_masks_by_place(const cleave_nest *nest) {
     bool asks = false;
     for (int i = 0; i < nest->n_instructions; i++)
         asks = asks || nest->tape[i].opcode == CLEAVE_OP_INDEX;
@@ -138,7 +138,8 @@ bool cleave_kernels_spelled_out(const cleave_model *model, const cleave_nest *ne
         made->bytes *= times;
     } else if (framework->loss.apart && cleave_nest_is_of_loss(model, nest)) {
         *made = count_loss(model, nest, pass, part, &framework->loss);
-    } else if (framework->fills_masks && pass != CLEAVE_PASS_FORWARD && masks_by_place(nest)) {
+    } else if (framework->fills_masks && pass != CLEAVE_PASS_FORWARD &&
+               cleave_nest_masks_by_place(nest)) {
         *made = count_mask(model, nest, part);
     } else {
         return false;

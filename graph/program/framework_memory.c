@@ -246,6 +246,19 @@ static void note_waiting(lives *l, int32_t item) {
     }
 }
 
+/* A mask that is filled in a view: back autograd has what comes, a copy of it, a clone of that and
+   what is filled, all at once (PyTorch's CopySlices); the first two are the program's. */
+static void note_filling(lives *l, const cleave_compute *compute, int32_t item) {
+    const cleave_buffer *buffers = l->program->buffers;
+    int32_t in = compute->output_gradient, out = compute->input_gradients[0];
+    if (!l->framework->fills_masks || compute->pass != CLEAVE_PASS_INPUT_GRADIENT || in < 0 ||
+        out < 0 || !cleave_nest_masks_by_place(&l->program->model->nests[compute->nest]))
+        return;
+    int n_there = buffers[in].storage == buffers[out].storage ? 1 : 2;
+    for (int k = n_there; k < 4; k++)
+        put(l, buffers[out].device, item, item, buffers[out].bytes);
+}
+
 static void note_readers(lives *l) {
     const cleave_model *model = l->program->model;
     for (int32_t n = 0; n < model->n_nests; n++)
@@ -310,6 +323,7 @@ static void note_uses(lives *l) {
         else
             note_backward(l, compute, i);
         note_waiting(l, i);
+        note_filling(l, compute, i);
     }
 }
 

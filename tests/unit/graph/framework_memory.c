@@ -216,6 +216,28 @@ Test(framework_memory, gradients_are_copied_where_they_are_reduced) {
     cr_expect_eq(bytes(), 42 * KIB);
 }
 
+/* Scores of 4 KiB have a gradient of 4, before and behind a mask that is filled in a view: two more
+   of these at once, or three where both lie in one place. */
+Test(framework_memory, masks_that_are_filled_copy_their_gradient) {
+    begin_step();
+    program.n_buffers = 0;
+    model.writer = no_writer;
+    nests[1].n_instructions = 1;
+    nests[1].tape[0].opcode = CLEAVE_OP_INDEX;
+    int32_t in = add_box(CLEAVE_BUFFER_ACTIVATION_GRADIENT, 7, 8, EXTENT);
+    int32_t out = add_box(CLEAVE_BUFFER_ACTIVATION_GRADIENT, 8, 9, EXTENT);
+    computes[0].output_gradient = computes[1].output_gradient = -1;
+    computes[2].output_gradient = in;
+    computes[2].input_gradients[0] = out;
+    framework = CLEAVE_EAGER;
+    cr_expect_eq(bytes(), 8 * KIB);
+    framework = CLEAVE_MEGATRON_DEEPSPEED;
+    cr_expect_eq(bytes(), 16 * KIB);
+    buffers[out].storage = in;
+    buffers[in].last = 9;
+    cr_expect_eq(bytes(), 16 * KIB);
+}
+
 /* Nest 0 is recomputed, and the product of what it gives is not: its 4 KiB, which go at 1, stay
    until its backward at 8 where no compiler sees that they are not read. */
 Test(framework_memory, checkpoints_keep_products_that_nothing_reads) {
