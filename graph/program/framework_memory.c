@@ -369,29 +369,28 @@ static void put_loss(lives *l, int32_t b) {
         put(l, of->device, how->backward_first, how->backward_last, bytes);
 }
 
-/* Copies of whole gradients, on devices that all-reduce them. */
-static void put_buckets(lives *l, const bool *has, int32_t *last_chore, int64_t *at_once) {
+/* Copies of gradients, where they are all-reduced.  A chore counts what is read and written. */
+static void put_buckets(lives *l, int32_t *last_chore, int64_t *at_once) {
     const cleave_program *program = l->program;
+    const cleave_model *model = program->model;
     cleave_buckets kind = l->framework->buckets;
-    for (int32_t i = 0; i < program->n_items; i++)
-        if (program->items[i].kind == CLEAVE_ITEM_COPY &&
-            program->copies[program->items[i].subject].chore == CLEAVE_CHORE_BUCKET)
-            last_chore[program->items[i].device] = i + 1;
-    for (int32_t b = 0; b < program->n_buffers; b++) {
-        const cleave_buffer *of = &program->buffers[b];
-        if (!has[b] || of->storage != b || last_chore[of->device] == 0 || !stays(l, b))
+    int64_t each = cleave_type_bytes(model->reduces_mixed ? CLEAVE_F32 : model->reduce_precision);
+    int64_t stored = cleave_type_is_short(model->precision) ? cleave_type_bytes(CLEAVE_BF16)
+                                                            : cleave_type_bytes(CLEAVE_F32);
+    for (int32_t i = 0; i < program->n_items; i++) {
+        const cleave_item *item = &program->items[i];
+        if (item->kind != CLEAVE_ITEM_COPY ||
+            program->copies[item->subject].chore != CLEAVE_CHORE_BUCKET)
             continue;
-        at_once[of->device] += bytes_of(program, b);
+        int64_t bytes = program->copies[item->subject].chore_bytes / (stored + each) * each;
+        last_chore[item->device] = i;
+        at_once[item->device] += bytes;
         if (kind == CLEAVE_BUCKETS_KEPT)
-            put(l, of->device, 0, program->n_items - 1, bytes_of(program, b));
+            put(l, item->device, 0, program->n_items - 1, bytes);
     }
-    const int64_t most =
-        CLEAVE_MOST_AT_ONCE * cleave_type_bytes(program->model->reduces_mixed
-                                                    ? CLEAVE_F32
-                                                    : program->model->reduce_precision);
     for (int32_t d = 0; d < program->n_devices && kind == CLEAVE_BUCKETS_AT_ONCE; d++)
-        if (last_chore[d] > 0)
-            put(l, d, last_chore[d] - 1, last_chore[d] - 1, at_once[d] < most ? at_once[d] : most);
+        put(l, d, last_chore[d], last_chore[d],
+            at_once[d] < CLEAVE_MOST_AT_ONCE * each ? at_once[d] : CLEAVE_MOST_AT_ONCE * each);
 }
 
 /* A share of a gradient has a place of its own where the whole goes. */
@@ -503,7 +502,7 @@ static bool measure(lives *l, cleave_arena *scratch, cleave_framework_memory *me
     if (!cleave_gathered_layers_add(program, l->framework, &l->all, done))
         return false;
     put_shares(l, largest, done);
-    put_buckets(l, has, last_chore, at_once);
+    put_buckets(l, last_chore, at_once);
     list_changes(l, has, done);
     cleave_allocations_sort(&l->all);
     int32_t *block = CLEAVE_ARENA_ARRAY(scratch, int32_t, l->all.n);

@@ -198,7 +198,7 @@ Test(framework_memory, whole_gradients_have_a_place_of_their_own) {
 /* A gradient of 4 KiB beside parameters of 4: at 8 it comes, and DDP has a copy of it all the time,
    DeepSpeed where it has all-reduced it, at 9. */
 Test(framework_memory, gradients_are_copied_where_they_are_reduced) {
-    static cleave_copy copies[1] = {{.chore = CLEAVE_CHORE_BUCKET}};
+    static cleave_copy copies[1] = {{.chore = CLEAVE_CHORE_BUCKET, .chore_bytes = 8 * EXTENT}};
     begin_step();
     program.copies = copies;
     program.n_copies = 1;
