@@ -53,7 +53,7 @@ cleave_status inputs_framework(const char *framework, cleave_machine *machine,
     if (found == CLEAVE_N_FRAMEWORKS)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--framework %s: compiled, eager, torchtitan, llm-foundry, megatron, "
-                           "megatron-deepspeed and mist are known",
+                           "megatron-fused, megatron-deepspeed and mist are known",
                            framework);
     for (int32_t k = 0; k < machine->n_kinds; k++)
         machine->kinds[k].framework = (cleave_framework)found;

@@ -27,9 +27,8 @@ static double price_by_data_sheet(const cleave_device_kind *kind, const cleave_w
     return kind->launch_seconds * of.n +
            fmax(flops / (cleave_device_kind_flops(kind, work->type) *
                          cleave_efficiency_of_work(kind->efficiency, work)),
-                of.bytes /
-                    (kind->bytes_per_second *
-                     cleave_efficiency_find(kind->efficiency, CLEAVE_EFFICIENCY_MEMORY, of.bytes)));
+                of.bytes / (kind->bytes_per_second *
+                            cleave_efficiency_of_bytes(kind->efficiency, work, of.bytes)));
 }
 
 static double correct_fit(const cleave_device_kind *kind, int32_t fit, const char *key) {

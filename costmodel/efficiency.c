@@ -2,9 +2,14 @@
 
 #include <math.h>
 
-const char *const cleave_efficiency_names[] = {
-    "product", "bf16 product", "bf16 weight gradient", "attention", "attention backward", "memory",
-    NULL};
+const char *const cleave_efficiency_names[] = {"product",
+                                               "bf16 product",
+                                               "bf16 weight gradient",
+                                               "attention",
+                                               "attention backward",
+                                               "memory",
+                                               "cross-entropy",
+                                               NULL};
 
 /* Whose table counts instead; itself: nobody's. */
 static const cleave_efficiency_of kin[CLEAVE_N_EFFICIENCIES] = {
@@ -13,7 +18,8 @@ static const cleave_efficiency_of kin[CLEAVE_N_EFFICIENCIES] = {
     [CLEAVE_EFFICIENCY_BF16_WEIGHTS] = CLEAVE_EFFICIENCY_BF16_PRODUCT,
     [CLEAVE_EFFICIENCY_ATTENTION] = CLEAVE_EFFICIENCY_PRODUCT,
     [CLEAVE_EFFICIENCY_ATTENTION_BACKWARD] = CLEAVE_EFFICIENCY_ATTENTION,
-    [CLEAVE_EFFICIENCY_MEMORY] = CLEAVE_EFFICIENCY_MEMORY};
+    [CLEAVE_EFFICIENCY_MEMORY] = CLEAVE_EFFICIENCY_MEMORY,
+    [CLEAVE_EFFICIENCY_LOSS] = CLEAVE_EFFICIENCY_MEMORY};
 
 static double look_up(const cleave_efficiency *table, double size) {
     int i = 0;
@@ -53,8 +59,16 @@ double cleave_efficiency_of_work(const cleave_efficiency *tables, const cleave_w
         return cleave_efficiency_find(
             tables, forward ? CLEAVE_EFFICIENCY_ATTENTION : CLEAVE_EFFICIENCY_ATTENTION_BACKWARD,
             work->flops);
+    case CLEAVE_WORK_LOSS:
     case CLEAVE_WORK_OTHER:
         break;
     }
     return cleave_efficiency_most(tables, CLEAVE_EFFICIENCY_PRODUCT);
+}
+
+double cleave_efficiency_of_bytes(const cleave_efficiency *tables, const cleave_work *work,
+                                  double bytes) {
+    return cleave_efficiency_find(
+        tables, work->sort == CLEAVE_WORK_LOSS ? CLEAVE_EFFICIENCY_LOSS : CLEAVE_EFFICIENCY_MEMORY,
+        bytes);
 }

@@ -12,6 +12,7 @@ typedef enum cleave_efficiency_of {
     CLEAVE_EFFICIENCY_ATTENTION,    /* by flops; forward, in the precision that is multiplied */
     CLEAVE_EFFICIENCY_ATTENTION_BACKWARD,
     CLEAVE_EFFICIENCY_MEMORY, /* by bytes */
+    CLEAVE_EFFICIENCY_LOSS,   /* of the memory, by losses over classes; by bytes */
     CLEAVE_N_EFFICIENCIES
 } cleave_efficiency_of;
 
@@ -38,7 +39,9 @@ double cleave_efficiency_find(const cleave_efficiency *tables, cleave_efficiency
                               double size);
 /* Of the largest kernels. */
 double cleave_efficiency_most(const cleave_efficiency *tables, cleave_efficiency_of of);
-/* Of the flops of some work. */
+/* Of the flops of some work, and of the bytes that it reads and writes. */
 double cleave_efficiency_of_work(const cleave_efficiency *tables, const cleave_work *work);
+double cleave_efficiency_of_bytes(const cleave_efficiency *tables, const cleave_work *work,
+                                  double bytes);
 
 #endif

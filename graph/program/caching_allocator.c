@@ -13,11 +13,11 @@ static int32_t add_block(cleave_caching_allocator *a, cleave_cached_block block)
 }
 
 /* Out of the list of free ones; of blocks that are equally large the older comes first. */
-static int32_t take_best(cleave_caching_allocator *a, int64_t bytes, bool is_small) {
+static int32_t take_best(cleave_caching_allocator *a, int64_t bytes, bool is_small, int stream) {
     int32_t best = -1;
     for (int32_t i = 0; i < a->free.n; i++) {
         const cleave_cached_block *x = &a->blocks.items[a->free.items[i]];
-        if (x->is_small != is_small || x->bytes < bytes)
+        if (x->is_small != is_small || x->stream != stream || x->bytes < bytes)
             continue;
         const cleave_cached_block *y = best < 0 ? NULL : &a->blocks.items[a->free.items[best]];
         if (y == NULL || x->bytes < y->bytes ||
@@ -41,7 +41,8 @@ static bool split(cleave_caching_allocator *a, int32_t block, int64_t bytes) {
                                                       .before = block,
                                                       .after = of->after,
                                                       .is_free = true,
-                                                      .is_small = of->is_small});
+                                                      .is_small = of->is_small,
+                                                      .stream = of->stream});
     if (made < 0)
         return false;
     of = &a->blocks.items[block];
@@ -52,13 +53,15 @@ static bool split(cleave_caching_allocator *a, int32_t block, int64_t bytes) {
     return CLEAVE_LIST_PUSH(&a->free, made);
 }
 
-int32_t cleave_caching_allocate(cleave_caching_allocator *a, int64_t bytes) {
+int32_t cleave_caching_allocate(cleave_caching_allocator *a, int64_t bytes, int stream) {
     bool is_small = bytes <= mib;
-    int32_t block = take_best(a, bytes, is_small);
+    int32_t block = take_best(a, bytes, is_small, stream);
     if (block < 0) {
-        block = add_block(
-            a, (cleave_cached_block){
-                   .bytes = segment_for(bytes), .before = -1, .after = -1, .is_small = is_small});
+        block = add_block(a, (cleave_cached_block){.bytes = segment_for(bytes),
+                                                   .before = -1,
+                                                   .after = -1,
+                                                   .is_small = is_small,
+                                                   .stream = stream});
         a->reserved_bytes += segment_for(bytes);
     }
     if (block < 0 || !split(a, block, bytes))

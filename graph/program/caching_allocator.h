@@ -4,7 +4,8 @@
    free neighbours of their segment, and the smallest free one that is large enough is taken again.
    What asks for up to 1 MiB has segments of its own, of 2 MiB; below 10 MiB one takes 20 MiB,
    beyond a multiple of 2.  What is left of a block is split off where it is worth it: of small ones
-   always, of large ones more than 1 MiB.  (As of PyTorch 2, of one stream.) */
+   always, of large ones more than 1 MiB.  What a stream has let go is taken by itself alone.
+   (PyTorch 2: <c10/cuda/CUDACachingAllocator.cpp>.) */
 #ifndef CLEAVE_GRAPH_PROGRAM_CACHING_ALLOCATOR_H
 #define CLEAVE_GRAPH_PROGRAM_CACHING_ALLOCATOR_H
 
@@ -14,6 +15,7 @@ typedef struct cleave_cached_block {
     int64_t bytes;
     int32_t before, after; /* neighbours in the segment; -1: none */
     bool is_free, is_small;
+    int stream; /* that it is of */
 } cleave_cached_block;
 
 /* All 0 in the beginning. */
@@ -26,7 +28,7 @@ typedef struct cleave_caching_allocator {
 enum { CLEAVE_CACHED_ROUNDING = 512 };
 
 /* A multiple of the rounding, at least one; -1 when memory is short. */
-int32_t cleave_caching_allocate(cleave_caching_allocator *allocator, int64_t bytes);
+int32_t cleave_caching_allocate(cleave_caching_allocator *allocator, int64_t bytes, int stream);
 /* False when memory is short. */
 bool cleave_caching_release(cleave_caching_allocator *allocator, int32_t block);
 void cleave_caching_allocator_end(cleave_caching_allocator *allocator);

@@ -76,7 +76,7 @@ static cleave_framework_kernels spell_out(const cleave_model *model, const cleav
 
 /* ---- losses and masks ------------------------------------------------------------------------ */
 
-static bool is_loss(const cleave_model *model, const cleave_nest *nest) {
+bool cleave_nest_is_of_loss(const cleave_model *model, const cleave_nest *nest) {
     return strcmp(model->operators[nest->op].type, "SoftmaxCrossEntropy") == 0;
 }
 
@@ -110,7 +110,7 @@ static cleave_framework_kernels count_loss(const cleave_model *model, const clea
     return made;
 }
 
-static bool masks_by_place(const cleave_nest *nest) {
+bool cleave_nest_masks_by_place(const cleave_nest *nest) {
     bool asks = false;
     for (int i = 0; i < nest->n_instructions; i++)
         asks = asks || nest->tape[i].opcode == CLEAVE_OP_INDEX;
@@ -136,9 +136,10 @@ bool cleave_kernels_spelled_out(const cleave_model *model, const cleave_nest *ne
         int times = pass == CLEAVE_PASS_FORWARD ? 1 : 2;
         made->n *= times;
         made->bytes *= times;
-    } else if (framework->loss.apart && is_loss(model, nest)) {
+    } else if (framework->loss.apart && cleave_nest_is_of_loss(model, nest)) {
         *made = count_loss(model, nest, pass, part, &framework->loss);
-    } else if (framework->fills_masks && pass != CLEAVE_PASS_FORWARD && masks_by_place(nest)) {
+    } else if (framework->fills_masks && pass != CLEAVE_PASS_FORWARD &&
+               cleave_nest_masks_by_place(nest)) {
         *made = count_mask(model, nest, part);
     } else {
         return false;
@@ -148,7 +149,7 @@ bool cleave_kernels_spelled_out(const cleave_model *model, const cleave_nest *ne
 
 cleave_additions cleave_additions_of(const cleave_model *model, const cleave_nest *nest,
                                      cleave_pass pass, const cleave_part *part, int input) {
-    if (is_loss(model, nest)) /* what is taken off the share of a target */
+    if (cleave_nest_is_of_loss(model, nest)) /* what is taken off the share of a target */
         return (cleave_additions){false, false};
     cleave_kernel_share compiled = cleave_kernel_share_of(model, nest, pass, part, false),
                         eager = cleave_kernel_share_of(model, nest, pass, part, true);

@@ -34,6 +34,12 @@ typedef struct cleave_additions {
 cleave_additions cleave_additions_of(const cleave_model *model, const cleave_nest *nest,
                                      cleave_pass pass, const cleave_part *part, int input);
 
+/* Of a loss over classes? */
+bool cleave_nest_is_of_loss(const cleave_model *model, const cleave_nest *nest);
+
+/* Is it a mask of places, as of scores? */
+bool cleave_nest_masks_by_place(const cleave_nest *nest);
+
 /* False, and nothing, where it is not spelled out. */
 bool cleave_kernels_spelled_out(const cleave_model *model, const cleave_nest *nest,
                                 cleave_pass pass, const cleave_part *part,

@@ -12,8 +12,11 @@
      copies gradients into the vector that is reduced and scattered, converted.
      FullyShardedDataParallel has views of one flat parameter, which need no copy; the gradient
      of that is put together of what its views get.
-   - DDP copies gradients into buckets and out again (its Reducer), and so does DeepSpeed without
-     ZeRO, which flattens and unflattens.  In Megatron-LM gradients lie in their bucket. */
+   - DDP copies gradients into buckets, divided, and out again (PyTorch's Reducer); they are there
+     from its beginning, and gradients come with backward and go behind the update.  DeepSpeed
+     without ZeRO flattens all gradients when backward is through, multiplies that and copies it
+     out again (DeepSpeed: <deepspeed/runtime/engine.py>, 500 million elements at most).  In
+     Megatron-LM gradients lie in their bucket. */
 #ifndef CLEAVE_GRAPH_PROGRAM_FRAMEWORK_H
 #define CLEAVE_GRAPH_PROGRAM_FRAMEWORK_H
 
@@ -26,6 +29,7 @@ typedef enum cleave_framework {
     CLEAVE_TORCHTITAN,
     CLEAVE_LLM_FOUNDRY,
     CLEAVE_MEGATRON,
+    CLEAVE_MEGATRON_FUSED, /* its loss is */
     CLEAVE_MEGATRON_DEEPSPEED,
     CLEAVE_MIST,
     CLEAVE_N_FRAMEWORKS
@@ -47,12 +51,31 @@ typedef struct cleave_chore_kernels {
 } cleave_chore_kernels;
 
 /* A loss over classes: kernels, and how often they pass over as many numbers as there are logits;
-   and whether these are f32, into which short ones are converted before and back after. */
+   and whether these are f32, into which short ones are converted before and back after.  In memory
+   one result of theirs waits for backward, and so the logits need not; `beside` it backward has so
+   many more at once.  In place that lies where the logits do, or where they were converted to. */
 typedef struct cleave_loss_kernels {
     bool apart; /* else it is one kernel */
-    bool exact;
+    bool exact, in_place;
     cleave_chore_kernels forward, backward;
+    int beside;
 } cleave_loss_kernels;
+
+/* Where gradients are all-reduced that lie in tensors of their own. */
+typedef enum cleave_buckets {
+    CLEAVE_BUCKETS_NONE,   /* where they arise, which stays */
+    CLEAVE_BUCKETS_KEPT,   /* in a copy that stays */
+    CLEAVE_BUCKETS_AT_ONCE /* in a copy of all, of so many elements at most, behind backward */
+} cleave_buckets;
+enum { CLEAVE_MOST_AT_ONCE = 500000000 };
+
+/* How weights of which each device keeps a share come together (graph/program/gathered_layers.h).
+ */
+typedef struct cleave_gathering {
+    bool by_layers;  /* and the rest as one; else each operator's as it is reached */
+    bool copies;     /* they are copied out of what was gathered; else views of it */
+    bool keeps_last; /* those of the last layer stay for its backward */
+} cleave_gathering;
 
 typedef struct cleave_framework_row {
     const char *name;
@@ -60,6 +83,8 @@ typedef struct cleave_framework_row {
     bool spells_out;  /* norms by the mean square and rotary positions */
     bool fills_masks; /* of stored scores in place, in a view of them */
     cleave_loss_kernels loss;
+    cleave_gathering gathers;
+    cleave_buckets buckets;
     cleave_chore_kernels chores[CLEAVE_N_CHORES];
 } cleave_framework_row;
 extern const cleave_framework_row cleave_frameworks[CLEAVE_N_FRAMEWORKS];

@@ -5,16 +5,22 @@
 
    - A framework hands a collective the tensors themselves, and its library streams them through a
      few MiB: there are no packed messages.  A reduce-scatter leaves a device's share of a gradient
-     where the whole was.
+     where the whole was, if that stays.  How FSDP gathers weights and sums gradients is in
+     graph/program/gathered_layers.h.
    - What was gathered from a group of which the device is one is gathered again for backward, and
      its own share kept (Megatron-LM's sequence parallelism: Korthikanti et al. 2022, 4.2.2; DTensor
      keeps the whole).
    - A softmax keeps what it gives, not its scores; dropout keeps a byte for each element.
    - Without a compiler a selective checkpoint keeps what it is told to, read by backward or not
      (the policies of torch.utils.checkpoint): of a product between functions that are recomputed
-     its result, until its own backward.
-   - The gradient of a parameter that the device has whole lies in a buffer that stays (Megatron-LM,
-     DDP); it has the type in which gradients are added up over devices.
+     its result, until its own backward.  And a whole layer is made again when its backward begins,
+     where a compiler does so function by function.
+   - Checkpoints are of layers: between operators of one that are recomputed only products and
+     attention keep what they give, and what we keep besides is made again, too.
+   - Of logits a loss keeps what its row says, and not these (graph/program/framework.h).
+   - The gradient of a parameter that the device has whole lies in a buffer that stays
+     (Megatron-LM), or comes with backward, beside a bucket (graph/program/framework.h); it has the
+     type in which gradients are added up over devices.
 
    And what lives at a time is added up, without the holes that a plan may have. */
 #ifndef CLEAVE_GRAPH_PROGRAM_FRAMEWORK_MEMORY_H

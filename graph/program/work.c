@@ -351,6 +351,7 @@ void cleave_work_measure(const cleave_model *model, const cleave_nest *nest, cle
     work->pass = pass;
     work->sort = nest->attention != NULL                   ? CLEAVE_WORK_ATTENTION
                  : is_product(nest) && nest->n_inputs >= 2 ? CLEAVE_WORK_PRODUCT
+                 : cleave_nest_is_of_loss(model, nest)     ? CLEAVE_WORK_LOSS
                                                            : CLEAVE_WORK_OTHER;
     work->smallest = work->sort == CLEAVE_WORK_PRODUCT ? find_smallest(model, nest, part) : 0;
     work->flops = count_flops(model, nest, pass, part);

@@ -13,7 +13,8 @@ typedef enum cleave_work_sort {
     CLEAVE_WORK_OTHER,
     CLEAVE_WORK_PRODUCT, /* of two matrices, many of them at a time where axes are in all operands
                           */
-    CLEAVE_WORK_ATTENTION
+    CLEAVE_WORK_ATTENTION,
+    CLEAVE_WORK_LOSS /* over classes */
 } cleave_work_sort;
 
 extern const char *const cleave_nest_kind_names[];    /* by cleave_nest_kind: "convolution" */

@@ -1,8 +1,7 @@
 #include "search/pipeline/stages.h"
+#include "graph/model/layer_name.h"
 #include "graph/model/precision.h"
 
-#include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- what goes from stage to stage ----------------------------------------------------------- */
@@ -156,26 +155,13 @@ cleave_status cleave_stages_cut(int32_t n_operators, const int64_t *work, const 
 
 /* ---- stages that are given ------------------------------------------------------------------- */
 
-/* -1: its name has no number. */
-static int64_t layer_of(const char *name) {
-    for (const char *word = name; word != NULL;) {
-        char *end;
-        long layer = isdigit((unsigned char)*word) ? strtol(word, &end, 10) : -1;
-        if (layer >= 0 && (*end == '.' || *end == '/' || *end == '\0'))
-            return layer;
-        word = strpbrk(word, "./");
-        word = word != NULL ? word + 1 : NULL;
-    }
-    return -1;
-}
-
 void cleave_stages_count_layers(const cleave_model *model, const cleave_schedule *schedule,
                                 int32_t *layers) {
     memset(layers, 0, (size_t)schedule->n_stages * sizeof *layers);
     for (int32_t op = 0, first = 0; op < model->n_operators; op++) {
-        int64_t layer = layer_of(model->operators[op].name);
-        bool ends =
-            op + 1 == model->n_operators || layer_of(model->operators[op + 1].name) != layer;
+        int64_t layer = cleave_layer_of(model->operators[op].name, NULL);
+        bool ends = op + 1 == model->n_operators ||
+                    cleave_layer_of(model->operators[op + 1].name, NULL) != layer;
         if (ends && layer >= 0)
             layers[cleave_schedule_stage_of(schedule, (first + op) / 2)]++;
         first = ends ? op + 1 : first;
@@ -188,7 +174,7 @@ cleave_status cleave_stages_of_layers(const cleave_model *model, const int32_t *
     int64_t n_layers = 0, most = 0, end = 0;
     int32_t behind = 0; /* the last layer */
     for (int32_t op = 0; op < model->n_operators; op++) {
-        int64_t layer = layer_of(model->operators[op].name);
+        int64_t layer = cleave_layer_of(model->operators[op].name, NULL);
         behind = layer >= 0 ? op + 1 : behind;
         n_layers = layer >= n_layers ? layer + 1 : n_layers;
     }
@@ -201,7 +187,7 @@ cleave_status cleave_stages_of_layers(const cleave_model *model, const int32_t *
     first_operator[0] = 0;
     for (int32_t s = 0, op = 0; s + 1 < n_stages; s++) {
         end += layers[s];
-        while (op < behind && layer_of(model->operators[op].name) < end)
+        while (op < behind && cleave_layer_of(model->operators[op].name, NULL) < end)
             op++;
         if (op == first_operator[s] || op == model->n_operators)
             return cleave_fail(error, CLEAVE_BAD_INPUT, "a stage of %d layers has no operators",

@@ -9,7 +9,7 @@ docs/formats.md, and what Cleave has no word for as `besides`, so that no row is
 those of configs/machines.
 
 What the sources leave open is filled in as follows:
-  framework  that of the runs; SimuMax's are of Megatron-LM, torchtitan's without a compiler PyTorch's.
+  framework  that of the runs; SimuMax's are of Megatron-LM with its loss fused ("cef" in their names), torchtitan's without a compiler PyTorch's.
   all        sums of activations are sent in bf16, of gradients of weights in f32 (MPT's "PURE": all in bf16).
   MPT        as GPT-2: biases and a dropout of 0 are the only differences that cost anything, and they cost little.
              Attention in Triton, the default of the script that submitted these runs, but for the large ones of January

@@ -57,7 +57,7 @@ def simumax(folder):
         run = {"kind": "b200", "group": f"simumax {row['model']}", "name": row["case"].replace("_cef", ""),
                "sequence": row["seq"], "batch": data * micro_batch * int(row["microbatches"]),
                "micro_batch": micro_batch, "data": data, "tensor": row["tp"], "pipeline": row["pp"],
-               "context": row["cp"], "expert": row["ep"], "sharding": 1, "framework": "megatron", "precision": "bf16", "reduce_precision": "mixed",
+               "context": row["cp"], "expert": row["ep"], "sharding": 1, "framework": "megatron-fused", "precision": "bf16", "reduce_precision": "mixed",
                "step": f"{row['measured_ms']} ms",
                "memory": f"{float(row['max_rank_alloc_mb']) * MIB:.0f}"}
         if int(row["pp"]) > 1:

@@ -64,9 +64,9 @@ EOF
 
 # --- of many devices, too, the memory is what a framework allocates, not the plan with its messages
 cat >"$work/many.csv" <<EOF
-model,machine,sequence,batch,data,sharding,precision,step
+model,machine,sequence,batch,data,sharding,precision,framework,step
 "{""model_type"": ""llama"", ""hidden_size"": 1024, ""intermediate_size"": 2048, ""num_hidden_layers"": 12,
- ""num_attention_heads"": 4, ""num_key_value_heads"": 4, ""vocab_size"": 8192}",$a100,32,256,256,3,bf16,1 ms
+ ""num_attention_heads"": 4, ""num_key_value_heads"": 4, ""vocab_size"": 8192}",$a100,32,256,256,3,bf16,megatron,1 ms
 EOF
 expect_ok validate "$work/many.csv" --json --quiet
 python3 - "$work/out" <<EOF || fail "the memory is that of the plan: $(cat "$work/out")"

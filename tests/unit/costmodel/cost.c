@@ -98,6 +98,10 @@ Test(cost, kernels_without_a_table_take_that_of_their_kin) {
         (cleave_efficiency){.n = 2, .size = {1e6, 1e9}, .share = {0.1, 0.5}};
     cleave_work copy = work("c", "f", 0, 1e9);
     cr_expect_float_eq(cleave_cost_compute(&kind, &copy, &provenance), 0.02, 1e-9);
+    copy.sort = CLEAVE_WORK_LOSS;
+    cr_expect_float_eq(cleave_cost_compute(&kind, &copy, &provenance), 0.02, 1e-9);
+    kind.efficiency[CLEAVE_EFFICIENCY_LOSS] = cleave_efficiency_flat(0.2);
+    cr_expect_float_eq(cleave_cost_compute(&kind, &copy, &provenance), 0.05, 1e-9);
 }
 
 /* Times made from 5 us + 2 ps a flop + 30 ps a byte, one of eight thrown far off: least absolute

@@ -169,7 +169,7 @@ static cleave_framework_kernels count_all(const char *operator, cleave_pass pass
 }
 
 /* Of 16 x 64 logits, which bf16 makes 2 + 4 bytes each to convert and as many back.  Megatron: 8
-   passes of 4 bytes and back 2, Mist of 2 bytes; torch: 2 and back 4. */
+   passes of 4 bytes and back 2, Mist of 2 bytes; torch: 2 and back 4.  Fused, 3 of 2 and back 2. */
 Test(eager, a_loss_is_as_many_kernels_as_its_framework_has) {
     enum { LOGITS = ROWS * 64 };
     const struct {
@@ -179,6 +179,8 @@ Test(eager, a_loss_is_as_many_kernels_as_its_framework_has) {
         double bytes;
     } cases[] = {{CLEAVE_MEGATRON, CLEAVE_PASS_FORWARD, 6, 38.0 * LOGITS},
                  {CLEAVE_MEGATRON, CLEAVE_PASS_INPUT_GRADIENT, 2, 14.0 * LOGITS},
+                 {CLEAVE_MEGATRON_FUSED, CLEAVE_PASS_FORWARD, 2, 6.0 * LOGITS},
+                 {CLEAVE_MEGATRON_FUSED, CLEAVE_PASS_INPUT_GRADIENT, 1, 4.0 * LOGITS},
                  {CLEAVE_TORCHTITAN, CLEAVE_PASS_FORWARD, 2, 14.0 * LOGITS},
                  {CLEAVE_TORCHTITAN, CLEAVE_PASS_INPUT_GRADIENT, 3, 22.0 * LOGITS},
                  {CLEAVE_MIST, CLEAVE_PASS_FORWARD, 5, 16.0 * LOGITS},

@@ -1,13 +1,15 @@
 /* What a framework allocates for a program. */
 #include "graph/program/framework_memory.h"
+#include "graph/program/caching_allocator.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
 
 enum { KIB = 1024, MIB = 1024 * KIB };
 
-static cleave_buffer buffers[16];
-static cleave_model model = {.n_tensors = 2};
+static cleave_buffer buffers[32];
+static cleave_tensor plain[2];
+static cleave_model model = {.n_tensors = 2, .tensors = plain};
 static cleave_program program = {.model = &model, .n_devices = 2, .buffers = buffers};
 
 static int32_t add(cleave_buffer_kind kind, int32_t device, int32_t first, int32_t last,
@@ -92,6 +94,17 @@ Test(framework_memory, free_neighbours_are_joined) {
     cr_expect_eq(memory().allocated_bytes, 20 * MIB);
 }
 
+/* What a stream has let go, its own next one finds, and another's does not. */
+Test(framework_memory, streams_have_blocks_of_their_own) {
+    cleave_caching_allocator allocator = {0};
+    cr_assert(cleave_caching_release(&allocator, cleave_caching_allocate(&allocator, 30 * MIB, 0)));
+    cr_assert_geq(cleave_caching_allocate(&allocator, 30 * MIB, 1), 0);
+    cr_expect_eq(allocator.reserved_bytes, 60 * MIB);
+    cr_assert_geq(cleave_caching_allocate(&allocator, 30 * MIB, 0), 0);
+    cr_expect_eq(allocator.reserved_bytes, 60 * MIB);
+    cleave_caching_allocator_end(&allocator);
+}
+
 /* ---- a step of ten items --------------------------------------------------------------------- */
 
 /* At 0 nest 0 runs forward, at 1 nest 1, at 8 nest 1 runs backward.  From 3 to 5 there are 20 KiB
@@ -100,10 +113,12 @@ enum { N_ITEMS = 10, EXTENT = 1024 };
 static cleave_tensor tensors[] = {{.rank = 1, .shape = {EXTENT}}, {.rank = 1, .shape = {EXTENT}}};
 static cleave_nest nests[] = {{.n_inputs = 0}, {.kind = CLEAVE_NEST_POINTWISE, .n_inputs = 1}};
 static const int32_t nests_of_it[] = {0, 1};
-static cleave_operator operators[] = {{.n_nests = 2, .nests = nests_of_it}};
+static cleave_operator operators[] = {{.name = "", .type = "", .n_nests = 2, .nests = nests_of_it}};
 static cleave_item items[N_ITEMS];
-static cleave_slot slots[1];
+static cleave_slot slots[2];
 static cleave_compute computes[3];
+
+static int32_t no_writer[] = {-1, -1, -1};
 
 static int32_t add_box(cleave_buffer_kind kind, int32_t first, int32_t last, int64_t extent) {
     int32_t b = add(kind, 0, first, last, 4 * extent);
@@ -116,17 +131,18 @@ static void begin_step(void) {
     model.nests = nests;
     model.n_nests = 2;
     model.operators = operators;
+    model.writer = no_writer;
     program.items = items;
     program.n_items = N_ITEMS;
     program.slots = slots;
-    program.n_slots = 1;
+    program.n_slots = 2;
     program.computes = computes;
     program.n_computes = 3;
     for (int i = 0; i < N_ITEMS; i++)
         items[i].kind = CLEAVE_ITEM_SYNC;
     static const int at[] = {0, 1, 8};
     for (int i = 0; i < 3; i++) {
-        items[at[i]] = (cleave_item){.kind = CLEAVE_ITEM_COMPUTE, .subject = i};
+        items[at[i]] = (cleave_item){.kind = CLEAVE_ITEM_COMPUTE, .slot = 1, .subject = i};
         computes[i] =
             (cleave_compute){.nest = i > 0,
                              .pass = i < 2 ? CLEAVE_PASS_FORWARD : CLEAVE_PASS_INPUT_GRADIENT,
@@ -168,6 +184,7 @@ Test(framework_memory, softmaxes_keep_what_they_give) {
    them whole; in bf16 where gradients are added up so. */
 Test(framework_memory, whole_gradients_have_a_place_of_their_own) {
     begin_step();
+    framework = CLEAVE_MEGATRON;
     int32_t parameter = add_box(CLEAVE_BUFFER_PARAMETER, 0, 9, EXTENT);
     buffers[parameter].persistent = true;
     computes[2].input_gradients[0] = add_box(CLEAVE_BUFFER_GRADIENT, 8, 9, EXTENT);
@@ -176,6 +193,49 @@ Test(framework_memory, whole_gradients_have_a_place_of_their_own) {
     cr_expect_eq(bytes(), 26 * KIB);
     buffers[parameter].box.hi[0] = EXTENT / 2; /* a share */
     cr_expect_eq(bytes(), 24 * KIB);
+}
+
+/* A gradient of 4 KiB beside parameters of 4: at 8 it comes, and DDP has a copy of it all the time,
+   DeepSpeed where it has all-reduced it, at 9. */
+Test(framework_memory, gradients_are_copied_where_they_are_reduced) {
+    static cleave_copy copies[1] = {{.chore = CLEAVE_CHORE_BUCKET, .chore_bytes = 8 * EXTENT}};
+    begin_step();
+    program.copies = copies;
+    program.n_copies = 1;
+    buffers[add_box(CLEAVE_BUFFER_PARAMETER, 0, 9, EXTENT)].persistent = true;
+    computes[2].input_gradients[0] = add_box(CLEAVE_BUFFER_GRADIENT, 8, 9, EXTENT);
+    buffers[add(CLEAVE_BUFFER_ACTIVATION, 0, 8, 8, 30 * KIB)].tensor = 1;
+    framework = CLEAVE_COMPILED;
+    cr_expect_eq(bytes(), 38 * KIB, "nothing is reduced");
+    items[9] = (cleave_item){.kind = CLEAVE_ITEM_COPY, .subject = 0};
+    cr_expect_eq(bytes(), 42 * KIB);
+    framework = CLEAVE_MEGATRON_DEEPSPEED;
+    model.writer = no_writer;
+    cr_expect_eq(bytes(), 38 * KIB);
+    buffers[add(CLEAVE_BUFFER_ACTIVATION, 0, 9, 9, 30 * KIB)].tensor = 1;
+    cr_expect_eq(bytes(), 42 * KIB);
+}
+
+/* Scores of 4 KiB have a gradient of 4, before and behind a mask that is filled in a view: two more
+   of these at once, or three where both lie in one place. */
+Test(framework_memory, masks_that_are_filled_copy_their_gradient) {
+    begin_step();
+    program.n_buffers = 0;
+    model.writer = no_writer;
+    nests[1].n_instructions = 1;
+    nests[1].tape[0].opcode = CLEAVE_OP_INDEX;
+    int32_t in = add_box(CLEAVE_BUFFER_ACTIVATION_GRADIENT, 7, 8, EXTENT);
+    int32_t out = add_box(CLEAVE_BUFFER_ACTIVATION_GRADIENT, 8, 9, EXTENT);
+    computes[0].output_gradient = computes[1].output_gradient = -1;
+    computes[2].output_gradient = in;
+    computes[2].input_gradients[0] = out;
+    framework = CLEAVE_EAGER;
+    cr_expect_eq(bytes(), 8 * KIB);
+    framework = CLEAVE_MEGATRON_DEEPSPEED;
+    cr_expect_eq(bytes(), 16 * KIB);
+    buffers[out].storage = in;
+    buffers[in].last = 9;
+    cr_expect_eq(bytes(), 16 * KIB);
 }
 
 /* Nest 0 is recomputed, and the product of what it gives is not: its 4 KiB, which go at 1, stay
@@ -215,4 +275,200 @@ Test(framework_memory, what_is_read_has_its_own_place) {
     cr_expect_eq(bytes(), 20 * KIB);
     three[2].kept_inputs = 0;
     cr_expect_eq(bytes(), 24 * KIB);
+}
+
+/* ---- losses ---------------------------------------------------------------------------------- */
+
+/* 2 KiB of logits in bf16 that nest 1 reads, and their gradient, from 8 on.  Forward ends at 1. */
+static void begin_loss(void) {
+    begin_step();
+    program.n_buffers = 0; /* nothing else */
+    operators[0].type = "SoftmaxCrossEntropy";
+    for (int i = 0; i < 2; i++)
+        nests[i].n_inputs = 1;
+    int32_t logits = add_box(CLEAVE_BUFFER_ACTIVATION, 0, 8, EXTENT);
+    int32_t gradient = add_box(CLEAVE_BUFFER_ACTIVATION_GRADIENT, 8, 9, EXTENT);
+    for (int32_t b = logits; b <= gradient; b++) {
+        buffers[b].type = CLEAVE_BF16;
+        buffers[b].bytes = 2 * KIB;
+    }
+    for (int i = 0; i < 3; i++)
+        computes[i].inputs[0] = logits;
+    computes[2].input_gradients[0] = gradient;
+}
+
+/* In KiB: torch makes 4 of the 2 and 4 more of these, which wait; then there are 3 x 4, and the
+   gradient of 2 comes when they go.  Of torchtitan's logits none are left by then. */
+Test(framework_memory, losses_of_torch_are_in_f32) {
+    begin_loss();
+    framework = CLEAVE_TORCHTITAN;
+    cr_expect_eq(bytes(), 12 * KIB);
+    add(CLEAVE_BUFFER_ACTIVATION, 0, 1, 1, 3 * KIB);
+    cr_expect_eq(bytes(), 13 * KIB, "2 + 4 + 4 + 3");
+}
+
+/* Megatron-core works in the 4 that 2 became; older ones make 4 of these; fused ones in the 2. */
+Test(framework_memory, losses_of_megatron_give_the_gradient_in_their_place) {
+    begin_loss();
+    framework = CLEAVE_MEGATRON;
+    cr_expect_eq(bytes(), 6 * KIB);
+    framework = CLEAVE_MEGATRON_DEEPSPEED;
+    cr_expect_eq(bytes(), 10 * KIB);
+    framework = CLEAVE_MEGATRON_FUSED;
+    cr_expect_eq(bytes(), 2 * KIB);
+}
+
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+/* Of a layer the first and the last operator are recomputed, and an element-wise one between them
+   is not: what it gives, 4 KiB, goes behind forward, and is there again when backward begins. */
+Test(framework_memory, layers_keep_what_products_give_alone) {
+    static const int32_t of_each[] = {0, 1, 2};
+    static cleave_nest three[3];
+    static cleave_operator layer[3] = {
+        {.name = "h.0.a", .type = "", .n_nests = 1, .nests = of_each},
+        {.name = "h.0.b", .type = "", .n_nests = 1, .nests = of_each + 1},
+        {.name = "h.0.c", .type = "", .n_nests = 1, .nests = of_each + 2}};
+    begin_step();
+    for (int i = 0; i < 3; i++)
+        three[i] = (cleave_nest){.kind = CLEAVE_NEST_POINTWISE, .op = i, .n_inputs = i > 0};
+    model.nests = three;
+    model.n_nests = 3;
+    model.operators = layer;
+    model.n_operators = 3;
+    program.n_slots = 2;
+    slots[0] = (cleave_slot){.nest = 2, .generation = 1};
+    slots[1] = (cleave_slot){.nest = 0, .generation = 1};
+    static cleave_slot forward[3];
+    program.slots = forward;
+    program.n_slots = 3;
+    forward[0] = slots[0];
+    forward[1] = (cleave_slot){.nest = 1};
+    forward[2] = slots[1];
+    computes[0].nest = computes[1].nest = 1;
+    computes[0].output = computes[2].inputs[0] = add_box(CLEAVE_BUFFER_ACTIVATION, 0, 9, EXTENT);
+    computes[2].nest = 2;
+    cr_expect_eq(bytes(), 20 * KIB, "20 that are there meanwhile");
+    three[1].kind = CLEAVE_NEST_PRODUCT;
+    cr_expect_eq(bytes(), 24 * KIB);
+}
+
+/* ---- weights that are gathered --------------------------------------------------------------- */
+
+/* Two layers and a head of 1,024 weights each, of which a device has 256 in f32; forward reads the
+   head's at 0 and 6 (it is tied), the layers' at 2 and 4, backward at 8, 10 and 12, and the head's
+   until 14.  Gradients are of bf16 and summed in f32. */
+enum { N_STEPS = 20 };
+static cleave_tensor weights[] = {
+    {.name = "head", .kind = CLEAVE_TENSOR_PARAMETER, .rank = 1, .shape = {EXTENT}},
+    {.name = "h.0.w", .kind = CLEAVE_TENSOR_PARAMETER, .rank = 1, .shape = {EXTENT}},
+    {.name = "h.1.w", .kind = CLEAVE_TENSOR_PARAMETER, .rank = 1, .shape = {EXTENT}}};
+static cleave_item steps[N_STEPS];
+static cleave_slot passes[2] = {{.nest = 0}, {.nest = 0}};
+static cleave_compute reads[8];
+static cleave_nest reader[] = {{.n_inputs = 1}};
+
+static int32_t add_weights(cleave_buffer_kind kind, int32_t tensor, int32_t first, int32_t last) {
+    int32_t b = add(kind, 0, first, last, 2 * EXTENT);
+    buffers[b].tensor = tensor;
+    buffers[b].box.hi[0] = EXTENT;
+    buffers[b].type = CLEAVE_BF16;
+    return b;
+}
+
+static void begin_gathering(void) {
+    static const struct {
+        int item, tensor;
+        bool backward;
+    } at[] = {{0, 0, false}, {2, 1, false}, {4, 2, false}, {6, 0, false},
+              {8, 0, true},  {10, 2, true}, {12, 1, true}, {14, 0, true}};
+    framework = CLEAVE_EAGER;
+    model = (cleave_model){.n_tensors = 3,
+                           .tensors = weights,
+                           .nests = reader,
+                           .n_nests = 1,
+                           .operators = operators,
+                           .writer = no_writer};
+    program.items = steps;
+    program.n_items = N_STEPS;
+    program.slots = passes;
+    program.n_slots = 2;
+    program.computes = reads;
+    program.n_computes = 8;
+    for (int t = 0; t < 3; t++) {
+        weights[t].stored = CLEAVE_BF16;
+        weights[t].needs_gradient = true;
+    }
+    for (int i = 0; i < N_STEPS; i++)
+        steps[i].kind = CLEAVE_ITEM_SYNC;
+    for (int i = 0; i < 8; i++) {
+        int32_t item = at[i].item;
+        steps[item] = (cleave_item){.kind = CLEAVE_ITEM_COMPUTE, .subject = i};
+        reads[i] = (cleave_compute){
+            .pass = at[i].backward ? CLEAVE_PASS_INPUT_GRADIENT : CLEAVE_PASS_FORWARD,
+            .inputs = {add_weights(CLEAVE_BUFFER_PARAMETER, at[i].tensor, item, item)},
+            .output = -1,
+            .input_gradients = {-1}};
+        if (at[i].backward && i != 4)
+            reads[i].input_gradients[0] =
+                add_weights(CLEAVE_BUFFER_GRADIENT, at[i].tensor, item, item);
+    }
+}
+
+/* What lives at an item besides what something of 100 KiB there is. */
+static int64_t kib_at(int32_t item) {
+    add(CLEAVE_BUFFER_ACTIVATION, 0, item, item, 100 * KIB);
+    int64_t found = bytes() / KIB - 100;
+    program.n_buffers--;
+    return found;
+}
+
+/* In KiB, of 2 a layer and 2 the head.  FSDP2 has the vector beside the copies: 2 + 2 of the head,
+   then its copies and 4 of a layer.  When forward of the layers is over the last vector stays until
+   the head is through: 2 + 2.  Backward of layer 1 (10) there are its copies, its gradient and the
+   vector of layer 0; of layer 0 its copies and gradient, and 4 that layer 1 sums.  The head's
+   gradient comes beside 4 that layer 0 sums; then its own 4 are summed. */
+Test(framework_memory, fsdp_gathers_layers_and_the_rest_as_one) {
+    begin_gathering();
+    cr_expect_eq(kib_at(0), 4);
+    cr_expect_eq(kib_at(2), 6);
+    cr_expect_eq(kib_at(3), 4, "the vector of layer 0 stays");
+    cr_expect_eq(kib_at(6), 4);
+    cr_expect_eq(kib_at(7), 2);
+    cr_expect_eq(kib_at(8), 4, "that of layer 1 is asked for");
+    cr_expect_eq(kib_at(10), 8);
+    cr_expect_eq(kib_at(12), 10);
+    cr_expect_eq(kib_at(14), 8);
+    cr_expect_eq(kib_at(15), 4);
+    cr_expect_eq(kib_at(16), 0);
+}
+
+/* torchtitan's last layer stays for its backward, and need not be asked for. */
+Test(framework_memory, a_last_layer_may_stay) {
+    begin_gathering();
+    framework = CLEAVE_TORCHTITAN;
+    cr_expect_eq(kib_at(5), 6);
+    cr_expect_eq(kib_at(7), 4);
+    cr_expect_eq(kib_at(10), 8);
+}
+
+/* Views of the vector take nothing; backward the next layer's vector is there beside. */
+Test(framework_memory, views_need_no_copies) {
+    begin_gathering();
+    framework = CLEAVE_LLM_FOUNDRY;
+    cr_expect_eq(kib_at(0), 2);
+    cr_expect_eq(kib_at(2), 4);
+    cr_expect_eq(kib_at(3), 2);
+    cr_expect_eq(kib_at(10), 8);
+}
+
+/* A share that is computed with is made of the exact one when it is gathered. */
+Test(framework_memory, shares_lie_in_the_exact_type_alone) {
+    begin_gathering();
+    int64_t without = bytes();
+    int32_t share = add_weights(CLEAVE_BUFFER_PARAMETER, 1, 0, N_STEPS - 1);
+    buffers[share].persistent = true;
+    cr_expect_eq(bytes(), without);
+    buffers[share].type = CLEAVE_F32;
+    cr_expect_eq(bytes(), without + 2 * KIB);
 }

@@ -1,0 +1,13 @@
+/* Which layer a name is of, as frameworks name modules and parameters: model.layers.7.mlp.up is of
+   layer 7 of model.layers. */
+#ifndef CLEAVE_GRAPH_MODEL_LAYER_NAME_H
+#define CLEAVE_GRAPH_MODEL_LAYER_NAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The first number among the words of a name, which . and / part; -1: it has none.  `end`, unless
+   it is null, becomes the length of the name up to there, which is the layer's own. */
+int64_t cleave_layer_of(const char *name, size_t *end);
+
+#endif
