@@ -194,7 +194,8 @@ Test(search_auto, last_descent_is_in_steps) {
         options.schedule = &whole;
         cleave_search_result result = run();
         options.schedule = NULL;
-        cr_expect_leq(any.best.step_seconds, result.best.step_seconds, "case %zu: %.9f %.9f", i, any.best.step_seconds * 1e6, result.best.step_seconds * 1e6);
+        cr_expect_leq(any.best.step_seconds, result.best.step_seconds, "case %zu: %.9f %.9f", i,
+                      any.best.step_seconds * 1e6, result.best.step_seconds * 1e6);
         cr_expect(result.is_local_optimum);
         cr_expect(result.optimum_in_steps);
         give_all_rules(&result.best.layout);
