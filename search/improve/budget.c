@@ -18,7 +18,7 @@ enum { SOME_DEVICES = 16, PATIENCE_ON_MANY = 100, PATIENCE_IN_STEPS = 200 };
    refined in steps: where few operators share the links of many devices, closed forms are furthest
    off.  So many bytes of fragments are spent there, and on many devices no more than so many by the
    square of their number. */
-static const int64_t most_bytes_in_steps = INT64_C(1) << 20, work_in_steps = INT64_C(1) << 30,
+static const int64_t most_bytes_in_steps = INT64_C(1) << 21, work_in_steps = INT64_C(1) << 30,
                      work_by_square = INT64_C(1) << 39;
 
 /* Of a search without limits. */
