@@ -13,7 +13,8 @@ static int32_t add_block(cleave_caching_allocator *a, cleave_cached_block block)
 }
 
 /* Out of the list of free ones; of blocks that are equally large the older comes first. */
-static int32_t take_best(cleave_caching_allocator *a, int64_t bytes, bool is_small, int stream) {
+static int32_t take_best(cleave_caching_allocator *a, int64_t bytes, bool is_small,
+                         cleave_stream stream) {
     int32_t best = -1;
     for (int32_t i = 0; i < a->free.n; i++) {
         const cleave_cached_block *x = &a->blocks.items[a->free.items[i]];
@@ -53,7 +54,7 @@ static bool split(cleave_caching_allocator *a, int32_t block, int64_t bytes) {
     return CLEAVE_LIST_PUSH(&a->free, made);
 }
 
-int32_t cleave_caching_allocate(cleave_caching_allocator *a, int64_t bytes, int stream) {
+int32_t cleave_caching_allocate(cleave_caching_allocator *a, int64_t bytes, cleave_stream stream) {
     bool is_small = bytes <= mib;
     int32_t block = take_best(a, bytes, is_small, stream);
     if (block < 0) {

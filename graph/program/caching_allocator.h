@@ -10,12 +10,13 @@
 #define CLEAVE_GRAPH_PROGRAM_CACHING_ALLOCATOR_H
 
 #include "base/list.h"
+#include "graph/program/allocations.h"
 
 typedef struct cleave_cached_block {
     int64_t bytes;
     int32_t before, after; /* neighbours in the segment; -1: none */
     bool is_free, is_small;
-    int stream; /* that it is of */
+    cleave_stream stream; /* that it is of */
 } cleave_cached_block;
 
 /* All 0 in the beginning. */
@@ -28,7 +29,8 @@ typedef struct cleave_caching_allocator {
 enum { CLEAVE_CACHED_ROUNDING = 512 };
 
 /* A multiple of the rounding, at least one; -1 when memory is short. */
-int32_t cleave_caching_allocate(cleave_caching_allocator *allocator, int64_t bytes, int stream);
+int32_t cleave_caching_allocate(cleave_caching_allocator *allocator, int64_t bytes,
+                                cleave_stream stream);
 /* False when memory is short. */
 bool cleave_caching_release(cleave_caching_allocator *allocator, int32_t block);
 void cleave_caching_allocator_end(cleave_caching_allocator *allocator);
