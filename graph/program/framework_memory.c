@@ -97,14 +97,16 @@ static void put_buckets(framework_lives *l, int32_t *last_chore, int64_t *at_onc
                                                               : CLEAVE_MOST_AT_ONCE * each);
 }
 
-/* A share of a gradient has a place of its own where the whole goes. */
+/* A share of a gradient has a place of its own where the whole goes, or is on other devices alone.
+ */
 static void put_shares(framework_lives *l, const int32_t *largest, const bool *done) {
     const cleave_program *program = l->program;
     for (int32_t u = 0; u < program->n_updates; u++) {
         int32_t b = program->updates[u].gradient;
         const cleave_buffer *of = &program->buffers[b];
         int32_t whole = largest[framework_place(l, of->tensor, of->device)] - 1;
-        if (!done[b] && whole != b && of->storage == b && !stays(l, whole))
+        bool stands_apart = whole < 0 || (whole != b && !stays(l, whole));
+        if (!done[b] && of->storage == b && stands_apart)
             framework_put(l, of->device, of->first, of->last, of->bytes);
     }
 }
