@@ -191,6 +191,4 @@ void lower_operand_prepare(lowering *state, const movement *move);
 /* Makes sure the operand is there, in the current slot. */
 void lower_operand_arrive(lowering *state, int32_t operand);
 
-lower_holder *lower_holder_find(lower_tensor *tensor, int32_t device);
-
 #endif
