@@ -13,31 +13,20 @@
    prefetcher stops at every page. */
 #include "exec/kernels/few_rows.h"
 
+#include "exec/kernels/vector.h"
+
 #include <string.h>
 
 /* Tiles are as large as 32 registers, or 16 half as long, hold beside what they are made of; and
    with the latter the libraries are quicker sooner. */
 #ifdef __AVX512F__
-enum { LANES = 16, TILE_ROWS = 8, BESIDE_3_VECTORS = 6, BESIDE_4_VECTORS = 6 };
+enum { TILE_ROWS = 8, BESIDE_3_VECTORS = 6, BESIDE_4_VECTORS = 6 };
 enum { MOST_PLAIN_ROWS = 16, MOST_SUMMED = 64 };
 #else
-enum { LANES = 8, TILE_ROWS = 4, BESIDE_3_VECTORS = 4, BESIDE_4_VECTORS = 3 };
+enum { TILE_ROWS = 4, BESIDE_3_VECTORS = 4, BESIDE_4_VECTORS = 3 };
 enum { MOST_PLAIN_ROWS = 4, MOST_SUMMED = 8 };
 #endif
 enum { MOST_VECTORS = 4, LEAST_EXTENT = 64, LEAST_ELEMENTS = 1 << 18 };
-
-/* Vectors are passed between functions of this file only, so how a processor without registers of
-   their size would pass them does not matter. */
-#pragma GCC diagnostic ignored "-Wpsabi"
-typedef float vector __attribute__((vector_size(LANES * sizeof(float))));
-
-static inline vector load(const float *at) {
-    vector v;
-    memcpy(&v, at, sizeof v);
-    return v;
-}
-
-static inline void store(float *at, vector v) { memcpy(at, &v, sizeof v); }
 
 static inline float sum_of(vector v) {
     for (int width = LANES / 2; width > 0; width /= 2)

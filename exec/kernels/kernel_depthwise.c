@@ -10,28 +10,11 @@
    padding: it is fetched from far away once, in its order, and walked over several times.  A band's
    sums are added to those before, so that rounding errors grow little with the points. */
 #include "exec/kernels/kernel_table.h"
+#include "exec/kernels/vector.h"
 
 #include <string.h>
 
-#ifdef __AVX512F__
-enum { LANES = 16 };
-#else
-enum { LANES = 8 };
-#endif
 enum { BLOCK = 16 /* channels: a line of the cache */, BAND_BYTES = 1 << 17 };
-
-/* Vectors are passed between functions of this file only, so how a processor without registers of
-   their size would pass them does not matter. */
-#pragma GCC diagnostic ignored "-Wpsabi"
-typedef float vector __attribute__((vector_size(LANES * sizeof(float))));
-
-static inline vector load(const float *at) {
-    vector v;
-    memcpy(&v, at, sizeof v);
-    return v;
-}
-
-static inline void store(float *at, vector v) { memcpy(at, &v, sizeof v); }
 
 /* Rows, then columns. */
 typedef struct depthwise {

@@ -20,10 +20,12 @@ typedef struct gathered_layers {
     const cleave_program *program;
     const cleave_framework_row *framework;
     cleave_allocations *all;
-    int32_t *unit;      /* [n_tensors] ROOT, or 1 + a layer */
-    int32_t *whole;     /* [n_tensors x n_devices] 1 + the largest buffer that was gathered */
-    int32_t *given;     /* [n_buffers] 1 + the visit in which a gradient arises */
-    int32_t (*open)[2]; /* [n_devices] 1 + the visit of the root, and of a layer */
+    int32_t *unit;         /* [n_tensors] ROOT, or 1 + a layer */
+    int32_t *first, *next; /* 1 + a parameter of each unit, [n_tensors + 1], and 1 + the next of the
+                              same, [n_tensors]; 0: none */
+    int32_t *whole;        /* [n_tensors x n_devices] 1 + the largest buffer that was gathered */
+    int32_t *given;        /* [n_buffers] 1 + the visit in which a gradient arises */
+    int32_t (*open)[2];    /* [n_devices] 1 + the visit of the root, and of a layer */
     CLEAVE_LIST(visit) visits;
     bool failed;
 } gathered_layers;
@@ -39,21 +41,35 @@ static int64_t bytes_in(const gathered_layers *g, int32_t b, cleave_type type) {
            cleave_type_bytes(type);
 }
 
-/* Numbers the layers as their parameters come. */
+/* The layer of a name, among `n` that are known, or a new one: parameters of a layer come together,
+   so the one that was found last is tried first. */
+static int32_t find_unit(const gathered_layers *g, int32_t n, const char *name, size_t end) {
+    const cleave_tensor *tensors = g->program->model->tensors;
+    for (int32_t unit = n; unit > ROOT; unit--) {
+        const char *other = tensors[g->first[unit] - 1].name;
+        size_t other_end = 0;
+        if (strncmp(name, other, end) == 0 && cleave_layer_of(other, &other_end) >= 0 &&
+            other_end == end)
+            return unit;
+    }
+    return n + 1;
+}
+
+/* Numbers the layers, and lists the parameters of each in their order. */
 static void find_units(gathered_layers *g) {
     const cleave_model *model = g->program->model;
-    int32_t n = 0;
-    for (int32_t t = 0; t < model->n_tensors; t++) {
-        size_t end = 0, other = 0;
-        const char *name = model->tensors[t].name;
-        g->unit[t] = ROOT;
-        if (model->tensors[t].kind != CLEAVE_TENSOR_PARAMETER || cleave_layer_of(name, &end) < 0)
+    int32_t n = ROOT;
+    for (int32_t t = model->n_tensors - 1; t >= 0; t--) {
+        size_t end = 0;
+        if (model->tensors[t].kind != CLEAVE_TENSOR_PARAMETER)
             continue;
-        for (int32_t s = t - 1; s >= 0 && g->unit[t] == ROOT; s--)
-            if (g->unit[s] != ROOT && cleave_layer_of(model->tensors[s].name, &other) >= 0 &&
-                other == end && strncmp(name, model->tensors[s].name, end) == 0)
-                g->unit[t] = g->unit[s];
-        g->unit[t] = g->unit[t] == ROOT ? ++n : g->unit[t];
+        int32_t unit = ROOT;
+        if (cleave_layer_of(model->tensors[t].name, &end) >= 0)
+            unit = find_unit(g, n, model->tensors[t].name, end);
+        n = unit > n ? unit : n;
+        g->unit[t] = unit;
+        g->next[t] = g->first[unit];
+        g->first[unit] = t + 1;
     }
 }
 
@@ -163,8 +179,8 @@ static void find_visits(gathered_layers *g) {
 static int64_t vector_bytes(const gathered_layers *g, const visit *of, bool sums) {
     const cleave_model *model = g->program->model;
     int64_t bytes = 0;
-    for (int32_t t = 0; t < model->n_tensors; t++) {
-        int32_t b = g->unit[t] == of->unit ? g->whole[place(g, t, of->device)] : 0;
+    for (int32_t t = g->first[of->unit] - 1; t >= 0; t = g->next[t] - 1) {
+        int32_t b = g->whole[place(g, t, of->device)];
         if (b > 0 && (!sums || model->tensors[t].needs_gradient))
             bytes +=
                 bytes_in(g, b - 1,
@@ -207,8 +223,8 @@ static void add_weights(gathered_layers *g, const visit *of) {
     bool copies = g->framework->gathers.copies;
     cleave_allocations_add(g->all, of->device, CLEAVE_STREAM_GATHER, asked_for(g, of),
                            copies ? copied_until(g, of) : end, vector_bytes(g, of, false));
-    for (int32_t t = 0; copies && t < model->n_tensors; t++) {
-        int32_t b = g->unit[t] == of->unit ? g->whole[place(g, t, of->device)] : 0;
+    for (int32_t t = g->first[of->unit] - 1; copies && t >= 0; t = g->next[t] - 1) {
+        int32_t b = g->whole[place(g, t, of->device)];
         if (b > 0)
             cleave_allocations_add(g->all, of->device, CLEAVE_STREAM_COMPUTE,
                                    cleave_moment(of->first, begins_forward(of) ? 2 : 1), end,
@@ -266,10 +282,13 @@ bool cleave_gathered_layers_add(const cleave_program *program,
         .framework = framework,
         .all = all,
         .unit = CLEAVE_ARENA_ARRAY(&scratch, int32_t, program->model->n_tensors),
+        .first = CLEAVE_ARENA_ARRAY(&scratch, int32_t, program->model->n_tensors + 1),
+        .next = CLEAVE_ARENA_ARRAY(&scratch, int32_t, program->model->n_tensors),
         .whole = CLEAVE_ARENA_ARRAY(&scratch, int32_t, n_places),
         .given = CLEAVE_ARENA_ARRAY(&scratch, int32_t, program->n_buffers),
         .open = cleave_arena_alloc(&scratch, (size_t)program->n_devices, sizeof *g.open)};
-    g.failed = g.unit == NULL || g.whole == NULL || g.given == NULL || g.open == NULL;
+    g.failed = g.unit == NULL || g.first == NULL || g.next == NULL || g.whole == NULL ||
+               g.given == NULL || g.open == NULL;
     if (!g.failed) {
         find_units(&g);
         find_gathered(&g, done);

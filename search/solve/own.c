@@ -76,8 +76,8 @@ static void add_chores(const cleave_state_chores *from, cleave_state_chores *to)
 }
 
 /* Of `bytes` of exact values, which take `update` and `sync` picoseconds where all have all. */
-static void add_state(const additive_making *m, int32_t op, const cleave_port_set *set,
-                      const cleave_sharding *read, double update, double sync, bool is_sent,
+static void add_state(const additive_making *m, const cleave_port_set *set,
+                      const cleave_sharding *read, double update, double sync,
                       cleave_additive_state *state) {
     const cleave_tensor *tensor = &m->model->tensors[set->tensor];
     double bytes = largest_bytes(read), n = count_sharers(read), half = sync / 2;
@@ -100,10 +100,6 @@ static void add_state(const additive_making *m, int32_t op, const cleave_port_se
         state[s].reducing += reduces ? (int64_t)half : 0;
         state[s].gathering += gathers ? (int64_t)(half * stored) : 0;
         state[s].passing += (int64_t)((reduces || passes ? gradient : 0) + (gathers ? weight : 0));
-        cleave_state_chores chores = cleave_state_chores_of(
-            m->machine, m->model, set->tensor, sharded, bytes / (double)read->element_bytes,
-            is_sent ? n : 1, multiplies(m->model, op, set->tensor));
-        add_chores(&chores, &state[s].chores);
     }
 }
 
@@ -122,9 +118,13 @@ static cleave_status price_parameter(additive_making *m, int32_t op, const cleav
     double update = cleave_work_bytes_of_update((int64_t)bytes, m->options->optimizer_states);
     CLEAVE_TRY(cleave_resharding_cost(m->resharder, sharding_of(set->give, value), read,
                                       CLEAVE_RESHARD_RESULTS, &sync, error));
-    add_state(m, op, set, read,
-              (double)cleave_picoseconds(slowest_bytes(m->machine, "update", update)),
-              (double)sync * m->options->exposed_sync, sync > 0, added);
+    add_state(m, set, read, (double)cleave_picoseconds(slowest_bytes(m->machine, "update", update)),
+              (double)sync * m->options->exposed_sync, added);
+    for (int s = 0; s < CLEAVE_N_SHARDED; s++)
+        added[s].chores = cleave_state_chores_of(
+            m->machine, m->model, set->tensor, (cleave_sharded)s,
+            bytes / (double)read->element_bytes, sync > 0 ? count_sharers(read) : 1,
+            multiplies(m->model, op, set->tensor));
     own->bytes[value] += added[CLEAVE_SHARDED_NOTHING].bytes;
     int64_t once =
         added[CLEAVE_SHARDED_NOTHING].once + added[CLEAVE_SHARDED_NOTHING].chores.bucketing;
@@ -199,7 +199,7 @@ static cleave_status price_value(additive_making *m, int32_t op, int32_t value, 
             if (first)
                 CLEAVE_TRY(price_parameter(m, op, set, value, own, error));
             else if (set->give != NULL)
-                add_state(m, op, set, sharding_of(set->read, value), 0, 0, false,
+                add_state(m, set, sharding_of(set->read, value), 0, 0,
                           &own->tied[value * CLEAVE_N_SHARDED]);
             break;
         case CLEAVE_TENSOR_DATA: {
