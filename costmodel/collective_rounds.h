@@ -30,6 +30,7 @@ typedef struct cleave_round_cost {
 enum { CLEAVE_MAX_ROUNDS = 128 }; /* four phases of at most 31 steps */
 
 typedef struct cleave_collective_rounds {
+    bool is_choice; /* they are ways of which the quickest is taken; else one after the other */
     int n;
     cleave_round_cost items[CLEAVE_MAX_ROUNDS];
 } cleave_collective_rounds;
@@ -38,7 +39,8 @@ typedef struct cleave_collective_rounds {
 void cleave_collective_rounds_find(const cleave_machine *machine,
                                    const cleave_collective *collective, double *load,
                                    cleave_collective_rounds *rounds);
+/* What so many bytes have a part in, of a vector of so many: all of it, where they are the same. */
 cleave_collective_cost cleave_collective_rounds_price(const cleave_collective_rounds *rounds,
-                                                      int64_t bytes);
+                                                      int64_t bytes, int64_t vector_bytes);
 
 #endif

@@ -71,6 +71,10 @@ typedef struct cleave_cost_cache cleave_cost_cache;
 cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_machine *machine,
                                        cleave_cost_cache **cache, cleave_error *error);
 void cleave_cost_cache_destroy(cleave_cost_cache *cache);
+/* The model is some blocks of that of `whole`, which has more weights to send together:
+   `tensor_of_whole` [n_tensors] says which each is there. */
+void cleave_cost_cache_stand_for(cleave_cost_cache *cache, const cleave_cost_cache *whole,
+                                 const int32_t *tensor_of_whole);
 const cleave_machine *cleave_cost_cache_machine(const cleave_cost_cache *cache);
 /* From now on data come from outside, and bringing them in has its price in every step.  Without
    this they are there, as in a run that makes them up before its first step. */
@@ -130,6 +134,10 @@ typedef struct cleave_collective_cost {
     int64_t busy, rest;
     int64_t processor; /* picoseconds of each device: posts and sums; what its JOIN takes */
 } cleave_collective_cost;
+/* Bytes of the vector that it is sent in with others (costmodel/sent_together.h); it pays its share
+   of that one's price. */
+int64_t cleave_cost_cache_vector_bytes(const cleave_cost_cache *cache,
+                                       const cleave_collective *collective);
 /* Remembers by (kind, algorithm, devices) what does not depend on bytes. */
 cleave_status cleave_cost_cache_collective(cleave_cost_cache *cache,
                                            const cleave_collective *collective,

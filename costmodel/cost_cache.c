@@ -57,6 +57,12 @@ cleave_status cleave_cost_cache_create(const cleave_model *model, const cleave_m
         cleave_cost_cache_destroy(made);
         return cleave_fail_memory(error, "preparing costs");
     }
+    cleave_status status =
+        cleave_sent_together_create(model, machine, &made->arena, &made->together, error);
+    if (status != CLEAVE_OK) {
+        cleave_cost_cache_destroy(made);
+        return status;
+    }
     for (int32_t k = 0; k < machine->n_kinds; k++) {
         made->copy[k] = cleave_copy_price_of(&machine->kinds[k]);
         made->load[k] = cleave_byte_price_of(&machine->kinds[k], "load");
@@ -293,6 +299,20 @@ static bool is_like(const cleave_collective *a, const cleave_collective *b,
            memcmp(a->devices, b_devices, (size_t)a->n_devices * sizeof *b_devices) == 0;
 }
 
+void cleave_cost_cache_stand_for(cleave_cost_cache *cache, const cleave_cost_cache *whole,
+                                 const int32_t *tensor_of_whole) {
+    cache->together.all_elements = whole->together.all_elements;
+    for (int32_t t = 0; t < cache->model->n_tensors && cache->together.elements != NULL; t++)
+        if (cache->together.elements[t] > 0)
+            cache->together.elements[t] = whole->together.elements[tensor_of_whole[t]];
+}
+
+int64_t cleave_cost_cache_vector_bytes(const cleave_cost_cache *cache,
+                                       const cleave_collective *collective) {
+    return cleave_sent_together_bytes(&cache->together, collective->kind, collective->tensor,
+                                      collective->bytes);
+}
+
 cleave_status cleave_cost_cache_collective(cleave_cost_cache *cache,
                                            const cleave_collective *collective,
                                            cleave_collective_cost *cost, cleave_error *error) {
@@ -321,7 +341,8 @@ cleave_status cleave_cost_cache_collective(cleave_cost_cache *cache,
         known->devices = devices;
         cleave_collective_rounds_find(cache->machine, collective, cache->shares, &known->rounds);
     }
-    *cost = cleave_collective_rounds_price(&known->rounds, collective->bytes);
+    *cost = cleave_collective_rounds_price(&known->rounds, collective->bytes,
+                                           cleave_cost_cache_vector_bytes(cache, collective));
     return CLEAVE_OK;
 }
 

@@ -10,6 +10,7 @@
 #include "costmodel/byte_price.h"
 #include "costmodel/collective_rounds.h"
 #include "costmodel/cost_exchange.h"
+#include "costmodel/sent_together.h"
 
 /* The price of a compute. */
 typedef struct cost_entry {
@@ -37,14 +38,15 @@ struct cleave_cost_cache {
     cost_entry *entries;               /* [capacity] open addressing, at most half full */
     size_t capacity, n_entries;        /* capacity: a power of two */
     cost_rounds *known[COST_N_ROUNDS]; /* by a hash; null: none yet */
-    double *shares;                    /* [machine's n_links] scratch, all 0 */
-    cleave_exchange_price exchange;    /* of the last all-to-all */
-    cleave_route_price *routes;        /* [n_routes] what was asked for last at each place */
-    size_t n_routes;                   /* a power of two */
-    int32_t *route_links;              /* [n_routes x CLEAVE_MAX_ROUTE] */
-    size_t n_route_links;              /* in use, where all routes have places of their own */
-    uint32_t *padded_axes;             /* [n_nests] cleave_nest_padded_axes */
-    bool loads_data;                   /* else data are there already */
+    cleave_sent_together together;
+    double *shares;                 /* [machine's n_links] scratch, all 0 */
+    cleave_exchange_price exchange; /* of the last all-to-all */
+    cleave_route_price *routes;     /* [n_routes] what was asked for last at each place */
+    size_t n_routes;                /* a power of two */
+    int32_t *route_links;           /* [n_routes x CLEAVE_MAX_ROUTE] */
+    size_t n_route_links;           /* in use, where all routes have places of their own */
+    uint32_t *padded_axes;          /* [n_nests] cleave_nest_padded_axes */
+    bool loads_data;                /* else data are there already */
     cleave_arena arena;
 };
 

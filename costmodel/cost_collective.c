@@ -161,36 +161,60 @@ static cleave_byte_price price_sums(const cleave_machine *machine,
     return slowest;
 }
 
-/* By what a library was measured to do: one round, of which no processor takes part. */
+/* Seconds that each byte takes out of the nodes, where each member sends to its neighbour in the
+   next, all at once. */
+static double price_ways_out(pricing *p, int32_t members) {
+    int32_t n = p->collective->n_devices;
+    cleave_round_cost out = {0};
+    for (int pass = 0; pass < 2; pass++)
+        for (int32_t i = 0; i < members; i++) {
+            int32_t beside = members + i < n ? members + i : n - 1;
+            if (pass == 0)
+                cross(p, i, beside, 1.0 / members, &out);
+            else
+                clear(p, i, beside);
+        }
+    return out.load_per_byte;
+}
+
+/* By what a library was measured to do: one round, of which no processor takes part, or of ways
+   that the library has between nodes the quickest. */
 static void add_measured(pricing *p) {
     const cleave_collective *collective = p->collective;
     const cleave_machine *machine = p->machine;
-    int32_t n = collective->n_devices, members = 1, beside = -1;
-    double sent = (collective->kind == CLEAVE_ALL_REDUCE ? 2.0 : 1.0) * (n - 1) / n;
+    const cleave_machine_collectives *known = &machine->collectives;
+    int32_t n = collective->n_devices, members = 1;
+    bool all_reduces = collective->kind == CLEAVE_ALL_REDUCE;
     while (members < n &&
            cleave_machine_same_node(machine, collective->devices[0], collective->devices[members]))
         members++;
-    cleave_collective_span span = cleave_machine_collectives_within(&machine->collectives, members);
-    cleave_round_cost round = {.distance = -1, .times = 1, .latency = span.latency_seconds};
-    double seconds_per_byte = members > 1 ? 1 / span.bytes_per_second : 0;
     int32_t n_nodes = (n + members - 1) / members;
-    if (members < n) { /* each member's neighbour in the next node, all at once */
-        cleave_round_cost out = {0};
-        for (int pass = 0; pass < 2; pass++)
-            for (int32_t i = 0; i < members; i++) {
-                beside = members + i < n ? members + i : n - 1;
-                if (pass == 0)
-                    cross(p, i, beside, 1.0 / members, &out);
-                else
-                    clear(p, i, beside);
-            }
-        seconds_per_byte =
-            larger(seconds_per_byte, out.load_per_byte / machine->collectives.between_share);
-        round.latency += (n_nodes - 1) * machine->collectives.between_latency_seconds;
+    cleave_collective_span span = cleave_machine_collectives_within(known, members);
+    double within = members > 1 ? 1 / span.bytes_per_second : 0;
+    double out = n_nodes > 1 ? price_ways_out(p, members) / known->between_share : 0;
+    const cleave_library_way as_measured = {.base_seconds = span.latency_seconds,
+                                            .between_seconds = known->between_latency_seconds,
+                                            .alone_seconds = known->between_latency_seconds,
+                                            .share = 1};
+    bool has_ways = n_nodes > 1 && known->library != NULL;
+    int n_ways = has_ways ? known->library->n_ways : 1;
+    for (int w = 0; w < n_ways; w++) {
+        const cleave_library_way *way = has_ways ? &known->library->ways[w] : &as_measured;
+        if (way->is_tree && !all_reduces)
+            continue;
+        double sent = (all_reduces ? 2.0 : 1.0) * (way->is_tree ? 1 : (n - 1.0) / n);
+        double seconds_per_byte = larger(within, out / way->share);
+        if (way->most_bytes_per_second > 0)
+            seconds_per_byte = larger(seconds_per_byte, 1 / way->most_bytes_per_second);
+        p->rounds->items[p->rounds->n++] = (cleave_round_cost){
+            .distance = -1,
+            .times = 1,
+            .latency = cleave_library_way_latency(way, has_ways && all_reduces, members, n_nodes),
+            .load_per_byte = sent * seconds_per_byte,
+            .message_per_byte = sent * seconds_per_byte,
+            .largest_share = sent};
     }
-    round.load_per_byte = round.message_per_byte = sent * seconds_per_byte;
-    round.largest_share = sent;
-    p->rounds->items[p->rounds->n++] = round;
+    p->rounds->is_choice = has_ways;
 }
 
 static void price(pricing *p) {
@@ -257,11 +281,30 @@ static double processor_of(const cleave_round_cost *round, double bytes) {
                : seconds;
 }
 
-static double total_seconds(const cleave_collective_rounds *rounds, double bytes) {
+/* The rounds that are taken: all, or of a choice the quickest. */
+typedef struct taken {
+    const cleave_round_cost *items;
+    int n;
+} taken;
+
+static taken take(const cleave_collective_rounds *rounds, double bytes) {
+    if (!rounds->is_choice)
+        return (taken){rounds->items, rounds->n};
+    const cleave_round_cost *best = &rounds->items[0];
+    for (int i = 1; i < rounds->n; i++) {
+        const cleave_round_cost *other = &rounds->items[i];
+        if (other->latency + other->load_per_byte * bytes <
+            best->latency + best->load_per_byte * bytes)
+            best = other;
+    }
+    return (taken){best, 1};
+}
+
+static double total_seconds(taken rounds, double bytes) {
     double seconds = 0;
     run shared = {0};
-    for (int i = 0; i < rounds->n; i++) {
-        const cleave_round_cost *round = &rounds->items[i];
+    for (int i = 0; i < rounds.n; i++) {
+        const cleave_round_cost *round = &rounds.items[i];
         double load = load_of(round, bytes), work = round->work_per_byte * bytes;
         double message = round->message_per_byte * bytes + find_excess(round, bytes);
         double rest = round->latency + agreement_of(round, bytes) + processor_of(round, bytes);
@@ -282,23 +325,26 @@ void cleave_collective_rounds_find(const cleave_machine *machine,
                                    cleave_collective_rounds *rounds) {
     pricing p = {.machine = machine, .collective = collective, .load = load, .rounds = rounds};
     rounds->n = 0;
+    rounds->is_choice = false;
     price(&p);
 }
 
 cleave_collective_cost cleave_collective_rounds_price(const cleave_collective_rounds *rounds,
-                                                      int64_t vector_bytes) {
+                                                      int64_t part_bytes, int64_t vector_bytes) {
     double bytes = (double)vector_bytes, busy = 0, processor = 0;
-    for (int i = 0; i < rounds->n; i++) {
-        const cleave_round_cost *round = &rounds->items[i];
+    double share = part_bytes == vector_bytes ? 1 : (double)part_bytes / bytes;
+    taken rounds_taken = take(rounds, bytes);
+    for (int i = 0; i < rounds_taken.n; i++) {
+        const cleave_round_cost *round = &rounds_taken.items[i];
         busy += round->times * load_of(round, bytes);
         processor += round->times * processor_of(round, bytes);
     }
-    double total = total_seconds(rounds, bytes);
+    double total = total_seconds(rounds_taken, bytes);
     busy = fmin(busy, total);
     processor = fmin(processor, total - busy); /* the rest is hidden behind the links */
-    return (cleave_collective_cost){.busy = cleave_picoseconds(busy),
-                                    .rest = cleave_picoseconds(total - busy - processor),
-                                    .processor = cleave_picoseconds(processor)};
+    return (cleave_collective_cost){.busy = cleave_picoseconds(share * busy),
+                                    .rest = cleave_picoseconds(share * (total - busy - processor)),
+                                    .processor = cleave_picoseconds(share * processor)};
 }
 
 void cleave_cost_collective_sizes(const cleave_machine *machine,
@@ -307,5 +353,5 @@ void cleave_cost_collective_sizes(const cleave_machine *machine,
     cleave_collective_rounds rounds;
     cleave_collective_rounds_find(machine, collective, load, &rounds);
     for (int i = 0; i < n; i++)
-        seconds[i] = total_seconds(&rounds, (double)bytes[i]);
+        seconds[i] = total_seconds(take(&rounds, (double)bytes[i]), (double)bytes[i]);
 }

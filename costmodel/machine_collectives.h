@@ -7,12 +7,13 @@
        seconds = latency + its share of the vector / bus bandwidth
 
    where each device sends 2 (n - 1) / n of the vector of an all-reduce, (n - 1) / n of others.
-   Between nodes it is no quicker than a share of what their devices' ways out carry together, and
-   every further node is so much more latency to walk around. */
+   Between nodes it is no quicker than a share of what their devices' ways out carry together. The
+   latency there is what the library's own tables say (costmodel/collective_library.h), or so much
+   for every further node to walk around. */
 #ifndef CLEAVE_COSTMODEL_MACHINE_COLLECTIVES_H
 #define CLEAVE_COSTMODEL_MACHINE_COLLECTIVES_H
 
-#include <stdint.h>
+#include "costmodel/collective_library.h"
 
 enum { CLEAVE_MOST_COLLECTIVE_SPANS = 16 };
 
@@ -26,8 +27,9 @@ typedef struct cleave_machine_collectives {
     const char *source; /* null: nothing is known */
     int32_t n_spans;
     cleave_collective_span spans[CLEAVE_MOST_COLLECTIVE_SPANS]; /* by devices, ascending */
-    double between_share;           /* of the links between nodes, in (0, 1] */
-    double between_latency_seconds; /* of each node after the first */
+    double between_share;                     /* of the links between nodes, in (0, 1] */
+    const cleave_collective_library *library; /* null: by the latency that follows, */
+    double between_latency_seconds;           /* of each node after the first */
 } cleave_machine_collectives;
 
 /* Of so many devices of one node: linear between those that are known, and as the nearest outside.

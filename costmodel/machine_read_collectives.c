@@ -3,7 +3,7 @@
 
 static const char *const collectives_keys[] = {"within", "between", "source", NULL};
 static const char *const span_keys[] = {"devices", "bandwidth", "latency", NULL};
-static const char *const between_keys[] = {"share", "latency", NULL};
+static const char *const between_keys[] = {"share", "latency", "library", NULL};
 
 static cleave_status read_span(const machine_reader *r, const cleave_json_cursor *at,
                                cleave_machine_collectives *made) {
@@ -32,8 +32,18 @@ static cleave_status read_between(const machine_reader *r, const cleave_json_cur
     if (!(made->between_share > 0 && made->between_share <= 1))
         return cleave_json_fail(&member, r->error, "%g is not above 0 and at most 1",
                                 made->between_share);
-    return machine_read_quantity(r, at, "latency", CLEAVE_UNIT_SECONDS, false,
-                                 &made->between_latency_seconds);
+    const char *name;
+    if (!cleave_json_find(at, "library", &member))
+        return machine_read_quantity(r, at, "latency", CLEAVE_UNIT_SECONDS, false,
+                                     &made->between_latency_seconds);
+    if (cleave_json_find(at, "latency", &member))
+        return cleave_json_fail(&member, r->error, "latency and library exclude each other");
+    CLEAVE_TRY(machine_read_string(r, at, "library", &name));
+    made->library = cleave_collective_library_find(name);
+    return made->library != NULL
+               ? CLEAVE_OK
+               : cleave_json_fail(at, r->error, "library \"%s\" is not known: it is %s", name,
+                                  cleave_collective_library_names);
 }
 
 cleave_status machine_read_collectives(const machine_reader *r, const cleave_json_cursor *root) {

@@ -289,7 +289,10 @@ static void put_collectives(cleave_json_writer *w, const cleave_machine_collecti
     cleave_json_end_array(w);
     cleave_json_open_object(w, "between", true);
     cleave_json_set_number(w, "share", of->between_share);
-    put_quantity(w, "latency", of->between_latency_seconds, CLEAVE_UNIT_SECONDS);
+    if (of->library != NULL)
+        cleave_json_set_string(w, "library", of->library->name);
+    else
+        put_quantity(w, "latency", of->between_latency_seconds, CLEAVE_UNIT_SECONDS);
     cleave_json_end_object(w);
     cleave_json_set_string(w, "source", of->source);
     cleave_json_end_object(w);

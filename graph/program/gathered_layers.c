@@ -20,7 +20,7 @@ typedef struct gathered_layers {
     const cleave_program *program;
     const cleave_framework_row *framework;
     cleave_allocations *all;
-    int32_t *unit;         /* [n_tensors] ROOT, or 1 + a layer */
+    int32_t *unit;         /* [n_tensors] ROOT, or a layer from 1 on; -1: no parameter */
     int32_t *first, *next; /* 1 + a parameter of each unit, [n_tensors + 1], and 1 + the next of the
                               same, [n_tensors]; 0: none */
     int32_t *whole;        /* [n_tensors x n_devices] 1 + the largest buffer that was gathered */
@@ -41,35 +41,15 @@ static int64_t bytes_in(const gathered_layers *g, int32_t b, cleave_type type) {
            cleave_type_bytes(type);
 }
 
-/* The layer of a name, among `n` that are known, or a new one: parameters of a layer come together,
-   so the one that was found last is tried first. */
-static int32_t find_unit(const gathered_layers *g, int32_t n, const char *name, size_t end) {
-    const cleave_tensor *tensors = g->program->model->tensors;
-    for (int32_t unit = n; unit > ROOT; unit--) {
-        const char *other = tensors[g->first[unit] - 1].name;
-        size_t other_end = 0;
-        if (strncmp(name, other, end) == 0 && cleave_layer_of(other, &other_end) >= 0 &&
-            other_end == end)
-            return unit;
-    }
-    return n + 1;
-}
-
-/* Numbers the layers, and lists the parameters of each in their order. */
-static void find_units(gathered_layers *g) {
+/* Lists the parameters of each layer in their order. */
+static void list_parameters(gathered_layers *g) {
     const cleave_model *model = g->program->model;
-    int32_t n = ROOT;
+    cleave_layers_number(model, g->unit);
     for (int32_t t = model->n_tensors - 1; t >= 0; t--) {
-        size_t end = 0;
-        if (model->tensors[t].kind != CLEAVE_TENSOR_PARAMETER)
+        if (g->unit[t] < ROOT)
             continue;
-        int32_t unit = ROOT;
-        if (cleave_layer_of(model->tensors[t].name, &end) >= 0)
-            unit = find_unit(g, n, model->tensors[t].name, end);
-        n = unit > n ? unit : n;
-        g->unit[t] = unit;
-        g->next[t] = g->first[unit];
-        g->first[unit] = t + 1;
+        g->next[t] = g->first[g->unit[t]];
+        g->first[g->unit[t]] = t + 1;
     }
 }
 
@@ -290,7 +270,7 @@ bool cleave_gathered_layers_add(const cleave_program *program,
     g.failed = g.unit == NULL || g.first == NULL || g.next == NULL || g.whole == NULL ||
                g.given == NULL || g.open == NULL;
     if (!g.failed) {
-        find_units(&g);
+        list_parameters(&g);
         find_gathered(&g, done);
         find_visits(&g);
     }

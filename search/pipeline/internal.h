@@ -64,7 +64,8 @@ typedef struct pipeline_finder {
     int64_t batch;
     int64_t *op_work, *sends; /* [n_operators] picoseconds, of the whole batch on one device */
     double all_work;          /* seconds */
-    int64_t *parameters;      /* [n_operators] bytes of those that it is the first to read */
+    int64_t *parameters;      /* [n_operators] bytes of those that it is the first to read, */
+    int32_t *largest;         /* and the largest that it reads; -1: none */
     int32_t *reader;          /* [n_tensors] 1 + that operator, of a parameter; 0: none */
     int64_t *kept;   /* [n_operators] bytes that it writes and backward reads, of the batch */
     int64_t experts; /* 0: none */

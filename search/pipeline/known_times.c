@@ -159,12 +159,13 @@ static double count_rounds(const pipeline_finder *f, const pipeline_candidate *o
                                                     : 2;
 }
 
-/* What collectives of the parameters of one operator take, by the devices that share them. */
+/* What collectives of the parameters of one operator take, by the devices that share them; they go
+   as the largest does. */
 typedef struct round_prices {
     pipeline_finder *f;
     cleave_collective collective;
     int n;
-    int64_t bytes[32];
+    int64_t bytes[32], vector[32];
     double seconds[32];
 } round_prices;
 
@@ -185,23 +186,27 @@ static cleave_status begin_rounds(pipeline_finder *f, const pipeline_candidate *
 }
 
 /* Of so many bytes; equal operators are many. */
-static cleave_status price_round(round_prices *prices, int64_t bytes, double *seconds) {
+static cleave_status price_round(round_prices *prices, int32_t tensor, int64_t bytes,
+                                 double *seconds) {
     const cleave_collective_rules *rules = prices->f->options->collectives;
+    cleave_cost_cache *cache = prices->f->pricer->cache;
     cleave_collective *of = &prices->collective;
     cleave_collective_cost cost = {0};
     int i = 0;
-    while (i < prices->n && prices->bytes[i] != bytes)
+    of->bytes = bytes;
+    of->tensor = tensor;
+    int64_t vector = cleave_cost_cache_vector_bytes(cache, of);
+    while (i < prices->n && (prices->bytes[i] != bytes || prices->vector[i] != vector))
         i++;
     if (i == prices->n) {
-        of->bytes = bytes;
         of->algorithm = cleave_collective_rules_choose(rules, of->kind, of->n_devices, of->devices,
                                                        bytes, &of->node_members);
-        CLEAVE_TRY(
-            cleave_cost_cache_collective(prices->f->pricer->cache, of, &cost, prices->f->error));
+        CLEAVE_TRY(cleave_cost_cache_collective(cache, of, &cost, prices->f->error));
         *seconds = (double)(cost.busy + cost.rest) * 1e-12;
         if (i == 32)
             return CLEAVE_OK;
         prices->bytes[prices->n] = bytes;
+        prices->vector[prices->n] = vector;
         prices->seconds[prices->n++] = *seconds;
     }
     *seconds = prices->seconds[i];
@@ -221,7 +226,8 @@ static cleave_status time_shards(pipeline_finder *f, const cleave_layout *layout
     for (int32_t op = 0; op < layout->n_operators && prices.collective.n_devices > 2; op++) {
         double *sum = &group[cleave_schedule_stage_of(schedule, op) % of->n_groups], round = 0;
         if (f->parameters[op] > 0)
-            CLEAVE_TRY(price_round(&prices, (int64_t)bytes_of_parameters(f, layout, op), &round));
+            CLEAVE_TRY(price_round(&prices, f->largest[op],
+                                   (int64_t)bytes_of_parameters(f, layout, op), &round));
         *sum += count_rounds(f, of) * round;
         *seconds = fmax(*seconds, *sum);
     }

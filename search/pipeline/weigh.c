@@ -7,7 +7,8 @@
 
 /* A parameter under what an operator reads is counted there, and no longer where it was. */
 static void note_parameter(pipeline_finder *f, int32_t tensor, int32_t op) {
-    const cleave_tensor *of = &f->pricer->model->tensors[tensor];
+    const cleave_model *model = f->pricer->model;
+    const cleave_tensor *of = &model->tensors[tensor];
     for (int32_t s = 0; s < of->view.n_sources; s++)
         note_parameter(f, of->view.sources[s], op);
     if (of->kind != CLEAVE_TENSOR_PARAMETER || of->view.kind != CLEAVE_VIEW_NONE)
@@ -17,6 +18,9 @@ static void note_parameter(pipeline_finder *f, int32_t tensor, int32_t op) {
         f->parameters[f->reader[tensor] - 1] -= bytes;
     f->parameters[op] += bytes;
     f->reader[tensor] = op + 1;
+    int32_t largest = f->largest[op];
+    if (largest < 0 || cleave_tensor_size(of) > cleave_tensor_size(&model->tensors[largest]))
+        f->largest[op] = tensor;
 }
 
 /* What backward reads of a tensor, or of those that it is a view of. */
@@ -58,9 +62,12 @@ static cleave_status weigh_work(pipeline_finder *f) {
     int64_t *bytes;
     f->op_work = CLEAVE_ARENA_ARRAY(&f->work, int64_t, model->n_operators);
     f->parameters = CLEAVE_ARENA_ARRAY(&f->work, int64_t, model->n_operators);
+    f->largest = CLEAVE_ARENA_ARRAY(&f->work, int32_t, model->n_operators);
     f->reader = CLEAVE_ARENA_ARRAY(&f->work, int32_t, model->n_tensors);
-    if (f->op_work == NULL || f->parameters == NULL || f->reader == NULL)
+    if (f->op_work == NULL || f->parameters == NULL || f->largest == NULL || f->reader == NULL)
         return cleave_fail_memory(f->error, "searching");
+    for (int32_t op = 0; op < model->n_operators; op++)
+        f->largest[op] = -1;
     CLEAVE_TRY(cleave_stage_bytes(model, &f->work, &bytes, f->error));
     for (int32_t l = 0; l < machine->n_links; l++) {
         double rate = machine->links[l].bytes_per_second;

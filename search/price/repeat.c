@@ -94,8 +94,10 @@ static cleave_status shorten(cleave_repeats *r, const cleave_pricer *of, bool *s
     pair_all_tensors(r);
     CLEAVE_TRY(
         cleave_layout_create(&r->model, of->machine->n_devices, &r->arena, &r->layout, error));
-    return cleave_pricer_create(&r->model, of->machine, of->lower.optimizer_states,
-                                of->memory_limit_bytes, &r->pricer, error);
+    CLEAVE_TRY(cleave_pricer_create(&r->model, of->machine, of->lower.optimizer_states,
+                                    of->memory_limit_bytes, &r->pricer, error));
+    cleave_cost_cache_stand_for(r->pricer.cache, of->cache, r->tensor_of_whole);
+    return CLEAVE_OK;
 }
 
 cleave_status cleave_repeats_create(const cleave_pricer *pricer, const cleave_blocks *blocks,

@@ -30,6 +30,7 @@ typedef struct additive_making {
     cleave_arena *arena, scratch; /* scratch lives until the model is made */
     cleave_collective_rules rules;
     cleave_resharder *resharder;
+    cleave_sent_together together; /* what it sends of weights */
     cleave_port_maker *maker;
     additive_values *values;      /* [n_lists] */
     cleave_operator_ports *ports; /* [n_operators] */

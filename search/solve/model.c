@@ -239,6 +239,7 @@ static void set_limit(const additive_making *m, cleave_additive_model *made) {
 static cleave_status make(additive_making *m, cleave_additive_model *made, cleave_error *error) {
     CLEAVE_TRY(cleave_choose_collectives(m->machine, false, &m->scratch, &m->rules, error));
     CLEAVE_TRY(cleave_resharder_create(m->machine, &m->rules, &m->resharder, error));
+    CLEAVE_TRY(cleave_sent_together_create(m->model, m->machine, &m->scratch, &m->together, error));
     CLEAVE_TRY(cleave_port_maker_create(m->model, m->machine->n_devices, &m->maker, error));
     if (!scan_tensors(m))
         return cleave_fail_memory(error, "making the additive model");

@@ -116,8 +116,10 @@ static cleave_status price_parameter(additive_making *m, int32_t op, const cleav
         return CLEAVE_OK;
     }
     double update = cleave_work_bytes_of_update((int64_t)bytes, m->options->optimizer_states);
+    cleave_resharder_of(m->resharder, &m->together, set->tensor);
     CLEAVE_TRY(cleave_resharding_cost(m->resharder, sharding_of(set->give, value), read,
                                       CLEAVE_RESHARD_RESULTS, &sync, error));
+    cleave_resharder_of(m->resharder, NULL, -1);
     add_state(m, set, read, (double)cleave_picoseconds(slowest_bytes(m->machine, "update", update)),
               (double)sync * m->options->exposed_sync, added);
     for (int s = 0; s < CLEAVE_N_SHARDED; s++)

@@ -15,6 +15,7 @@
 #define CLEAVE_SEARCH_SOLVE_RESHARDING_H
 
 #include "costmodel/cost.h"
+#include "costmodel/sent_together.h"
 #include "search/solve/sharding.h"
 
 /* Knows a machine's routes and the price of collectives among the groups that it was asked for.
@@ -24,6 +25,10 @@ cleave_status cleave_resharder_create(const cleave_machine *machine,
                                       const cleave_collective_rules *rules,
                                       cleave_resharder **resharder, cleave_error *error);
 void cleave_resharder_destroy(cleave_resharder *resharder);
+
+/* What follows is of this tensor, which is sent as `together` says; of null, or -1, alone. */
+void cleave_resharder_of(cleave_resharder *resharder, const cleave_sent_together *together,
+                         int32_t tensor);
 
 typedef enum cleave_resharding_sort {
     CLEAVE_RESHARD_RESULTS, /* keys of a shard are partial results, to be summed */

@@ -59,6 +59,8 @@ typedef struct reshard_flow {
 struct cleave_resharder {
     const cleave_machine *machine;
     const cleave_collective_rules *rules;
+    const cleave_sent_together *together; /* of this tensor; null: it goes alone */
+    int32_t tensor;
     cleave_arena arena;
     cleave_copy_price copy; /* of the slowest kind */
     reshard_route *routes;  /* [n_devices squared], as they were asked for; or null */

@@ -99,6 +99,12 @@ cleave_status cleave_resharder_create(const cleave_machine *machine,
     return CLEAVE_OK;
 }
 
+void cleave_resharder_of(cleave_resharder *resharder, const cleave_sent_together *together,
+                         int32_t tensor) {
+    resharder->together = together;
+    resharder->tensor = tensor;
+}
+
 void cleave_resharder_destroy(cleave_resharder *resharder) {
     if (resharder == NULL)
         return;
@@ -270,7 +276,7 @@ static void find_line(cleave_resharder *r, const reshard_group *group, cleave_co
     cleave_collective_rounds_find(r->machine, &collective, r->shares, &rounds);
     for (int end = 0; end < 2; end++) {
         int64_t at = end == 0 ? bytes / 2 : bytes;
-        cleave_collective_cost cost = cleave_collective_rounds_price(&rounds, at);
+        cleave_collective_cost cost = cleave_collective_rounds_price(&rounds, at, at);
         line->bytes[end] = (double)at;
         line->busy[end] = (double)cost.busy * 1e-12;
         line->rest[end] = (double)cost.rest * 1e-12;
@@ -290,20 +296,26 @@ void reshard_collective(cleave_resharder *r, cleave_collective_kind kind, int32_
         r->failed = true;
         return;
     }
+    double vector =
+        r->together != NULL
+            ? (double)cleave_sent_together_bytes(r->together, kind, r->tensor, (int64_t)bytes)
+            : bytes;
     int size = 0;
-    while (size < RESHARD_N_SIZES - 1 && (double)(INT64_C(1) << size) < bytes)
+    while (size < RESHARD_N_SIZES - 1 && (double)(INT64_C(1) << size) < vector)
         size++;
     reshard_line *line = &group->lines[kind][size];
     if (!line->known)
         find_line(r, group, kind, size, line);
-    double share = (bytes - line->bytes[0]) / (line->bytes[1] - line->bytes[0]);
-    double busy = between(share, line->busy), processor = between(share, line->processor);
+    double share = (vector - line->bytes[0]) / (line->bytes[1] - line->bytes[0]);
+    double part = vector > bytes ? bytes / vector : 1;
+    double busy = part * between(share, line->busy);
+    double processor = part * between(share, line->processor);
     for (int32_t l = 0; l < group->n_links; l++)
         load_link(r, group->links[l], busy);
     for (int32_t i = 0; i < n; i++)
         if (r->in_focus[devices[i]])
             load_device(r, devices[i], processor);
-    r->load.latency = reshard_more(r->load.latency, between(share, line->rest));
+    r->load.latency = reshard_more(r->load.latency, part * between(share, line->rest));
 }
 
 double reshard_end_stage(cleave_resharder *r) {

@@ -12,7 +12,7 @@ static inline cleave_collective_cost collective_cost_parts(const cleave_machine 
     double *load = calloc((size_t)machine->n_links + 1, sizeof *load);
     cleave_collective_rounds_find(machine, collective, load, &rounds);
     free(load);
-    return cleave_collective_rounds_price(&rounds, collective->bytes);
+    return cleave_collective_rounds_price(&rounds, collective->bytes, collective->bytes);
 }
 
 /* Picoseconds from its last join to its end. */

@@ -238,3 +238,41 @@ Test(collective_prices, what_a_library_was_measured_to_do_is_the_price) {
     cr_expect_eq(cost.busy, 200 * INT64_C(1000000));
     cr_expect_eq(cost.rest, 40 * INT64_C(1000000));
 }
+
+/* Four nodes of two, each device with a way out of 10 GB/s.  A small all-reduce goes by a tree in
+   LL: 6.8 + 2 x (0.6 + 2 x 5) us; a large one by a ring in Simple, 8.4 + 2 x (4 x 3.4 + 3 x 14) us,
+   and its bytes at 8 of 10 GB/s each way; an all-gather has no trees: a small one is a ring in LL,
+   6.6 + 4 x 1 + 3 x 2.7 us. */
+Test(collective_prices, a_library_takes_the_quickest_of_its_ways_between_nodes) {
+    static const char text[] =
+        "{\"cleave_machine\": 1, \"name\": \"t\", \"kinds\": {\"k\": {\"memory\": \"1 GiB\", "
+        "\"flops\": \"1 TFLOP/s\", \"memory_bandwidth\": \"10 GB/s\"}}, \"node\": "
+        "{\"count\": 4, \"devices\": 2, \"kind\": \"k\", \"links\": [{\"join\": [[0, 1]], "
+        "\"bandwidth\": \"300 GB/s\", \"latency\": \"2 us\"}]}, \"network\": {\"join\": [[0], "
+        "[1]], \"through\": \"switch\", \"bandwidth\": \"10 GB/s\", \"latency\": \"1 us\"}, "
+        "\"collectives\": {\"source\": \"s\", \"within\": [{\"devices\": 2, \"bandwidth\": "
+        "\"200 GB/s\", \"latency\": \"30 us\"}], \"between\": {\"share\": 0.8, \"library\": "
+        "\"nccl over nvlink\"}}}";
+    static int32_t all[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    cleave_machine machine;
+    cleave_error error = {""};
+    cr_assert_eq(cleave_machine_parse(text, strlen(text), "t", 0, &arena, &machine, &error),
+                 CLEAVE_OK, "%s", error.message);
+    cleave_collective of = {.kind = CLEAVE_ALL_REDUCE,
+                            .algorithm = CLEAVE_ALGORITHM_RING,
+                            .bytes = 8,
+                            .n_devices = 8,
+                            .devices = all,
+                            .node_members = 2};
+    cleave_collective_cost cost = collective_cost_parts(&machine, &of);
+    cr_expect_float_eq((double)cost.rest, 28.0e6, 1e3);
+    of.bytes = INT64_C(16) << 30;
+    cost = collective_cost_parts(&machine, &of);
+    cr_expect_float_eq((double)cost.rest, 119.6e6, 1e3);
+    cr_expect_float_eq((double)cost.busy, 1e12 * 1.75 * 0x1p34 / 16e9, 1e6);
+    of.kind = CLEAVE_ALL_GATHER;
+    of.bytes = 8;
+    cr_expect_float_eq((double)collective_cost_parts(&machine, &of).rest, 18.7e6, 1e3);
+    of.n_devices = of.node_members = 2; /* of a node what was measured */
+    cr_expect_float_eq((double)collective_cost_parts(&machine, &of).rest, 30e6, 1e3);
+}

@@ -339,6 +339,16 @@ Test(machine, collectives_are_by_ascending_spans_of_a_node) {
     expect_refused(COLLECTIVES("\"source\": \"\", \"within\": [" SPAN(2) "], \"between\": {"
                                                                          "\"share\": 2}"),
                    "between.share", "2 is not above 0 and at most 1");
+    expect_refused(COLLECTIVES("\"source\": \"\", \"within\": [" SPAN(2) "], \"between\": {"
+                                                                         "\"share\": 1, "
+                                                                         "\"library\": \"mpi\"}"),
+                   "collectives.between",
+                   "library \"mpi\" is not known: it is \"nccl over nvlink\"");
+    expect_refused(COLLECTIVES("\"source\": \"\", \"within\": [" SPAN(
+                       2) "], \"between\": {"
+                          "\"share\": 1, \"latency\": \"1 us\", "
+                          "\"library\": \"nccl over pcie\"}"),
+                   "between.latency", "exclude each other");
 }
 
 Test(machine, wrong_files_are_refused_with_place_and_value) {
@@ -438,6 +448,7 @@ static void expect_same_machine(const cleave_machine *a, const cleave_machine *b
     }
     const cleave_machine_collectives *c = &a->collectives, *d = &b->collectives;
     cr_assert(c->n_spans == d->n_spans && same(c->between_share, d->between_share) &&
+              c->library == d->library &&
               same(c->between_latency_seconds, d->between_latency_seconds));
     for (int32_t i = 0; i < c->n_spans; i++)
         cr_expect(c->spans[i].n_devices == d->spans[i].n_devices &&

@@ -1,0 +1,36 @@
+/* In which vectors a framework sends weights and their gradients, so that the latency of a
+   collective is paid once for many tensors.
+
+   What FSDP gathers, and reduces and scatters, is a layer (graph/program/gathered_layers.h), and
+   what is in no layer together.  All else goes in buckets: of 25 MiB in PyTorch's
+   DistributedDataParallel (<torch/nn/parallel/distributed.py>, bucket_cap_mb), of 40 million
+   elements in Megatron-LM (<megatron/core/distributed/distributed_data_parallel.py>), of all up to
+   500 million in DeepSpeed, and never of more than there is.  A tensor then pays its share of the
+   price of its vector.  When the vector is full is not modelled: each tensor sets out by itself. */
+#ifndef CLEAVE_COSTMODEL_SENT_TOGETHER_H
+#define CLEAVE_COSTMODEL_SENT_TOGETHER_H
+
+#include "costmodel/machine.h"
+#include "graph/model/collective_steps.h"
+#include "graph/model/model.h"
+
+typedef struct cleave_sent_together {
+    double *elements; /* [n_tensors] of the weights of its layer; 0: none of them.  Null:
+                               every tensor goes alone */
+    const cleave_model *model;
+    bool by_layers;
+    double all_elements;
+    double most_bytes, most_elements; /* of a bucket; 0: no limit */
+} cleave_sent_together;
+
+/* By the framework of the machine's first kind, where it is known what a library's collectives
+   take; our own steps are of one tensor each. */
+cleave_status cleave_sent_together_create(const cleave_model *model, const cleave_machine *machine,
+                                          cleave_arena *arena, cleave_sent_together *made,
+                                          cleave_error *error);
+
+/* Bytes of the vector in which so many of a tensor go; these alone where it is no weight. */
+int64_t cleave_sent_together_bytes(const cleave_sent_together *of, cleave_collective_kind kind,
+                                   int32_t tensor, int64_t bytes);
+
+#endif
