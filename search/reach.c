@@ -38,11 +38,16 @@ static bool is_large(const session *s) {
            cleave_model_trains(s->model) && cleave_pricer_state_is_large(&pricer, 1);
 }
 
+/* Does the whole batch at once take half of all memory or more? */
+static bool is_full(const session *s) { return s->least_bytes > s->most_bytes / 2; }
+
 cleave_status session_find_reach(session *s, cleave_error *error) {
     int64_t n_devices = s->machine->n_devices;
     bool searches = session_searches(s);
     bool is_reference = strcmp(s->options->method, "mcmc") == 0;
-    s->reach.stages = n_devices <= CLEAVE_MOST_LOWERED;
+    /* Where state and activations have room, the whole batch in one stage is rarely far from the
+       best. */
+    s->reach.stages = n_devices <= CLEAVE_MOST_LOWERED || is_large(s) || is_full(s);
     if (strcmp(s->options->method, "random") == 0 || !cleave_machine_may_fold(s->machine, NULL))
         return CLEAVE_OK;
     if (n_devices > CLEAVE_MOST_LOWERED || is_large(s)) {
@@ -51,8 +56,6 @@ cleave_status session_find_reach(session *s, cleave_error *error) {
             CLEAVE_TRY(list_windows(s, error));
         s->reach.only_folds =
             s->reach.has_windows || !searches || s->constraints == NULL || !can_lower;
-        /* Where state has room, the whole batch in one stage is rarely far from the best. */
-        s->reach.stages = s->reach.stages || (s->reach.only_folds && is_large(s));
     }
     if (s->reach.only_folds)
         s->n_threads = 1; /* one layout of so many devices after the other */

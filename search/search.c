@@ -106,8 +106,7 @@ static cleave_status prepare(session *s, cleave_error *error) {
                                        : bound_all(s, &bound, error));
     s->result.lower_bound_seconds = bound.seconds;
     s->result.bound_binds = bound.binds;
-    s->most_bytes = cleave_most_memory(s->machine, s->options->memory_limit_bytes);
-    return cleave_least_memory(s->model, s->options->optimizer_states, &s->least_bytes, error);
+    return CLEAVE_OK;
 }
 
 /* Of the time of a search, for its last descent; and for stages, which end by themselves, so many
@@ -204,6 +203,8 @@ static cleave_status run(session *s, cleave_error *error) {
                                                s->options->memory_limit_bytes, error));
     CLEAVE_TRY(
         cleave_problem_create(s->model, s->machine, s->constraints, &s->work, &s->problem, error));
+    s->most_bytes = cleave_most_memory(s->machine, s->options->memory_limit_bytes);
+    CLEAVE_TRY(cleave_least_memory(s->model, s->options->optimizer_states, &s->least_bytes, error));
     CLEAVE_TRY(session_find_reach(s, error));
     CLEAVE_TRY(check_resume(s, error));
     CLEAVE_TRY(create_pricers(s, error));

@@ -9,7 +9,8 @@
    parameter.
 
    A share is memory of its holder where it lies in one run there.  Where the shares of a device
-   would take more memory than they save, the update is as if it were not sharded.  Of a weight that
+   would take more memory than they save, or some device would get none, the parameter is as if it
+   were not sharded.  Of a weight that
    is sharded nothing else is kept, so a share has memory of its own; where no element has two users
    there is nothing to gather or reduce. */
 #include "graph/lower/events.h"
@@ -34,6 +35,7 @@ typedef struct sharing {
     int32_t n_taken;
     const cleave_box **taken; /* [n_taken] distinct ones whose elements have their shares */
     bool counts;              /* what is shared out is listed, and stays with all */
+    bool is_short;            /* for some there is nothing */
 } sharing;
 
 static int compare(int64_t a, int64_t b) { return (a > b) - (a < b); }
@@ -104,14 +106,6 @@ static int32_t count_windows(const lower_builder *builder, int32_t tensor) {
                : 1;
 }
 
-/* Window after window of each group is cut for, in the order of their devices: all must get
-   something.  Of blocks that are not equal the first ones are larger, so no window has more to do
-   than window 0. */
-static void check_fold(const sharing *s, int64_t extent, int32_t n) {
-    if (extent < n)
-        lower_fail_fold(&s->state->base, s->tensor, "some windows have no share of its update");
-}
-
 /* The users, among [from, end), that are of the same group of a fold's devices as one of them. */
 static void find_group(const sharing *s, int32_t from, int32_t end, int32_t user, int32_t *first,
                        int32_t *n) {
@@ -124,7 +118,9 @@ static void find_group(const sharing *s, int32_t from, int32_t end, int32_t user
     *n = last + 1 - *first;
 }
 
-/* Users [from, end) of a box, and their like in other windows, share a piece of it out. */
+/* Users [from, end) of a box, and their like in other windows, share a piece of it out: window
+   after window of each group is cut for, in the order of their devices.  Of blocks that are not
+   equal the first ones are larger, so no window has more to do than window 0. */
 static void share_out(sharing *s, const cleave_box *piece, int32_t from, int32_t end) {
     lower_builder *builder = &s->state->base;
     const cleave_tensor *parameter = &builder->model->tensors[s->tensor];
@@ -132,9 +128,8 @@ static void share_out(sharing *s, const cleave_box *piece, int32_t from, int32_t
     int32_t n_windows = count_windows(builder, s->tensor), n = (end - from) * n_windows;
     int d = dimension_to_cut(parameter, piece, n);
     int64_t extent = piece->hi[d] - piece->lo[d];
-    if (n_windows > 1)
-        check_fold(s, extent, n);
-    for (int32_t i = from; i < end; i++) {
+    s->is_short = s->is_short || extent < n;
+    for (int32_t i = from; i < end && !s->is_short; i++) {
         cleave_box block = *piece;
         int32_t first = from, per_window = 0;
         if (n_windows > 1 && builder->fold->windows_outermost)
@@ -144,8 +139,6 @@ static void share_out(sharing *s, const cleave_box *piece, int32_t from, int32_t
         int32_t nth = (first - from) * n_windows + i - first;
         block.lo[d] = piece->lo[d] + cleave_block_start(extent, n, nth);
         block.hi[d] = piece->lo[d] + cleave_block_start(extent, n, nth + 1);
-        if (block.lo[d] == block.hi[d])
-            continue;
         int32_t h = s->used[i].holder;
         lower_region held = lower_region_of(builder, of->holders.items[h].buffer);
         lower_region at = lower_region_within(parameter->rank, &held, &block);
@@ -317,7 +310,7 @@ static bool plan_shards(lowering *state, int32_t tensor) {
     if (s.sharded < CLEAVE_SHARDED_WEIGHT && !builder->model->tensors[tensor].needs_gradient)
         return false; /* it has no update */
     share_used(&s);
-    if (s.sharded < CLEAVE_SHARDED_WEIGHT && !shares_save(state, tensor))
+    if (s.is_short || (s.sharded < CLEAVE_SHARDED_WEIGHT && !shares_save(state, tensor)))
         return false;
     for (int32_t i = 0; i < of->shares.n; i++) {
         lower_share *share = &of->shares.items[i];

@@ -314,7 +314,7 @@ Test(folded, equals_full_bit_for_bit) {
 }
 
 /* One thing that is not the same in all windows. */
-enum { SWAPPED, HALF, SHARDED, ODD_BATCH, MIXED, N_FLAWS };
+enum { SWAPPED, HALF, ODD_BATCH, MIXED, N_FLAWS };
 
 static void spoil(trial *t, int flaw) {
     cleave_split *split = &t->layout.splits[t->model.n_operators / 2];
@@ -326,27 +326,42 @@ static void spoil(trial *t, int flaw) {
     } else if (flaw == HALF) {
         split->degree[sample_axis(&t->model.operators[t->model.n_operators / 2])] /= 2;
         split->n_parts /= 2;
-    } else if (flaw == SHARDED) {
-        for (int32_t p = 0; p < t->model.n_tensors; p++)
-            t->layout.sharded[p] = t->model.tensors[p].kind == CLEAVE_TENSOR_PARAMETER;
     }
+}
+
+/* All samples over so many devices, two to a node. */
+static void share_samples(trial *t, int32_t n, int64_t batch, bool mixed) {
+    cleave_error error = {""};
+    make_fold_machine(t, n / 2, 2, false, mixed);
+    import(t, "mlp", batch);
+    ok(t, cleave_layout_create(&t->model, n, &t->arena, &t->layout, &error), &error);
+    for (int32_t op = 0; op < t->model.n_operators; op++) {
+        int32_t degree[CLEAVE_MAX_AXES] = {0},
+                devices[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+        degree[sample_axis(&t->model.operators[op])] = n;
+        ok(t, cleave_layout_set(&t->layout, op, 1, degree, devices, &t->arena, &error), &error);
+    }
+}
+
+/* A bias of 10 elements has no share for each of 16 devices, and stays with all. */
+Test(folded, what_is_too_small_is_not_sharded) {
+    trial t = {.name = "small", .random = {.key = 1}};
+    share_samples(&t, 16, 16, false);
+    for (int sharded = CLEAVE_SHARDED_UPDATE; sharded < CLEAVE_N_SHARDED; sharded++) {
+        for (int32_t p = 0; p < t.model.n_tensors; p++)
+            if (t.model.tensors[p].kind == CLEAVE_TENSOR_PARAMETER)
+                t.layout.sharded[p] = (uint8_t)sharded;
+        cr_expect(compare(&t, false, NULL), "%s", cleave_sharded_names[sharded]);
+    }
+    cleave_arena_free(&t.arena);
 }
 
 Test(folded, refuses_what_is_almost_symmetric) {
     for (int flaw = -1; flaw < N_FLAWS; flaw++) {
         trial t = {.random = {.key = 1}};
-        snprintf(t.name, sizeof t.name, "flaw %d", flaw);
-        int32_t n = flaw == SHARDED ? 16 : 8; /* a bias has 10 elements */
-        make_fold_machine(&t, n / 2, 2, false, flaw == MIXED);
-        import(&t, "mlp", flaw == ODD_BATCH ? 17 : 16);
         cleave_error error = {""};
-        ok(&t, cleave_layout_create(&t.model, n, &t.arena, &t.layout, &error), &error);
-        for (int32_t op = 0; op < t.model.n_operators; op++) {
-            int32_t degree[CLEAVE_MAX_AXES] = {0},
-                    devices[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-            degree[sample_axis(&t.model.operators[op])] = n;
-            ok(&t, cleave_layout_set(&t.layout, op, 1, degree, devices, &t.arena, &error), &error);
-        }
+        snprintf(t.name, sizeof t.name, "flaw %d", flaw);
+        share_samples(&t, 8, flaw == ODD_BATCH ? 17 : 16, flaw == MIXED);
         spoil(&t, flaw);
         ok(&t, cleave_layout_check(&t.model, &t.layout, &error), &error);
         outcome folded = simulate(&t, true, false);
