@@ -161,33 +161,41 @@ static cleave_byte_price price_sums(const cleave_machine *machine,
     return slowest;
 }
 
+/* Seconds per byte from the members of a node, of which this is the first, to those of the next, or
+   at last round to the first: each to its neighbour, all at once. */
+static double find_way_out(pricing *p, int32_t first, int32_t members) {
+    int32_t n = p->collective->n_devices;
+    cleave_round_cost out = {0};
+    for (int pass = 0; pass < 2; pass++)
+        for (int32_t i = first; i < first + members && i < n; i++) {
+            int32_t beside = i + members < n ? i + members : first == 0 ? n - 1 : i - first;
+            if (pass == 0)
+                cross(p, i, beside, 1.0 / members, &out);
+            else
+                clear(p, i, beside);
+        }
+    return out.load_per_byte;
+}
+
 /* By what a library was measured to do: one round, of which no processor takes part. */
 static void add_measured(pricing *p) {
     const cleave_collective *collective = p->collective;
     const cleave_machine *machine = p->machine;
-    int32_t n = collective->n_devices, members = 1, beside = -1;
+    int32_t n = collective->n_devices, members = 1;
     double sent = (collective->kind == CLEAVE_ALL_REDUCE ? 2.0 : 1.0) * (n - 1) / n;
     while (members < n &&
            cleave_machine_same_node(machine, collective->devices[0], collective->devices[members]))
         members++;
-    cleave_collective_span span = cleave_machine_collectives_within(&machine->collectives, members);
+    cleave_collective_span span = cleave_machine_collectives_within(
+        &machine->collectives, machine->device_kind[collective->devices[0]], members);
     cleave_round_cost round = {.distance = -1, .times = 1, .latency = span.latency_seconds};
     double seconds_per_byte = members > 1 ? 1 / span.bytes_per_second : 0;
     int32_t n_nodes = (n + members - 1) / members;
-    if (members < n) { /* each member's neighbour in the next node, all at once */
-        cleave_round_cost out = {0};
-        for (int pass = 0; pass < 2; pass++)
-            for (int32_t i = 0; i < members; i++) {
-                beside = members + i < n ? members + i : n - 1;
-                if (pass == 0)
-                    cross(p, i, beside, 1.0 / members, &out);
-                else
-                    clear(p, i, beside);
-            }
-        seconds_per_byte =
-            larger(seconds_per_byte, out.load_per_byte / machine->collectives.between_share);
+    for (int32_t h = 0; members < n && h < (machine->n_node_types > 1 ? n_nodes : 1); h++)
+        seconds_per_byte = larger(seconds_per_byte, find_way_out(p, h * members, members) /
+                                                        machine->collectives.between_share);
+    if (members < n)
         round.latency += (n_nodes - 1) * machine->collectives.between_latency_seconds;
-    }
     round.load_per_byte = round.message_per_byte = sent * seconds_per_byte;
     round.largest_share = sent;
     p->rounds->items[p->rounds->n++] = round;

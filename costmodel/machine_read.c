@@ -102,8 +102,8 @@ cleave_status machine_read_quantity(const machine_reader *r, const cleave_json_c
     return CLEAVE_OK;
 }
 
-static cleave_status find_kind(const machine_reader *r, const cleave_json_cursor *at,
-                               int32_t *kind) {
+cleave_status machine_read_kind(const machine_reader *r, const cleave_json_cursor *at,
+                                int32_t *kind) {
     const char *name;
     CLEAVE_TRY(cleave_json_string(at, &name, r->error));
     for (*kind = 0; *kind < r->machine->n_kinds; (*kind)++)
@@ -125,13 +125,13 @@ static cleave_status read_node_kinds(const machine_reader *r, const cleave_json_
                                     cleave_json_count(&at), type->n_devices);
         for (int32_t d = 0; d < type->n_devices; d++) {
             cleave_json_cursor element = cleave_json_element(&at, d);
-            CLEAVE_TRY(find_kind(r, &element, &type->kinds[d]));
+            CLEAVE_TRY(machine_read_kind(r, &element, &type->kinds[d]));
         }
         return CLEAVE_OK;
     }
     int32_t kind;
     CLEAVE_TRY(cleave_json_get(node, "kind", &at, r->error));
-    CLEAVE_TRY(find_kind(r, &at, &kind));
+    CLEAVE_TRY(machine_read_kind(r, &at, &kind));
     for (int32_t d = 0; d < type->n_devices; d++)
         type->kinds[d] = kind;
     return CLEAVE_OK;

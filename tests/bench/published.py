@@ -55,7 +55,10 @@ def unlike(folder, name, kinds):
     for kind, devices in kinds:
         node = json.loads(json.dumps(nodes[kind]))
         node["devices"] = devices
-        node["links"][0]["join"] = [[*range(devices), "card"]]
+        for link in node["links"]:
+            there = [[v for v in group if isinstance(v, str) or v < devices] for group in link["join"]]
+            link["join"] = [group for group in there if len(group) > 1]
+        node["links"] = [link for link in node["links"] if link["join"]]
         content["nodes"].append(node)
     path = os.path.join(folder, name + ".json")
     with open(path, "w") as file:
@@ -81,6 +84,29 @@ def with_triton(folder, path):
     return path
 
 
+def scaled(quantity, factor):
+    number, unit = quantity.split()
+    return f"{float(number) * factor:g} {unit}"
+
+
+def with_shares(folder, path, tensor):
+    """A machine for stages that send shares of an activation, one by each of the devices that have it as a whole, where ours
+    sends it whole to each: links between nodes are so much quicker for messages, and as they are for collectives."""
+    with open(path) as file:
+        content = json.load(file)
+    network = content["network"] if isinstance(content["network"], list) else [content["network"]]
+    nodes = content.get("nodes") or [content["node"]]
+    for links in [network] + [[link for link in node["links"] if "card" in json.dumps(link["join"])] for node in nodes]:
+        for link in links:
+            if "bandwidth" in link:
+                link["bandwidth"] = scaled(link["bandwidth"], tensor)
+    content["collectives"]["between"]["share"] /= tensor
+    path = os.path.join(folder, f"shares-{tensor}-" + os.path.basename(path))
+    with open(path, "w") as file:
+        json.dump(content, file)
+    return path
+
+
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
 def write(path, runs, change=None):
@@ -96,6 +122,8 @@ def write(path, runs, change=None):
                 row["machine"] = unlike(os.path.dirname(path), kinds, run["nodes"])
             if run.get("kernels") == "triton":
                 row["machine"] = with_triton(os.path.dirname(path), row["machine"])
+            if run.get("shares"):
+                row["machine"] = with_shares(os.path.dirname(path), row["machine"], int(run["tensor"]))
             if row["machine"] is None:
                 row.update(machine=f"{run['kind']}.json",
                            besides=row.get("besides") or f"no machine file of {run['kind']} ships")

@@ -201,8 +201,31 @@ Test(eager, a_mask_that_is_filled_in_a_view_copies_its_gradient) {
                                                 CLEAVE_MEGATRON_DEEPSPEED);
         if (of.n == 0 || strcmp(model.operators[i].name, "@loss") == 0)
             continue;
-        cr_expect_eq(of.n, 5);
-        cr_expect_float_eq(of.bytes, 10.0 * N * 2 * T * T * 2, 0.5);
+        cr_expect_eq(of.n, 5 + 2); /* and the softmax behind it */
+        cr_expect_float_eq(of.bytes, (10.0 + 6.0) * N * 2 * T * T * 2, 0.5);
+        n++;
+    }
+    cr_expect_eq(n, 1);
+}
+
+/* Back a softmax of PyTorch is multiplied by its gradient (2 are read and 1 is written), and that
+   with it gives the gradient (the same again).  Megatron-LM has a kernel of its own. */
+Test(eager, a_softmax_of_torch_is_two_kernels_backward) {
+    int n = 0;
+    for (int32_t i = 0; i < model.n_nests; i++) {
+        const cleave_nest *nest = &model.nests[i];
+        const cleave_part whole = cleave_part_whole(nest, 0);
+        cleave_framework_kernels of;
+        if (!cleave_nest_gives_softmax(nest))
+            continue;
+        cr_expect(cleave_kernels_spelled_out(&model, nest, CLEAVE_PASS_INPUT_GRADIENT, &whole,
+                                             &cleave_frameworks[CLEAVE_EAGER], &of));
+        cr_expect_eq(of.n, 2);
+        cr_expect_float_eq(of.bytes, 6.0 * N * 2 * T * T * 2, 0.5);
+        cr_expect_not(cleave_kernels_spelled_out(&model, nest, CLEAVE_PASS_INPUT_GRADIENT, &whole,
+                                                 &cleave_frameworks[CLEAVE_MEGATRON], &of));
+        cr_expect_not(cleave_kernels_spelled_out(&model, nest, CLEAVE_PASS_FORWARD, &whole,
+                                                 &cleave_frameworks[CLEAVE_EAGER], &of));
         n++;
     }
     cr_expect_eq(n, 1);
