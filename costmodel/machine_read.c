@@ -54,10 +54,11 @@
              out) named "through"; "oversubscription": what comes into a switch from below over
              what goes up from it, instead of "bandwidth".
 
-   COLLECTIVES  "within": [{"devices", "bandwidth", "latency"}, ...], devices of a node, ascending,
-             the bandwidth that of the bus as nccl-tests say it; "between": {"share", "latency"}:
-             which share of the links between nodes is reached, 1 if left out, and what each node
-             after the first adds to the latency; "source" (costmodel/machine_collectives.h). */
+   COLLECTIVES  "within": [{"devices", "bandwidth", "latency", "kind"}, ...], devices of a node,
+             ascending (of a kind, where it is said, side by side), the bandwidth that of the bus as
+             nccl-tests say it; "between": {"share", "latency"}: which share of the links between
+             nodes is reached, 1 if left out, and what each node after the first adds to the
+             latency; "source" (costmodel/machine_collectives.h). */
 #include "costmodel/machine_read.h"
 
 #include <stdio.h>

@@ -17,7 +17,8 @@ What the sources leave open is filled in as follows:
   torchtitan "selective" keeps every other product and attention: `alternate`.
   Mist       fp16 as bf16, gradients too, since its files say float16 of parameters and float32 of the optimizer alone;
              L4s at 1,050 MHz, as its README has them set; the row without a plan has that of its test-small-base.yaml.
-  Sailor     OPT and GPT-Neo as GPT-2 with what their code has otherwise, in f32 (DeepSpeed without "fp16", in NVIDIA's container, which multiplies it in
+  Sailor     OPT and GPT-Neo as StarCoder2 without biases, whose code is alike but for rotary positions, which cost two small kernels a layer (theirs are a
+             table, which is left out), with what theirs has otherwise; stages send shares of activations (see with_shares); in f32 (DeepSpeed without "fp16", in NVIDIA's container, which multiplies it in
              TF32) and with stored scores, as its code has them; its masks are kernels of their own, since Megatron's fused softmax
              takes 16 bits alone (FusedScaleMaskSoftmax).  Its memory is what nvidia-smi says of the device (the
              first figure of its log's last line); what its own simulator adds for what is not the allocator's is taken off
