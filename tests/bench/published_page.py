@@ -23,7 +23,7 @@ REASONS = [
     (r"a100_40gb x8 512", "eager kernels of short sequences, and a gradient that is clipped, are not modelled"),
     (r"FSDP\+TP", "three projections of one input, whose gradients torch adds up two at a time as Cleave does, but whose "
                   "copies a compiler fuses into products"),
-    (r"clariden N\d+ pp\d+ mbs[124]$", "launches by Python take longer than kernels: a layer that Sailor's authors timed takes 1.5 ms forward and 1.7 "
+    (r"clariden N\d+ pp\d+ mbs[12]$|OPT-350M clariden N\d+ pp1 mbs4$", "launches by Python take longer than kernels: a layer that Sailor's authors timed takes 1.5 ms forward and 1.7 "
                                        "backward however small the micro-batch is; not modelled"),
     (r"OPT-350M clariden", "stages ask the device for sizes of what they are sent, twice a micro-batch (reconstruct_tensor of its DeepSpeed), and then "
                            "launch anew: layers as its authors timed them leave as much over; memory: nothing was measured of what DeepSpeed has besides"),
