@@ -280,11 +280,14 @@ const cleave_route_price *cleave_cost_route(cleave_cost_cache *cache, int32_t so
     memcpy(room, links, (size_t)n_links * sizeof *links);
     *at = (cleave_route_price){
         .source = source, .destination = destination, .n_links = n_links, .links = room};
+    bool holds = cleave_frameworks[machine->kinds[machine->device_kind[source]].framework]
+                     .holds_for_messages;
     for (int32_t l = 0; l < n_links; l++) {
         const cleave_link *link = &machine->links[links[l]];
         at->overhead_seconds = fmax(at->overhead_seconds, link->overhead_seconds);
         at->overhead_seconds_per_byte =
-            fmax(at->overhead_seconds_per_byte, link->overhead_seconds_per_byte);
+            fmax(at->overhead_seconds_per_byte,
+                 holds ? 1 / link->bytes_per_second : link->overhead_seconds_per_byte);
         if (l == 0 || link->protocol.receiving.large > at->protocol->receiving.large)
             at->protocol = &link->protocol;
         at->latency_seconds += link->latency_seconds;

@@ -161,14 +161,14 @@ static cleave_byte_price price_sums(const cleave_machine *machine,
     return slowest;
 }
 
-/* Seconds that each byte takes out of the nodes, where each member sends to its neighbour in the
-   next, all at once. */
-static double price_ways_out(pricing *p, int32_t members) {
+/* Seconds per byte from the members of a node, of which this is the first, to those of the next, or
+   at last round to the first: each to its neighbour, all at once. */
+static double find_way_out(pricing *p, int32_t first, int32_t members) {
     int32_t n = p->collective->n_devices;
     cleave_round_cost out = {0};
     for (int pass = 0; pass < 2; pass++)
-        for (int32_t i = 0; i < members; i++) {
-            int32_t beside = members + i < n ? members + i : n - 1;
+        for (int32_t i = first; i < first + members && i < n; i++) {
+            int32_t beside = i + members < n ? i + members : first == 0 ? n - 1 : i - first;
             if (pass == 0)
                 cross(p, i, beside, 1.0 / members, &out);
             else
@@ -189,9 +189,12 @@ static void add_measured(pricing *p) {
            cleave_machine_same_node(machine, collective->devices[0], collective->devices[members]))
         members++;
     int32_t n_nodes = (n + members - 1) / members;
-    cleave_collective_span span = cleave_machine_collectives_within(known, members);
+    cleave_collective_span span = cleave_machine_collectives_within(
+        known, machine->device_kind[collective->devices[0]], members);
     double within = members > 1 ? 1 / span.bytes_per_second : 0;
-    double out = n_nodes > 1 ? price_ways_out(p, members) / known->between_share : 0;
+    double out = 0;
+    for (int32_t h = 0; members < n && h < (machine->n_node_types > 1 ? n_nodes : 1); h++)
+        out = larger(out, find_way_out(p, h * members, members) / known->between_share);
     const cleave_library_way as_measured = {.base_seconds = span.latency_seconds,
                                             .between_seconds = known->between_latency_seconds,
                                             .alone_seconds = known->between_latency_seconds,

@@ -293,6 +293,9 @@ bool cleave_machine_same_node(const cleave_machine *machine, int32_t a, int32_t 
 }
 
 bool cleave_machine_ends_work(const cleave_machine *machine) {
+    for (int32_t k = 0; k < machine->n_kinds; k++)
+        if (cleave_frameworks[machine->kinds[k].framework].holds_for_messages)
+            return true;
     for (int32_t l = 0; l < machine->n_links; l++)
         if (machine->links[l].overhead_seconds_per_byte > 0 ||
             machine->links[l].protocol.n_agreements > 0)

@@ -19,6 +19,7 @@ enum { CLEAVE_MOST_COLLECTIVE_SPANS = 16 };
 
 /* Among so many devices of a node. */
 typedef struct cleave_collective_span {
+    int32_t kind; /* of devices; -1: all that have none of their own */
     int32_t n_devices;
     double bytes_per_second, latency_seconds;
 } cleave_collective_span;
@@ -26,15 +27,16 @@ typedef struct cleave_collective_span {
 typedef struct cleave_machine_collectives {
     const char *source; /* null: nothing is known */
     int32_t n_spans;
-    cleave_collective_span spans[CLEAVE_MOST_COLLECTIVE_SPANS]; /* by devices, ascending */
+    cleave_collective_span spans[CLEAVE_MOST_COLLECTIVE_SPANS]; /* of a kind side by side, by
+                                                                   devices, ascending */
     double between_share;                     /* of the links between nodes, in (0, 1] */
     const cleave_collective_library *library; /* null: by the latency that follows, */
     double between_latency_seconds;           /* of each node after the first */
 } cleave_machine_collectives;
 
-/* Of so many devices of one node: linear between those that are known, and as the nearest outside.
- */
+/* Of so many devices of one node, of which the first is of this kind: linear between those that are
+   known, and as the nearest outside. */
 cleave_collective_span cleave_machine_collectives_within(const cleave_machine_collectives *known,
-                                                         int32_t n_devices);
+                                                         int32_t kind, int32_t n_devices);
 
 #endif

@@ -54,10 +54,12 @@
              out) named "through"; "oversubscription": what comes into a switch from below over
              what goes up from it, instead of "bandwidth".
 
-   COLLECTIVES  "within": [{"devices", "bandwidth", "latency"}, ...], devices of a node, ascending,
-             the bandwidth that of the bus as nccl-tests say it; "between": {"share", "latency"}:
-             which share of the links between nodes is reached, 1 if left out, and what each node
-             after the first adds to the latency; "source" (costmodel/machine_collectives.h). */
+   COLLECTIVES  "within": [{"devices", "bandwidth", "latency", "kind"}, ...], devices of a node,
+             ascending (of a kind, where it is said, side by side), the bandwidth that of the bus as
+             nccl-tests say it; "between": {"share", "latency"} or {"share", "library"}: which share
+             of the links between nodes is reached, 1 if left out, and what each node after the
+             first adds to the latency, or whose tables say it (costmodel/collective_library.h);
+             "source" (costmodel/machine_collectives.h). */
 #include "costmodel/machine_read.h"
 
 #include <stdio.h>
@@ -102,8 +104,8 @@ cleave_status machine_read_quantity(const machine_reader *r, const cleave_json_c
     return CLEAVE_OK;
 }
 
-static cleave_status find_kind(const machine_reader *r, const cleave_json_cursor *at,
-                               int32_t *kind) {
+cleave_status machine_read_kind(const machine_reader *r, const cleave_json_cursor *at,
+                                int32_t *kind) {
     const char *name;
     CLEAVE_TRY(cleave_json_string(at, &name, r->error));
     for (*kind = 0; *kind < r->machine->n_kinds; (*kind)++)
@@ -125,13 +127,13 @@ static cleave_status read_node_kinds(const machine_reader *r, const cleave_json_
                                     cleave_json_count(&at), type->n_devices);
         for (int32_t d = 0; d < type->n_devices; d++) {
             cleave_json_cursor element = cleave_json_element(&at, d);
-            CLEAVE_TRY(find_kind(r, &element, &type->kinds[d]));
+            CLEAVE_TRY(machine_read_kind(r, &element, &type->kinds[d]));
         }
         return CLEAVE_OK;
     }
     int32_t kind;
     CLEAVE_TRY(cleave_json_get(node, "kind", &at, r->error));
-    CLEAVE_TRY(find_kind(r, &at, &kind));
+    CLEAVE_TRY(machine_read_kind(r, &at, &kind));
     for (int32_t d = 0; d < type->n_devices; d++)
         type->kinds[d] = kind;
     return CLEAVE_OK;

@@ -21,6 +21,10 @@ cleave_status machine_read_quantity(const machine_reader *r, const cleave_json_c
                                     const char *key, cleave_unit unit, bool required,
                                     double *value);
 
+/* The number of a kind by its name. */
+cleave_status machine_read_kind(const machine_reader *r, const cleave_json_cursor *at,
+                                int32_t *kind);
+
 /* The kinds of devices (machine_read_kinds.c). */
 cleave_status machine_read_kinds(const machine_reader *r, const cleave_json_cursor *root);
 

@@ -2,15 +2,24 @@
 #include "costmodel/machine_read.h"
 
 static const char *const collectives_keys[] = {"within", "between", "source", NULL};
-static const char *const span_keys[] = {"devices", "bandwidth", "latency", NULL};
+static const char *const span_keys[] = {"devices", "bandwidth", "latency", "kind", NULL};
 static const char *const between_keys[] = {"share", "latency", "library", NULL};
 
 static cleave_status read_span(const machine_reader *r, const cleave_json_cursor *at,
                                cleave_machine_collectives *made) {
-    int64_t least = made->n_spans > 0 ? made->spans[made->n_spans - 1].n_devices + 1 : 2, n;
+    int64_t least = 2, n;
     cleave_collective_span *span = &made->spans[made->n_spans];
+    cleave_json_cursor member;
     CLEAVE_TRY(cleave_json_expect_object(at, r->error));
     CLEAVE_TRY(cleave_json_expect_keys(at, span_keys, r->error));
+    span->kind = -1;
+    if (cleave_json_find(at, "kind", &member))
+        CLEAVE_TRY(machine_read_kind(r, &member, &span->kind));
+    if (made->n_spans > 0 && span[-1].kind == span->kind)
+        least = span[-1].n_devices + 1;
+    for (int32_t i = 0; i + 1 < made->n_spans; i++)
+        if (made->spans[i].kind == span->kind && span[-1].kind != span->kind)
+            return cleave_json_fail(at, r->error, "spans of a kind do not stand side by side");
     CLEAVE_TRY(
         cleave_json_get_integer(at, "devices", least, CLEAVE_MAX_NODE_DEVICES, &n, r->error));
     span->n_devices = (int32_t)n;

@@ -274,13 +274,16 @@ static void put_network(cleave_json_writer *w, const cleave_network *network) {
         cleave_json_end_array(w);
 }
 
-static void put_collectives(cleave_json_writer *w, const cleave_machine_collectives *of) {
+static void put_collectives(cleave_json_writer *w, const cleave_machine *machine) {
+    const cleave_machine_collectives *of = &machine->collectives;
     if (of->n_spans == 0)
         return;
     cleave_json_open_object(w, "collectives", false);
     cleave_json_open_array(w, "within", false);
     for (int32_t i = 0; i < of->n_spans; i++) {
         cleave_json_begin_object(w, true);
+        if (of->spans[i].kind >= 0)
+            cleave_json_set_string(w, "kind", machine->kinds[of->spans[i].kind].name);
         cleave_json_set_integer(w, "devices", of->spans[i].n_devices);
         put_quantity(w, "bandwidth", of->spans[i].bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND);
         put_quantity(w, "latency", of->spans[i].latency_seconds, CLEAVE_UNIT_SECONDS);
@@ -308,7 +311,7 @@ static void put_machine(cleave_json_writer *w, const cleave_machine *machine) {
     cleave_json_end_object(w);
     put_nodes(w, machine);
     put_network(w, &machine->network);
-    put_collectives(w, &machine->collectives);
+    put_collectives(w, machine);
     cleave_json_end_object(w);
 }
 

@@ -140,6 +140,7 @@ static cleave_status fit_span(const calibrate_times *times, int32_t n_devices, b
         fit.n > 0 ? cleave_least_deviations_solve(&fit, x, NULL, error) : CLEAVE_OK;
     if (status == CLEAVE_OK && fit.n > 0)
         *span = (cleave_collective_span){
+            .kind = -1,
             .n_devices = n_devices,
             .latency_seconds = x[LATENCY] * least,
             .bytes_per_second = x[PER_BYTE] > 0 ? fmin(largest / (x[PER_BYTE] * most), 1e15) : 1e15,

@@ -124,6 +124,18 @@ static cleave_framework_kernels count_mask(const cleave_model *model, const clea
     return (cleave_framework_kernels){5, 10 * bytes};
 }
 
+bool cleave_nest_gives_softmax(const cleave_nest *nest) {
+    return nest->kind == CLEAVE_NEST_POINTWISE && nest->n_instructions >= 3 &&
+           nest->tape[0].opcode == CLEAVE_OP_SUB && nest->tape[1].opcode == CLEAVE_OP_EXP &&
+           nest->tape[2].opcode == CLEAVE_OP_DIV;
+}
+
+static double bytes_of_output(const cleave_model *model, const cleave_nest *nest,
+                              const cleave_part *part) {
+    return size_of(model, &nest->output, part) *
+           (double)cleave_stored_bytes(&model->tensors[nest->output.tensor]);
+}
+
 bool cleave_kernels_spelled_out(const cleave_model *model, const cleave_nest *nest,
                                 cleave_pass pass, const cleave_part *part,
                                 const cleave_framework_row *framework,
@@ -141,6 +153,9 @@ bool cleave_kernels_spelled_out(const cleave_model *model, const cleave_nest *ne
     } else if (framework->fills_masks && pass != CLEAVE_PASS_FORWARD &&
                cleave_nest_masks_by_place(nest)) {
         *made = count_mask(model, nest, part);
+    } else if (framework->is_eager && pass != CLEAVE_PASS_FORWARD &&
+               cleave_nest_gives_softmax(nest)) {
+        *made = (cleave_framework_kernels){2, 6 * bytes_of_output(model, nest, part)};
     } else {
         return false;
     }

@@ -12,6 +12,9 @@
    gradient of what is viewed, clones the view's, has that cloned and filled, and copies it back:
    five kernels, each of which reads and writes.
 
+   A softmax of PyTorch is two kernels backward: its gradient times its result, and that with the
+   result into the gradient of what it is of (<aten/src/ATen/native/cuda/SoftMax.cu>).
+
    All else is in the kernels of graph/program/one_kernel.h. */
 #ifndef CLEAVE_GRAPH_PROGRAM_EAGER_H
 #define CLEAVE_GRAPH_PROGRAM_EAGER_H
@@ -39,6 +42,9 @@ bool cleave_nest_is_of_loss(const cleave_model *model, const cleave_nest *nest);
 
 /* Is it a mask of places, as of scores? */
 bool cleave_nest_masks_by_place(const cleave_nest *nest);
+
+/* exp(x - m) / l, which may be dropped out, too: the last of the nests of a softmax. */
+bool cleave_nest_gives_softmax(const cleave_nest *nest);
 
 /* False, and nothing, where it is not spelled out. */
 bool cleave_kernels_spelled_out(const cleave_model *model, const cleave_nest *nest,

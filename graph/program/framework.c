@@ -85,6 +85,7 @@ const cleave_framework_row cleave_frameworks[CLEAVE_N_FRAMEWORKS] = {
         {.name = "megatron-deepspeed",
          .is_eager = true,
          .fills_masks = true,
+         .holds_for_messages = true,
          .buckets = CLEAVE_BUCKETS_AT_ONCE,
          .loss = LOSS_OF_MEGATRON(true, false),
          .chores = {[CLEAVE_CHORE_ADD] = BY_A_KERNEL,

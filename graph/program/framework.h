@@ -16,7 +16,10 @@
      from its beginning, and gradients come with backward and go behind the update.  DeepSpeed
      without ZeRO flattens all gradients when backward is through, multiplies that and copies it
      out again (DeepSpeed: <deepspeed/runtime/engine.py>, 500 million elements at most).  In
-     Megatron-LM gradients lie in their bucket. */
+     Megatron-LM gradients lie in their bucket.
+   - DeepSpeed's stages send and receive by calls for which the stream of kernels waits
+     (<deepspeed/runtime/pipe/p2p.py>: torch.distributed's send and recv, one after the other): both
+     ends compute nothing meanwhile.  Megatron-LM sends and receives at once, and waits for both. */
 #ifndef CLEAVE_GRAPH_PROGRAM_FRAMEWORK_H
 #define CLEAVE_GRAPH_PROGRAM_FRAMEWORK_H
 
@@ -79,9 +82,10 @@ typedef struct cleave_gathering {
 
 typedef struct cleave_framework_row {
     const char *name;
-    bool is_eager;    /* no compiler makes one kernel of several */
-    bool spells_out;  /* norms by the mean square and rotary positions */
-    bool fills_masks; /* of stored scores in place, in a view of them */
+    bool is_eager;           /* no compiler makes one kernel of several */
+    bool spells_out;         /* norms by the mean square and rotary positions */
+    bool fills_masks;        /* of stored scores in place, in a view of them */
+    bool holds_for_messages; /* both ends compute nothing while one is on its way */
     cleave_loss_kernels loss;
     cleave_gathering gathers;
     cleave_buckets buckets;

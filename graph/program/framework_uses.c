@@ -14,9 +14,7 @@ static bool has_opcode(const cleave_nest *nest, cleave_opcode opcode) {
 
 /* exp(s - m) / l, as it is given: where it is dropped out, too, what is kept of s stands for it. */
 static bool gives_weights(const cleave_nest *nest) {
-    return nest->kind == CLEAVE_NEST_POINTWISE && nest->n_instructions >= 3 &&
-           nest->tape[0].opcode == CLEAVE_OP_SUB && nest->tape[1].opcode == CLEAVE_OP_EXP &&
-           nest->tape[2].opcode == CLEAVE_OP_DIV && !has_opcode(nest, CLEAVE_OP_DROPOUT);
+    return cleave_nest_gives_softmax(nest) && !has_opcode(nest, CLEAVE_OP_DROPOUT);
 }
 
 /* Is input 0 of a nest the scores of a softmax that has a result of its own? */

@@ -328,14 +328,26 @@ static double find_smallest(const cleave_model *model, const cleave_nest *nest,
     return smallest;
 }
 
+/* The gradients of both factors of a product are a kernel each, which reads that of the product. */
+static cleave_framework_kernels count_second(const cleave_model *model, const cleave_nest *nest,
+                                             cleave_pass pass, const cleave_part *part) {
+    uint32_t factors = pass == CLEAVE_PASS_FORWARD || !is_product(nest)
+                           ? 0
+                           : cleave_nest_pass_inputs(model, nest, pass) & 3;
+    if (factors != 3)
+        return (cleave_framework_kernels){0};
+    return (cleave_framework_kernels){1, operand_size(model, &nest->output, part) *
+                                             bytes_of(output_type(model, nest, pass, part))};
+}
+
 /* What is not spelled out depends on nothing but whether there is a compiler. */
 static void count_kernels(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                           const cleave_part *part, cleave_work *work) {
-    cleave_framework_kernels plain[2];
+    cleave_framework_kernels plain[2], second = count_second(model, nest, pass, part);
     for (int e = 0; e < 2; e++) {
         cleave_kernel_share share = cleave_kernel_share_of(model, nest, pass, part, e == 1);
-        plain[e] = (cleave_framework_kernels){share.launches,
-                                              count_bytes(model, nest, pass, part, &share)};
+        plain[e] = (cleave_framework_kernels){
+            share.launches + second.n, count_bytes(model, nest, pass, part, &share) + second.bytes};
     }
     for (int f = 0; f < CLEAVE_N_FRAMEWORKS; f++)
         if (!cleave_kernels_spelled_out(model, nest, pass, part, &cleave_frameworks[f],

@@ -14,7 +14,7 @@
    many, and are lowered for every micro-batch. */
 enum { MOST_PARTS = 16 << 16, PARTS_OF_SHARDED = 4 };
 /* Parts beyond which a layout that does not fold is not lowered where nothing else is. */
-enum { MOST_UNFOLDED = 1 << 15 };
+enum { MOST_UNFOLDED = 9 << 12 };
 
 bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micro_batches,
                          int sharded) {

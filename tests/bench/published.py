@@ -17,7 +17,8 @@ What the sources leave open is filled in as follows:
   torchtitan "selective" keeps every other product and attention: `alternate`.
   Mist       fp16 as bf16, gradients too, since its files say float16 of parameters and float32 of the optimizer alone;
              L4s at 1,050 MHz, as its README has them set; the row without a plan has that of its test-small-base.yaml.
-  Sailor     OPT and GPT-Neo as GPT-2 with what their code has otherwise, in f32 (DeepSpeed without "fp16", in NVIDIA's container, which multiplies it in
+  Sailor     OPT and GPT-Neo as StarCoder2 without biases, whose code is alike but for rotary positions, which cost two small kernels a layer (theirs are a
+             table, which is left out), with what theirs has otherwise; stages send shares of activations (see with_shares); in f32 (DeepSpeed without "fp16", in NVIDIA's container, which multiplies it in
              TF32) and with stored scores, as its code has them; its masks are kernels of their own, since Megatron's fused softmax
              takes 16 bits alone (FusedScaleMaskSoftmax).  Its memory is what nvidia-smi says of the device (the
              first figure of its log's last line); what its own simulator adds for what is not the allocator's is taken off
@@ -55,7 +56,10 @@ def unlike(folder, name, kinds):
     for kind, devices in kinds:
         node = json.loads(json.dumps(nodes[kind]))
         node["devices"] = devices
-        node["links"][0]["join"] = [[*range(devices), "card"]]
+        for link in node["links"]:
+            there = [[v for v in group if isinstance(v, str) or v < devices] for group in link["join"]]
+            link["join"] = [group for group in there if len(group) > 1]
+        node["links"] = [link for link in node["links"] if link["join"]]
         content["nodes"].append(node)
     path = os.path.join(folder, name + ".json")
     with open(path, "w") as file:
@@ -81,6 +85,29 @@ def with_triton(folder, path):
     return path
 
 
+def scaled(quantity, factor):
+    number, unit = quantity.split()
+    return f"{float(number) * factor:g} {unit}"
+
+
+def with_shares(folder, path, tensor):
+    """A machine for stages that send shares of an activation, one by each of the devices that have it as a whole, where ours
+    sends it whole to each: links between nodes are so much quicker for messages, and as they are for collectives."""
+    with open(path) as file:
+        content = json.load(file)
+    network = content["network"] if isinstance(content["network"], list) else [content["network"]]
+    nodes = content.get("nodes") or [content["node"]]
+    for links in [network] + [[link for link in node["links"] if "card" in json.dumps(link["join"])] for node in nodes]:
+        for link in links:
+            if "bandwidth" in link:
+                link["bandwidth"] = scaled(link["bandwidth"], tensor)
+    content["collectives"]["between"]["share"] /= tensor
+    path = os.path.join(folder, f"shares-{tensor}-" + os.path.basename(path))
+    with open(path, "w") as file:
+        json.dump(content, file)
+    return path
+
+
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
 def write(path, runs, change=None):
@@ -96,6 +123,8 @@ def write(path, runs, change=None):
                 row["machine"] = unlike(os.path.dirname(path), kinds, run["nodes"])
             if run.get("kernels") == "triton":
                 row["machine"] = with_triton(os.path.dirname(path), row["machine"])
+            if run.get("shares"):
+                row["machine"] = with_shares(os.path.dirname(path), row["machine"], int(run["tensor"]))
             if row["machine"] is None:
                 row.update(machine=f"{run['kind']}.json",
                            besides=row.get("besides") or f"no machine file of {run['kind']} ships")

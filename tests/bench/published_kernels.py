@@ -27,6 +27,8 @@ def kernel_of(row, efficiency):
     measured = float(row["measured_efficiency"])
     if row["op"] == "matmul" and number and measured > 0:
         name = "bf16 weight gradient" if "layout=NT" in row["shape"] else "bf16 product"
+        if name == "bf16 weight gradient" and "out_dtype=fp32" not in row["shape"]:
+            return None  # they are added up in f32
         return name, look_up(efficiency[name], min(number["m"], number["k"], number["n"])), measured
     if row["op"] in ("sdp_fwd", "sdp_bwd") and number:
         flops = number["batch"] * number["seq_len"] ** 2 * number["head_num"] * \

@@ -154,27 +154,39 @@ def mist(folder):
 BESIDES_TORCH = {"gh200": 5.06e9, "rtx": 3.0e9}
 
 
-# As its code has them (OPTModelPipe and GPTNeoModelPipe of its Megatron-DeepSpeed): OPT with ReLU, a
-# head of its own and no dropout; GPT-Neo with dropout after attention and the unit, at 0.1 as nothing else is said, and
-# without a head: its loss is over the numbers of the last norm, so its table is taken to have as many rows.
-SAILOR_MODELS = {"OPT-350M": (24, gpt2(24, 1024, 16, 50272, 2048, activation_function="relu", tie_word_embeddings=False)),
-                 "GPT-NEO-2.7B": (32, gpt2(32, 2560, 20, 2560, 2048, activation_function="gelu", resid_pdrop=0.1, embd_pdrop=0.1))}
+def unbiased(layers, width, heads, activation, **others):
+    """Layer norms, a unit of two products and no biases, and queries, keys and values that are split by heads."""
+    return {"model_type": "starcoder2", "hidden_size": width, "intermediate_size": 4 * width, "num_hidden_layers": layers,
+            "num_attention_heads": heads, "num_key_value_heads": heads, "max_position_embeddings": 2048, "use_bias": False,
+            "hidden_act": activation, "tie_word_embeddings": False, **others}
+
+
+# As its code has them (OPTModelPipe and GPTNeoModelPipe of its Megatron-DeepSpeed): biases are there but never added, but
+# for those of queries, keys and values, which lie head by head; OPT with ReLU, a head of its own and no dropout; GPT-Neo
+# with dropout after attention and the unit, at 0.1 as nothing else is said, and without a head: its loss is over the
+# numbers of the last norm, so its table is taken to have as many rows.
+SAILOR_MODELS = {"OPT-350M": (24, unbiased(24, 1024, 16, "relu", embedding_dropout=0.0, residual_dropout=0.0)),
+                 "GPT-NEO-2.7B": (32, unbiased(32, 2560, 20, "gelu", vocab_size=2560, embedding_dropout=0.1, residual_dropout=0.1))}
 
 
 def sailor(folder):
     for row in read(folder, "sailor_validation.csv"):
         tensor = re.findall(r"tp(\d+)", row["stage_replicas_gpuxcount_tp"])
         layers, model = SAILOR_MODELS[row["model"]]
+        padding = 128 * int(tensor[0])  # as its tokenizer has it of GPT-2
+        model = {"vocab_size": -(-50257 // padding) * padding, **model}
         run = {"kind": "gh200" if "GH" in row["cluster"] else "rtx", "group": f"Sailor {row['model']}",
                "name": f"{row['model']} {row['cluster'].split()[0]} N{row['nodes']} pp{row['pp']} mbs{row['mbs']}",
                "model": model, "sequence": 2048, "batch": row["gbs"],
                "micro_batch": row["mbs"], "data": row["dp_per_stage"].split("|")[0], "tensor": tensor[0],
                "pipeline": row["pp"], "sequence_parallel": "no", "precision": "f32", "attention": "stored",
-               "framework": "megatron-deepspeed", "step": row["measured_iter_s"]}
+               "framework": "megatron-deepspeed", "shares": int(row["pp"]) > 1, "step": row["measured_iter_s"]}
         run["reserved"] = f"{float(row['max_mem_bytes']) - BESIDES_TORCH[run['kind']]:.0f}"
         ends = [[int(n) for n in part.split("-")] for part in row["layers_per_stage"].split("|")]
         if ends[-1][1] != layers + 1:  # 0 is the embedding, the last is the head
             run["besides"] = "it has layers 0 to %d, its model 0 to %d: figures of another run" % (ends[-1][1], layers + 1)
+        if {"1"} == set(row["dp_per_stage"].split("|")) and float(row["reduce_grads_s"]) > 1:
+            run["besides"] = "one replica that reduces gradients for %s s: figures of another run" % row["reduce_grads_s"]
         if int(row["pp"]) > 1:
             run["layers"] = "|".join(str(min(b, layers) - max(a, 1) + 1) for a, b in ends)
         if "GH" not in row["cluster"]:

@@ -276,3 +276,36 @@ Test(collective_prices, a_library_takes_the_quickest_of_its_ways_between_nodes) 
     of.n_devices = of.node_members = 2; /* of a node what was measured */
     cr_expect_float_eq((double)collective_cost_parts(&machine, &of).rest, 30e6, 1e3);
 }
+
+/* A node of two cards with 20 GB/s and one of two others, which have 5 GB/s by their kind: 10 MB
+   take 0.5 and 2 ms.  Of both nodes the slowest way counts, 1 GB/s, which the second one has: a
+   ring of one of each node sends 10 MB each way. */
+Test(collective_prices, kinds_have_collectives_of_their_own) {
+    static const char text[] =
+        "{\"cleave_machine\": 1, \"name\": \"t\", \"kinds\": {\"k\": {\"memory\": \"1 GiB\", "
+        "\"flops\": \"1 TFLOP/s\", \"memory_bandwidth\": \"10 GB/s\"}, \"slow\": {\"memory\": "
+        "\"1 GiB\", \"flops\": \"1 TFLOP/s\", \"memory_bandwidth\": \"10 GB/s\"}}, \"nodes\": ["
+        "{\"count\": 1, \"devices\": 2, \"kind\": \"k\", \"links\": [{\"join\": [[0, 1, "
+        "\"card\"]], \"through\": \"host\", \"bandwidth\": \"40 GB/s\", \"latency\": \"1 us\"}]}, "
+        "{\"count\": 1, \"devices\": 2, \"kind\": \"slow\", \"links\": [{\"join\": [[0, 1, "
+        "\"card\"]], \"through\": \"host\", \"bandwidth\": \"1 GB/s\", \"latency\": \"1 us\"}]}], "
+        "\"network\": {\"join\": \"card\", \"through\": \"switch\", \"bandwidth\": "
+        "\"10 GB/s\", \"latency\": \"1 us\"}, \"collectives\": {\"source\": \"s\", \"within\": ["
+        "{\"kind\": \"slow\", \"devices\": 2, \"bandwidth\": \"5 GB/s\"}, "
+        "{\"devices\": 2, \"bandwidth\": \"20 GB/s\"}]}}";
+    static int32_t pairs[3][2] = {{0, 1}, {2, 3}, {0, 2}};
+    static const int64_t milliseconds[] = {500, 2000, 10000}; /* thousandths */
+    cleave_machine machine;
+    cleave_error error = {""};
+    cr_assert_eq(cleave_machine_parse(text, strlen(text), "t", 0, &arena, &machine, &error),
+                 CLEAVE_OK, "%s", error.message);
+    for (int i = 0; i < 3; i++) {
+        cleave_collective of = {.kind = CLEAVE_ALL_REDUCE,
+                                .algorithm = CLEAVE_ALGORITHM_RING,
+                                .bytes = 10000000,
+                                .n_devices = 2,
+                                .devices = pairs[i],
+                                .node_members = i < 2 ? 2 : 1};
+        cr_expect_eq(collective_cost_parts(&machine, &of).busy, milliseconds[i] * 1000000);
+    }
+}

@@ -5,6 +5,8 @@
 
 #include "../../support/test_machine.h"
 
+#include <math.h>
+
 enum { N = 2, T = 8, WIDTH = 16, ROWS = N * T, E = ROWS * WIDTH };
 
 static cleave_arena arena;
@@ -201,8 +203,31 @@ Test(eager, a_mask_that_is_filled_in_a_view_copies_its_gradient) {
                                                 CLEAVE_MEGATRON_DEEPSPEED);
         if (of.n == 0 || strcmp(model.operators[i].name, "@loss") == 0)
             continue;
-        cr_expect_eq(of.n, 5);
-        cr_expect_float_eq(of.bytes, 10.0 * N * 2 * T * T * 2, 0.5);
+        cr_expect_eq(of.n, 5 + 2); /* and the softmax behind it */
+        cr_expect_float_eq(of.bytes, (10.0 + 6.0) * N * 2 * T * T * 2, 0.5);
+        n++;
+    }
+    cr_expect_eq(n, 1);
+}
+
+/* Back a softmax of PyTorch is multiplied by its gradient (2 are read and 1 is written), and that
+   with it gives the gradient (the same again).  Megatron-LM has a kernel of its own. */
+Test(eager, a_softmax_of_torch_is_two_kernels_backward) {
+    int n = 0;
+    for (int32_t i = 0; i < model.n_nests; i++) {
+        const cleave_nest *nest = &model.nests[i];
+        const cleave_part whole = cleave_part_whole(nest, 0);
+        cleave_framework_kernels of;
+        if (!cleave_nest_gives_softmax(nest))
+            continue;
+        cr_expect(cleave_kernels_spelled_out(&model, nest, CLEAVE_PASS_INPUT_GRADIENT, &whole,
+                                             &cleave_frameworks[CLEAVE_EAGER], &of));
+        cr_expect_eq(of.n, 2);
+        cr_expect_float_eq(of.bytes, 6.0 * N * 2 * T * T * 2, 0.5);
+        cr_expect_not(cleave_kernels_spelled_out(&model, nest, CLEAVE_PASS_INPUT_GRADIENT, &whole,
+                                                 &cleave_frameworks[CLEAVE_MEGATRON], &of));
+        cr_expect_not(cleave_kernels_spelled_out(&model, nest, CLEAVE_PASS_FORWARD, &whole,
+                                                 &cleave_frameworks[CLEAVE_EAGER], &of));
         n++;
     }
     cr_expect_eq(n, 1);
@@ -227,4 +252,26 @@ Test(eager, chores_are_those_of_the_framework) {
     cr_expect_eq(price_of_chore(CLEAVE_EAGER, accumulate), 61000000);
     accumulate.carries = true;
     cr_expect_eq(price_of_chore(CLEAVE_EAGER, accumulate), 0);
+}
+
+/* Stages that send by calls for which kernels wait are held up as long as the slowest link of the
+   way is taken; others are not, over links that ask nothing of processors. */
+Test(eager, messages_hold_up_those_whose_calls_wait_for_them) {
+    const cleave_framework frameworks[] = {CLEAVE_MEGATRON, CLEAVE_MEGATRON_DEEPSPEED};
+    for (int f = 0; f < 2; f++) {
+        cleave_machine machine = make_machine(&arena, 1, 2, "1 GiB");
+        cleave_cost_cache *cache;
+        cleave_error error = {""};
+        for (int32_t k = 0; k < machine.n_kinds; k++)
+            machine.kinds[k].framework = frameworks[f];
+        cr_assert_eq(cleave_cost_cache_create(&model, &machine, &cache, &error), CLEAVE_OK, "%s",
+                     error.message);
+        const cleave_route_price *route = cleave_cost_route(cache, 0, 1);
+        double slowest = 0;
+        for (int32_t l = 0; l < route->n_links; l++)
+            slowest = fmax(slowest, 1 / machine.links[route->links[l]].bytes_per_second);
+        cr_expect_float_eq(route->overhead_seconds_per_byte, f == 0 ? 0 : slowest, 1e-15);
+        cr_expect_eq(cleave_machine_ends_work(&machine), f == 1);
+        cleave_cost_cache_destroy(cache);
+    }
 }
