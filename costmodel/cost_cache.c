@@ -199,13 +199,13 @@ static bool price_in_operator(const cleave_cost_cache *cache, const cleave_devic
     price->provenance = CLEAVE_PROVENANCE_PREDICTED;
     price->source = price->family_fit = fit;
     price->picoseconds = 0;
-    if (nest->n_turns == 0 &&
-        cleave_operator_lead(cache->model, nest->op, backward) != compute->nest)
+    bool is_lead = nest->n_turns > 0 ||
+                   cleave_operator_lead(cache->model, nest->op, backward) == compute->nest;
+    if (!is_lead || !cleave_operator_begins(cache->model, nest, compute->pass))
         return true;
     cleave_operator_work_describe(cache->model, nest->op, backward, &compute->part, &work);
-    double seconds = cost_find_price(kind, &work, &price->provenance, &price->source) *
-                     cleave_operator_share(cache->model, nest, compute->pass, &compute->part);
-    price->picoseconds = cleave_picoseconds(seconds);
+    price->picoseconds =
+        cleave_picoseconds(cost_find_price(kind, &work, &price->provenance, &price->source));
     return true;
 }
 

@@ -3,7 +3,9 @@
    Between modules a framework moves nothing that need not move: the sum of two tensors that are cut
    alike is cut so.  So a module's output is moved, before functions read it, to how the layout has
    them; a function that reads another function's output takes it as it is, and what else it reads
-   comes to that.
+   comes to that.  Sums that modules want whole and whose gradients come as sums, too, add up in
+   shares first where such shares of what is added to them are kept: it need not be gathered then,
+   as the owners of blocks of sums in the program don't.
 
    What a stage is given goes from rank to rank of two groups, alike meshes, as it lies; where it is
    whole and the module that is given it wants a block, it is cut before it is sent. */
@@ -17,7 +19,8 @@ enum { UNKNOWN = INT32_MIN }; /* of a wish: nobody has said anything yet */
 typedef struct follower {
     const cleave_model *model;
     cleave_export_plan *plan;
-    const int32_t *writer; /* [n_tensors] operator that writes a base tensor, or -1 */
+    const uint8_t *sharded; /* [n_tensors] cleave_sharded */
+    const int32_t *writer;  /* [n_tensors] operator that writes a base tensor, or -1 */
 } follower;
 
 /* The axis of its writer that lies in a dimension of a base tensor. */
@@ -48,6 +51,7 @@ static int wish_of(const follower *f, int32_t reader, const cleave_nest *nest,
    with whom alone it is wanted, or UNKNOWN. */
 typedef struct wishes {
     int axis[CLEAVE_MAX_MESH];
+    bool sums[CLEAVE_MAX_MESH]; /* gradients come in parts that add up */
     bool differ;
 } wishes;
 
@@ -57,6 +61,8 @@ static void add_wishes(const follower *f, int32_t reader, const cleave_nest *nes
         int wish = wish_of(f, reader, nest, operand, tensor, i);
         all->differ = all->differ || (all->axis[i] != UNKNOWN && all->axis[i] != wish);
         all->axis[i] = wish;
+        all->sums[i] = all->sums[i] ||
+                       (wish == CLEAVE_MESH_REPEATS && f->plan->operators[reader].cut.axis[i] >= 0);
     }
 }
 
@@ -88,6 +94,25 @@ static bool is_in_output(const follower *f, int32_t op, const wishes *wish, int 
     return f->model->operators[op].axes[axis].extent % degree == 0;
 }
 
+/* The axis in which shares of a parameter lie that is added to sums which are cut by this dimension
+   of the mesh, where the output can be cut so; else REPEATS. */
+static int find_shares(const follower *f, int32_t op, int i) {
+    const cleave_planned_operator *planned = &f->plan->operators[op];
+    for (int32_t p = 0; p < planned->frame.n_parameters; p++) {
+        const cleave_frame_parameter *added = &planned->frame.parameters[p];
+        if (added->of_main || f->sharded[added->tensor] == CLEAVE_SHARDED_NOTHING)
+            continue;
+        for (int a = 0; a < f->model->operators[op].n_axes; a++) {
+            wishes shares;
+            memcpy(shares.axis, planned->then.axis, sizeof planned->then.axis);
+            shares.axis[i] = a;
+            if (added->dimension[a] == 0 && is_in_output(f, op, &shares, i))
+                return a;
+        }
+    }
+    return CLEAVE_MESH_REPEATS;
+}
+
 static void settle_output(follower *f, int32_t op, const wishes *by_function,
                           const wishes *by_module) {
     cleave_planned_operator *planned = &f->plan->operators[op];
@@ -107,6 +132,8 @@ static void settle_output(follower *f, int32_t op, const wishes *by_function,
             planned->then.axis[i] = wish->axis[i];
         else if (partial || clear)
             planned->then.axis[i] = CLEAVE_MESH_REPEATS;
+        if (partial && !asked && wish->sums[i] && planned->then.axis[i] == CLEAVE_MESH_REPEATS)
+            planned->then.axis[i] = find_shares(f, op, i);
     }
 }
 
@@ -221,9 +248,12 @@ static int32_t *find_writers(const cleave_model *model, cleave_arena *arena) {
 }
 
 static void ask_all(const follower *f, wishes *by_function, wishes *by_module) {
-    for (int32_t op = 0; op < f->model->n_operators; op++)
+    for (int32_t op = 0; op < f->model->n_operators; op++) {
+        by_function[op] = (wishes){.differ = by_function[op].differ};
+        by_module[op] = (wishes){.differ = by_module[op].differ};
         for (int i = 0; i < CLEAVE_MAX_MESH; i++)
             by_function[op].axis[i] = by_module[op].axis[i] = UNKNOWN;
+    }
     for (int32_t op = 0; op < f->model->n_operators; op++)
         for (int32_t k = 0; k < f->model->operators[op].n_nests; k++) {
             const cleave_nest *nest = &f->model->nests[f->model->operators[op].nests[k]];
@@ -263,10 +293,11 @@ static void give_stage(const follower *f, int32_t stage) {
     }
 }
 
-cleave_status cleave_export_follow(const cleave_model *model, cleave_export_plan *plan,
-                                   cleave_arena *arena, cleave_error *error) {
-    int32_t n = model->n_operators;
-    follower f = {model, plan, find_writers(model, arena)};
+cleave_status cleave_export_follow(const cleave_export_maker *make, cleave_arena *arena,
+                                   cleave_error *error) {
+    cleave_export_plan *plan = make->plan;
+    int32_t n = make->model->n_operators;
+    follower f = {make->model, plan, make->layout->sharded, find_writers(make->model, arena)};
     wishes *by_function = CLEAVE_ARENA_ARRAY(arena, wishes, n);
     wishes *by_module = CLEAVE_ARENA_ARRAY(arena, wishes, n);
     plan->given = CLEAVE_ARENA_ARRAY(arena, cleave_mesh_cut, plan->schedule.n_stages);

@@ -34,7 +34,7 @@ cleave_status cleave_export_recompute(cleave_export_maker *make, cleave_arena *a
 
 /* Where outputs go, and functions that follow what they read: sets `then` of all operators, and the
    cuts of those without a name, which are what the layout says before; follow.c. */
-cleave_status cleave_export_follow(const cleave_model *model, cleave_export_plan *plan,
-                                   cleave_arena *arena, cleave_error *error);
+cleave_status cleave_export_follow(const cleave_export_maker *make, cleave_arena *arena,
+                                   cleave_error *error);
 
 #endif

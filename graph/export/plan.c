@@ -112,7 +112,7 @@ static cleave_status follow(maker *make, cleave_arena *arena, cleave_error *erro
         return cleave_fail_memory(error, "exporting a layout");
     for (int32_t op = 0; op < n; op++)
         wanted[op] = make->plan->operators[op].cut;
-    CLEAVE_TRY(cleave_export_follow(make->model, make->plan, arena, error));
+    CLEAVE_TRY(cleave_export_follow(make, arena, error));
     list_what_follows(make, wanted);
     return CLEAVE_OK;
 }

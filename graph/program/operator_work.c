@@ -109,14 +109,7 @@ void cleave_operator_work_describe(const cleave_model *model, int32_t op, bool b
     write_key(of, lead, backward, part, hash, work);
 }
 
-double cleave_operator_share(const cleave_model *model, const cleave_nest *lead, cleave_pass pass,
-                             const cleave_part *part) {
-    cleave_work own, other;
-    cleave_pass another = pass == CLEAVE_PASS_INPUT_GRADIENT ? CLEAVE_PASS_WEIGHT_GRADIENT
-                                                             : CLEAVE_PASS_INPUT_GRADIENT;
-    if (pass == CLEAVE_PASS_FORWARD || cleave_nest_pass_inputs(model, lead, another) == 0)
-        return 1;
-    cleave_work_measure(model, lead, pass, part, &own);
-    cleave_work_measure(model, lead, another, part, &other);
-    return own.flops + other.flops > 0 ? own.flops / (own.flops + other.flops) : 0.5;
+bool cleave_operator_begins(const cleave_model *model, const cleave_nest *lead, cleave_pass pass) {
+    return pass != CLEAVE_PASS_WEIGHT_GRADIENT ||
+           cleave_nest_pass_inputs(model, lead, CLEAVE_PASS_INPUT_GRADIENT) == 0;
 }

@@ -29,8 +29,8 @@ void cleave_operator_family(const cleave_model *model, int32_t op, bool backward
 void cleave_operator_work_describe(const cleave_model *model, int32_t op, bool backward,
                                    const cleave_part *part, cleave_work *work);
 
-/* What of it this pass of the lead is, by flops: all, unless backward has two. */
-double cleave_operator_share(const cleave_model *model, const cleave_nest *lead, cleave_pass pass,
-                             const cleave_part *part);
+/* Is this the pass of the lead with which the call begins?  It is put on that: one call gives all
+   gradients, and none of them can be sent before it is through. */
+bool cleave_operator_begins(const cleave_model *model, const cleave_nest *lead, cleave_pass pass);
 
 #endif

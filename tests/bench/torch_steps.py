@@ -4,8 +4,9 @@
 usage: torch_steps.py CLEAVE TREE [--ranks 1|2] [--models NAME,...] [--layouts N] [--folder F] [--time S]
 
 With 1 rank: a step of each model on one device and one thread.  With more: the plan that is found, data parallelism and
-N layouts drawn at random, on gloo ranks of one thread each; then the median of errors and Kendall's tau.  Calibrates
-each model first.  Wants a quiet machine: the load is printed.
+N layouts drawn at random, on gloo ranks of one thread each, in turns, so that what a shared machine varies by from one
+second to the next falls on all; then the median of errors and Kendall's tau.  Calibrates each model first.  Wants a
+quiet machine: the load is printed.
 """
 import argparse
 import json
@@ -22,6 +23,7 @@ import torch.distributed as dist
 import torch.multiprocessing
 import torch.nn.functional as F
 
+TURNS, STEPS = 7, 6
 PYTHON = os.environ.get("PYTHON_EXEC", sys.executable)
 
 
@@ -65,13 +67,14 @@ def rank_work(rank, ranks, port, plans, make, data, batch, folder):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks))
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    took = []
+    models = []
     for plan in plans:
         torch.manual_seed(0)
         model, (inputs, targets) = make().train(), data(batch)
-        cleave.torch.apply(model, plan)
-        found = cleave.torch.measure(model, step_of(model, inputs, targets), steps=12, warm_up=2, seconds=2)
-        took.append((found.seconds, found.spread, found.steps))
+        models.append((cleave.torch.apply(model, plan), step_of(model, inputs, targets)))
+    turns = [[cleave.torch.measure(*model, steps=STEPS, warm_up=2) for model in models] for _ in range(TURNS)]
+    took = [(statistics.median(f.seconds for f in found), statistics.median(f.spread for f in found), TURNS * STEPS)
+            for found in zip(*turns)]
     if rank == 0:
         with open(os.path.join(folder, "took.json"), "w", encoding="utf-8") as stream:
             json.dump(took, stream)

@@ -74,6 +74,7 @@ def check_model(folder, name, batch):
     n = len(json.loads(run("show", *given[1:], "--json"))["operators"])
     expect(near(step(given, machine, "--method", "single"), n * (FORWARD + BACKWARD)),
            f"a step of {name} is what its {n} operators were timed to take")
+    check_backward(given, machine, f"{folder}/{name}.trace.json")
     # Equal times of a family fit as a launch alone, so a shape that was not timed takes as long.
     some = {e["key"] for e in listed["operators"] if not e["wanted"]}
     fewer = {**times, "kernels": [k for k in times["kernels"] if k["key"] not in some]}
@@ -82,6 +83,17 @@ def check_model(folder, name, batch):
         expect(near(step(given, f"{folder}/fewer.machine.json", *how), step(given, machine, *how), 1e-3),
                f"what was not timed of {name} is interpolated {how}")
     return times, machine
+
+
+def check_backward(given, machine, file):
+    """One call gives both gradients: what goes on with either waits for all of it."""
+    run("simulate", *given, "--machine", machine, "--method", "single", "--trace", file)
+    with open(file, encoding="utf-8") as stream:
+        took = {e["name"]: e["dur"] for e in json.load(stream)["traceEvents"] if e.get("ph") == "X"}
+    both = [name for name in took if name.endswith(" weight-gradient") and
+            took.get(name.replace("weight", "input"), 0) > 0]
+    expect(both and all(took[name] == 0 and near(took[name.replace("weight", "input")], BACKWARD * 1e6) for name in both),
+           f"the gradients of {given[1]} are one call: {[(n, took[n], took[n.replace('weight', 'input')]) for n in both]}")
 
 
 def check_files(folder, times, machine):

@@ -100,7 +100,7 @@ class _Run:
         """This rank's part of a parameter as it is used, moved once for all micro-batches of a step."""
         def move():
             later = self.state.held is None  # of micro-batches all is moved at the end
-            return lie.local(lie.redistribute(self.module._parameters[name], self.mesh, words, later), gradient)
+            return lie.local(lie.redistribute(self.module._parameters[name], self.mesh, words, gradient, later), gradient)
         return self.state.held.take((self.module, name), move) if self.state.held is not None else move()
 
     def tensors(self):
@@ -143,7 +143,7 @@ class _Run:
     def __call__(self, x, *rest, **keywords):
         if self.state.surveys:
             return type(self.module).forward(self.module, x, *rest, **keywords)
-        x = lie.move(x, self.mesh, self.part.input)
+        x = lie.move(x, self.mesh, self.part.input, self.input_gradient)
         here = lie.local(x, self.input_gradient)
         rest, tensors = [lie.whole(other, self.mesh) for other in rest], self.tensors()
         if lie.is_absent(self.mesh, self.part.input):
@@ -151,7 +151,7 @@ class _Run:
         else:
             y = self.rule(self.module, self.part, here, tensors, self.mesh, x.shape, rest, keywords)
         y = lie.join(y, self.mesh, self.part.output, self.shape(x, rest, keywords))
-        y = lie.redistribute(y, self.mesh, self.part.then)
+        y = lie.redistribute(y, self.mesh, self.part.then, self.part.then)  # join takes any gradient
         return self.add_bias(y) if self.adds_later else y
 
 

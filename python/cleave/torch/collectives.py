@@ -1,4 +1,4 @@
-"""Times collectives as DTensor does them, with its dispatch and its copies: of ranks that this script starts, or of those
+"""Times collectives as a plan moves tensors, with DTensor's dispatch and its copies: of ranks that this script starts, or of those
 of a launcher that started it."""
 import datetime
 import os
@@ -10,14 +10,15 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor import DTensor
+
+from . import lie
 
 FEWEST, MOST, EACH_SECONDS = 5, 40, 0.3
 CHAIN, BETWEEN_SECONDS, SIDE = 8, 5e-4, 128  # calls in a row, work between two of them, and its products
 
 
-MOVES = {"all-reduce": (Partial(), Replicate()), "all-gather": (Shard(0), Replicate()),
-         "reduce-scatter": (Partial(), Shard(0))}
+MOVES = {"all-reduce": ("P", "R"), "all-gather": ("S0", "R"), "reduce-scatter": ("P", "S0")}
 
 
 def run(kind, n_bytes, device, group):
@@ -25,9 +26,9 @@ def run(kind, n_bytes, device, group):
     mesh = DeviceMesh.from_group(group, device.type)
     before, after = MOVES[kind]
     elements = max(1, n_bytes // 4 // mesh.size()) * mesh.size()
-    here = torch.ones(elements // mesh.size() if before.is_shard() else elements, device=device)
-    x = DTensor.from_local(here, mesh, [before], run_check=False)
-    return lambda: x.redistribute(mesh, [after])
+    here = torch.ones(elements // mesh.size() if before == "S0" else elements, device=device)
+    x = DTensor.from_local(here, mesh, lie.placements([before]), run_check=False).requires_grad_()
+    return lambda: lie.redistribute(x, mesh, [after])
 
 
 def _seconds(calls, device, group):

@@ -92,7 +92,7 @@ class Functions(TorchFunctionMode):
             raise RuntimeError(f"{self.attention.operator} is one attention, and its module calls a second one")
         words, gradient = self.attention.input, self.attention.gradient(self.attention.input)
         shape = (*q.shape[:-1], v.shape[-1])
-        parts = [lie.local(lie.move(x, self.mesh, words), gradient) for x in (q, k, v)]
+        parts = [lie.local(lie.move(x, self.mesh, words, gradient), gradient) for x in (q, k, v)]
         absent = lie.is_absent(self.mesh, words)
         y = lie.nothing(parts) if absent else func(*parts, *rest, **kwargs)
         return lie.join(y, self.mesh, self.attention.output, shape)
@@ -110,7 +110,7 @@ class Functions(TorchFunctionMode):
 
     def pool(self, func, x, *rest, **kwargs):
         words = [w if w in ("S0", "S1") or lie.is_alone(w) else "R" for w in lie.words_of(x, self.mesh)]
-        x = lie.move(x, self.mesh, words)
+        x = lie.move(x, self.mesh, words, words)
         whole = func(torch.empty(x.shape, dtype=x.dtype, device="meta"), *rest, **kwargs)
         part = lie.local(x, words)
         y = lie.nothing([part]) if lie.is_absent(self.mesh, words) else func(part, *rest, **kwargs)
@@ -121,7 +121,7 @@ class Functions(TorchFunctionMode):
         if not training or p == 0:
             return x
         words = ["R" if w == "P" else w for w in lie.words_of(x, self.mesh)]
-        x = lie.move(x, self.mesh, words)
+        x = lie.move(x, self.mesh, words, words)
         part = lie.local(x, words)
         place = 0
         for i, word in enumerate(words):
@@ -183,7 +183,8 @@ def _mean_cross_entropy(logits, target, part, ignore_index, mesh):
     """The mean over all targets that count, equal on every rank."""
     words = _loss_words(part)
     count = (target != ignore_index).sum().clamp(min=1)
-    x = lie.local(lie.move(logits, mesh, words), part.gradient(words))
+    gradient = part.gradient(words)
+    x = lie.local(lie.move(logits, mesh, words, gradient), gradient)
     t = lie.spread(target, mesh, ["R" if word == "S1" else word for word in words]).to_local()
     groups = [mesh.get_group(i) for i, word in enumerate(words) if word == "S1"]
     if lie.is_absent(mesh, words):

@@ -1,5 +1,9 @@
-"""What a plan adds to a module beside its work: DTensor's dispatch, which runs in Python on the processor."""
+"""What a plan adds to a module beside its work: DTensor's dispatch, which runs in Python on the processor.
+
+It is timed in turns with the same without a plan, and the median of differences counts, since each is a small part of what
+a shared machine varies by from one second to the next."""
 import contextlib
+import time
 
 import torch
 import torch.distributed as dist
@@ -9,6 +13,7 @@ from ..plan import PLAIN, Part, Plan
 from .apply import apply
 
 WIDTH, FEW, MANY = 8, 2, 10  # next to no work in each of them
+FEWEST, EACH_SECONDS = 15, 0.5  # turns
 
 
 class _Chain(torch.nn.Module):
@@ -41,8 +46,8 @@ def _group():
         dist.destroy_process_group()
 
 
-def _passes(clock, model, device):
-    """Seconds of forward, of backward, and of an update."""
+def _passes(model, device):
+    """Forward, backward, and an update: of each what is prepared, and what is timed."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
     x = torch.ones(WIDTH, WIDTH, device=device, requires_grad=True)
     gradient = torch.ones_like(x)
@@ -50,30 +55,33 @@ def _passes(clock, model, device):
     def forget():
         model.zero_grad()
         return x * 1  # a plan remembers where a tensor was moved to
-
-    def run(y):
-        return model(y)
-    return (clock.median(forget, run)[0],
-            clock.median(lambda: run(forget()), lambda y: y.backward(gradient))[0],
-            clock.median(lambda: None, lambda _: optimizer.step())[0])
+    return ((forget, model), (lambda: model(forget()), lambda y: y.backward(gradient)),
+            (lambda: None, lambda _: optimizer.step()))
 
 
-def _loss(clock, model, device):
-    """Seconds of the loss of what a model gives: forward, backward."""
+def _loss(model, device):
+    """The loss of what a model gives, forward and backward."""
     x, target = torch.ones(WIDTH, WIDTH, device=device), torch.zeros(WIDTH, dtype=torch.long, device=device)
 
     def logits():
         y = model(x).detach()
         return y.requires_grad_()
-    return (clock.median(logits, lambda y: F.cross_entropy(y, target))[0],
-            clock.median(lambda: F.cross_entropy(logits(), target), lambda y: y.backward())[0])
+    return ((logits, lambda y: F.cross_entropy(y, target)),
+            (lambda: F.cross_entropy(logits(), target), lambda y: y.backward()))
 
 
-def _added(clock, time, shape, device):
-    """Seconds that a plan adds to a chain, pass by pass, as `time` times them."""
-    models = _Chain(*shape, device), _Chain(*shape, device).planned(time is _loss)
-    plain, planned = (time(clock, model, device) for model in models)
-    return [max(b - a, 0.0) for a, b in zip(plain, planned)]
+def _difference(clock, plain, planned):
+    """Median of what the second takes longer, in turns."""
+    more, began = [], time.perf_counter()
+    while len(more) < FEWEST or time.perf_counter() - began < EACH_SECONDS:
+        more.append(clock.once(*planned) - clock.once(*plain))
+    return max(sorted(more)[len(more) // 2], 0.0)
+
+
+def _added(clock, passes, shape, device):
+    """Seconds that a plan adds to a chain, pass by pass."""
+    models = _Chain(*shape, device), _Chain(*shape, device).planned(passes is _loss)
+    return [_difference(clock, *both) for both in zip(*(passes(model, device) for model in models))]
 
 
 def measure(clock, device):

@@ -185,7 +185,7 @@ class Run(TorchFunctionMode):
                               f"{self.state.schedule.stages[self.stage + 1].begins} is given")
         if not self.state.inner:
             return tuple(given)
-        return tuple(lie.local(lie.move(x, self.state.inner, words), words)
+        return tuple(lie.local(lie.move(x, self.state.inner, words, words), words)
                      for x, words in zip(given, self.state.words(self.stage + 1)))
 
 

@@ -181,6 +181,25 @@ Test(export_plan, outputs_go_to_how_functions_read_them) {
 }
 
 /* 96 x 3 x 11 x 11 ... the first dimension that is a multiple of the devices. */
+/* A sum over c that is read whole and whose gradient is a sum, since the next is cut by k: the bias
+   is added to shares if such are kept of it.  Where the next is repeated its gradient is whole, and
+   would have to be gathered again. */
+Test(export_plan, sums_add_up_in_shares_where_such_are_kept_of_what_is_added) {
+    load("alexnet.onnx", 8, 2);
+    int32_t dense = split("/classifier/classifier.4/Gemm", "c");
+    int32_t bias = cleave_model_find_tensor(&model, "classifier.4.bias");
+    layout.sharded[bias] = CLEAVE_SHARDED_UPDATE;
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.operators[dense].then.axis[0], CLEAVE_MESH_REPEATS);
+    split("/classifier/classifier.6/Gemm", "k");
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.operators[dense].then.axis[0], axis(dense, "k"));
+    cr_expect_eq(stored("classifier.4.bias"), 0);
+    layout.sharded[bias] = CLEAVE_SHARDED_NOTHING;
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.operators[dense].then.axis[0], CLEAVE_MESH_REPEATS);
+}
+
 Test(export_plan, a_sharded_update_is_cut_where_it_divides) {
     load("alexnet.onnx", 8, 2);
     layout.sharded[cleave_model_find_tensor(&model, "features.0.weight")] = CLEAVE_SHARDED_UPDATE;
