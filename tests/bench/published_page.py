@@ -202,8 +202,7 @@ alone decided products). Held against all layers that they timed, tables and rul
 excepted): what holds of runs beyond that is stages, data parallelism and the network. One row's one replica reduces gradients for 5.46 s, and has the figures of another row to the digit: it is refused.
 SimuMax's table of gradients of weights had mixed those that are given in f32, as Megatron-LM asks for, with others in bf16, which are quicker: it has the former alone, also where it is carried over.
 Read and found as written: sizes, rounding and splitting of PyTorch's allocator, that DeepSpeed lets gradients go (`zero_grad`) and flattens, multiplies and copies them, the passes of Transformer Engine's
-loss (its newest writes the gradient to an f32 tensor of its own; of the version that ran this was not looked up), and that runs with ZeRO-2 have one micro-batch a step, so that it is what
-SHARD_GRAD_OP does.
+loss (its newest writes the gradient to an f32 tensor of its own; of the version that ran this was not looked up). Not read: that ZeRO-2 of one micro-batch a step does what SHARD_GRAD_OP does.
 
 How far the tables are from the kernels that they were made of (of the L4 as it comes, attention's are of heads of 128; those of 80 reach 0.7 of it, and
 the smallest are launches; what reads and writes only by the traffic of the rule, times memory's share, where Megatron's softmax leaves out the half of the
