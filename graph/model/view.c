@@ -155,55 +155,52 @@ static int find_runs(int rank, const int64_t *shape, int source_rank, const int6
     return n;
 }
 
-static cleave_status reshape_from(const reshape *state, int run, cleave_piece next);
+/* `next` is filled in, run by run, dimension by dimension: whoever goes on in several ways sets its
+   offset anew for each, and all else is set on every way. */
+static cleave_status reshape_from(const reshape *state, int run, cleave_piece *next);
 
 /* The positions [lo, hi) of the row-major product of source dimensions [d, end) of the run, which
    lie `stride` apart in the buffer: boxes, largest possible. */
 static cleave_status reshape_range(const reshape *state, int run, int d, int64_t lo, int64_t hi,
-                                   int64_t stride, cleave_piece next) {
+                                   int64_t stride, cleave_piece *next) {
     int end = state->runs[run].to_end;
     if (lo >= hi)
         return CLEAVE_OK;
     if (d == end)
         return reshape_from(state, run + 1, next);
-    int64_t inner = 1;
+    int64_t inner = 1, offset = next->offset;
     for (int e = d + 1; e < end; e++)
         inner *= state->source_shape[e];
     int64_t first = (lo + inner - 1) / inner, last = hi / inner;
-    cleave_piece part = next;
-    part.stride[d] = stride * inner;
+    next->stride[d] = stride * inner;
     if (first > last) { /* within one index of this dimension */
-        part.box.lo[d] = lo / inner;
-        part.box.hi[d] = part.box.lo[d] + 1;
-        return reshape_range(state, run, d + 1, lo % inner, lo % inner + (hi - lo), stride, part);
+        next->box.lo[d] = lo / inner;
+        next->box.hi[d] = next->box.lo[d] + 1;
+        return reshape_range(state, run, d + 1, lo % inner, lo % inner + (hi - lo), stride, next);
     }
     if (lo < first * inner) {
-        part.box.lo[d] = first - 1;
-        part.box.hi[d] = first;
-        CLEAVE_TRY(reshape_range(state, run, d + 1, lo - (first - 1) * inner, inner, stride, part));
+        next->box.lo[d] = first - 1;
+        next->box.hi[d] = first;
+        CLEAVE_TRY(reshape_range(state, run, d + 1, lo - (first - 1) * inner, inner, stride, next));
     }
     if (first < last) {
-        part = next;
-        part.stride[d] = stride * inner;
-        part.box.lo[d] = first;
-        part.box.hi[d] = last;
-        part.offset += (first * inner - lo) * stride;
-        CLEAVE_TRY(reshape_range(state, run, d + 1, 0, inner, stride, part));
+        next->box.lo[d] = first;
+        next->box.hi[d] = last;
+        next->offset = offset + (first * inner - lo) * stride;
+        CLEAVE_TRY(reshape_range(state, run, d + 1, 0, inner, stride, next));
     }
     if (last * inner < hi) {
-        part = next;
-        part.stride[d] = stride * inner;
-        part.box.lo[d] = last;
-        part.box.hi[d] = last + 1;
-        part.offset += (last * inner - lo) * stride;
-        CLEAVE_TRY(reshape_range(state, run, d + 1, 0, hi - last * inner, stride, part));
+        next->box.lo[d] = last;
+        next->box.hi[d] = last + 1;
+        next->offset = offset + (last * inner - lo) * stride;
+        CLEAVE_TRY(reshape_range(state, run, d + 1, 0, hi - last * inner, stride, next));
     }
     return CLEAVE_OK;
 }
 
 /* View dimensions [d, ...) of the run; `position` is the row-major index within the run so far. */
 static cleave_status reshape_view_dimensions(const reshape *state, int run, int d, int64_t position,
-                                             cleave_piece next) {
+                                             cleave_piece *next) {
     const cleave_piece *piece = state->piece;
     int end = state->runs[run].from_end;
     if (d == end) /* a run of ones, or a single position */
@@ -224,22 +221,21 @@ static cleave_status reshape_view_dimensions(const reshape *state, int run, int 
         expected *= state->view_shape[e];
     }
     unit = unit == 0 ? 1 : unit;
-    int64_t lo = piece->box.lo[d], hi = piece->box.hi[d];
+    int64_t lo = piece->box.lo[d], hi = piece->box.hi[d], offset = next->offset;
     if (even)
         return reshape_range(state, run, state->runs[run].to, (position + lo) * inner,
                              (position + hi) * inner, unit, next);
     for (int64_t i = lo; i < hi; i++) {
-        cleave_piece part = next;
-        part.offset += (i - lo) * piece->stride[d];
+        next->offset = offset + (i - lo) * piece->stride[d];
         CLEAVE_TRY(reshape_view_dimensions(state, run, d + 1,
-                                           (position + i) * state->view_shape[d + 1], part));
+                                           (position + i) * state->view_shape[d + 1], next));
     }
     return CLEAVE_OK;
 }
 
-static cleave_status reshape_from(const reshape *state, int run, cleave_piece next) {
+static cleave_status reshape_from(const reshape *state, int run, cleave_piece *next) {
     if (run == state->n_runs)
-        return pull_piece(state->model, &next, state->pieces, state->error);
+        return pull_piece(state->model, next, state->pieces, state->error);
     return reshape_view_dimensions(state, run, state->runs[run].from, 0, next);
 }
 
@@ -255,14 +251,12 @@ static cleave_status pull_reshape(const cleave_model *model, const cleave_piece 
                      .error = error};
     state.n_runs = find_runs(tensor->rank, tensor->shape, source->rank, source->shape, state.runs);
     cleave_piece next = {.tensor = tensor->view.sources[0], .offset = piece->offset};
-    return reshape_from(&state, 0, next);
+    return reshape_from(&state, 0, &next);
 }
 
 static cleave_status pull_piece(const cleave_model *model, const cleave_piece *piece,
                                 cleave_piece_list *pieces, cleave_error *error) {
     const cleave_tensor *tensor = &model->tensors[piece->tensor];
-    cleave_piece next = {.tensor = tensor->view.n_sources > 0 ? tensor->view.sources[0] : -1,
-                         .offset = piece->offset};
     switch (tensor->view.kind) {
     case CLEAVE_VIEW_NONE:
         if (pieces->only != NULL && *pieces->only != piece->tensor) {
@@ -278,7 +272,10 @@ static cleave_status pull_piece(const cleave_model *model, const cleave_piece *p
     case CLEAVE_VIEW_CONCAT:
         return pull_concat(model, piece, pieces, error);
     case CLEAVE_VIEW_SLICE:
-        return pull_slice(model, piece, 0, next, pieces, error);
+        return pull_slice(
+            model, piece, 0,
+            (cleave_piece){.tensor = tensor->view.sources[0], .offset = piece->offset}, pieces,
+            error);
     case CLEAVE_VIEW_PAD:
         return pull_pad(model, piece, pieces, error);
     case CLEAVE_VIEW_RESHAPE:

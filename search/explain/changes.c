@@ -49,7 +49,7 @@ static cleave_status try_below(explain_changes *changes, int32_t op, const cleav
     cleave_split old = changes->layout.splits[op];
     CLEAVE_TRY(cleave_estimate_change(changes->estimate, op, split, error));
     changes->layout.splits[op] = *split;
-    const cleave_price_bar bar = {below, DBL_MAX};
+    const cleave_price_bar bar = {.below = below, .below_over = DBL_MAX};
     cleave_status status = price_changed(changes, &bar, price, error);
     changes->layout.splits[op] = old;
     return status == CLEAVE_OK ? cleave_estimate_reject(changes->estimate, error) : status;

@@ -33,7 +33,7 @@ static cleave_status price_proposal(cleave_chain *c, const cleave_price_bar *bar
 /* Runs the estimate, but plans no memory where the price is known. */
 static cleave_status price_start(cleave_chain *c, const cleave_price *known, cleave_price *price,
                                  cleave_error *error) {
-    const cleave_price_bar none = {INT64_MIN, 0};
+    const cleave_price_bar none = {.below = INT64_MIN};
     CLEAVE_TRY(price_proposal(c, known != NULL && c->windows == NULL ? &none : NULL, price, error));
     if (known == NULL)
         return CLEAVE_OK;
@@ -144,7 +144,9 @@ cleave_status cleave_chain_price(cleave_chain *c, int64_t below, cleave_error *e
     }
     int64_t before = work_of(c);
     int64_t planned = c->pricer->n_devices_planned;
-    const cleave_price_bar bar = {below, c->price.excess_bytes > 0 ? c->price.over : DBL_MAX};
+    bool fits = c->price.excess_bytes == 0;
+    const cleave_price_bar bar = {
+        .below = below, .below_over = fits ? DBL_MAX : c->price.over, .step_decides = fits};
     CLEAVE_TRY(price_proposal(c, &bar, &c->proposed, error));
     planned = c->pricer->n_devices_planned - planned;
     c->work += work_of(c) - before;

@@ -148,11 +148,17 @@ static cleave_status fits_by_estimate(cleave_pricer *pricer, const cleave_price_
     return status;
 }
 
-/* What a proposal's estimate says; `done` where nothing has to be planned. */
+/* What a proposal's estimate says; `done` where nothing has to be planned.  Most proposals take
+   longer than what there is, so that nobody need count their memory. */
 static cleave_status price_estimate(cleave_pricer *pricer, cleave_estimate *estimate,
                                     const cleave_price_bar *bar, bool *done, cleave_price *price,
                                     cleave_error *error) {
     CLEAVE_TRY(cleave_estimate_run(estimate, &price->step, error));
+    if (bar != NULL && bar->step_decides && price->step >= bar->below) {
+        price->excess_bytes = INT64_MAX;
+        *done = true;
+        return CLEAVE_OK;
+    }
     fit fits = estimate_fit(pricer, estimate, price);
     bool is_below = bar == NULL || (price->step < bar->below &&
                                     (price->over <= 0 || price->over < bar->below_over));

@@ -83,12 +83,13 @@ typedef struct cleave_price_subject {
 typedef struct cleave_price_bar {
     int64_t below;     /* its step is below this, picoseconds */
     double below_over; /* and so is `over`, or it is 0 */
+    bool step_decides; /* where the step is not below, nobody asks for the memory */
 } cleave_price_bar;
 
 /* The price of a layout, by scan.  Where there is a bar (it may be null) and an estimate that is
-   not below it leaves in doubt whether it fits, memory is not planned: the layout then counts as
-   over the limit, by more than any.  Programs with collectives in their steps are large: who prices
-   others afterwards frees the pricer's arena. */
+   not below it leaves in doubt whether it fits, or nobody asks for that, memory is not planned: the
+   layout then counts as over the limit, by more than any.  Programs with collectives in their steps
+   are large: who prices others afterwards frees the pricer's arena. */
 cleave_status cleave_pricer_price(cleave_pricer *pricer, const cleave_price_subject *subject,
                                   const cleave_price_bar *bar, cleave_price *price,
                                   cleave_error *error);

@@ -10,14 +10,15 @@
 
 /* ---- cells ----------------------------------------------------------------------------------- */
 
-/* A cell lies in one piece in a box around it if it is as long as the box in all dimensions within
-   the outermost one that it is longer than one element in.  Else it has a row for each run of
-   elements that the box does not break. */
-double reshard_rows(const cleave_sharding *s, const cleave_box *box, const cleave_box *cell) {
+/* A cell, what a box has in common with another, lies in one piece in the box if it is as long in
+   all dimensions within the outermost one that it is longer than one element in.  Else it has a row
+   for each run of elements that the box does not break. */
+double reshard_rows(const cleave_sharding *s, const cleave_box *box, const cleave_box *other) {
     double rows = 1, outer = 1; /* so far, and without dimensions that the box has whole */
     for (int i = 0; i < s->rank; i++) {
         int d = s->order[i];
-        int64_t extent = cell->hi[d] - cell->lo[d];
+        int64_t lo = box->lo[d] > other->lo[d] ? box->lo[d] : other->lo[d];
+        int64_t extent = (box->hi[d] < other->hi[d] ? box->hi[d] : other->hi[d]) - lo;
         if (extent != box->hi[d] - box->lo[d])
             rows = outer;
         outer *= (double)extent;
@@ -27,21 +28,20 @@ double reshard_rows(const cleave_sharding *s, const cleave_box *box, const cleav
 
 static void add_cell(cleave_resharder *r, int32_t from, int32_t to) {
     const cleave_box *a = &r->from->shards[from].box, *b = &r->to->shards[to].box;
-    cleave_box cell;
     double size = (double)r->from->element_bytes;
     for (int d = 0; d < r->from->rank; d++) {
-        cell.lo[d] = a->lo[d] > b->lo[d] ? a->lo[d] : b->lo[d];
-        cell.hi[d] = a->hi[d] < b->hi[d] ? a->hi[d] : b->hi[d];
-        if (cell.lo[d] >= cell.hi[d])
+        int64_t lo = a->lo[d] > b->lo[d] ? a->lo[d] : b->lo[d];
+        int64_t hi = a->hi[d] < b->hi[d] ? a->hi[d] : b->hi[d];
+        if (lo >= hi)
             return;
-        size *= (double)(cell.hi[d] - cell.lo[d]);
+        size *= (double)(hi - lo);
     }
     double density = r->from->density < r->to->density ? r->from->density : r->to->density;
     const reshard_cell made = {.from = from,
                                .to = to,
                                .bytes = size * density,
-                               .packs = reshard_rows(r->from, a, &cell),
-                               .unpacks = fmax(density < 1, reshard_rows(r->to, b, &cell))};
+                               .packs = reshard_rows(r->from, a, b),
+                               .unpacks = fmax(density < 1, reshard_rows(r->to, b, a))};
     r->failed = r->failed || !CLEAVE_LIST_PUSH(&r->cells, made);
 }
 
@@ -398,6 +398,7 @@ cleave_status cleave_resharding_cost(cleave_resharder *r, const cleave_sharding 
     r->to = to;
     r->sort = sort;
     r->results.n = 0;
+    r->n_reshardings++;
     set_focus(r);
     if (is_aligned(r))
         return CLEAVE_OK;

@@ -9,11 +9,12 @@ static const cleave_shard_member *members_of(const cleave_sharding *s, int32_t s
     return s->members + s->shards[shard].first_member;
 }
 
-/* The first range that ends behind a position; of n equal ones it is where it would be. */
+/* The first range that ends behind a position; of many equal ones it is where it would be. */
+enum { FEW_RANGES = 4 };
 static int32_t find_range(const cleave_sharding *s, int d, int64_t position) {
     const cleave_range *ranges = s->ranges[d];
     int32_t n = s->n_ranges[d];
-    int32_t i = (int32_t)((double)position * n / (double)ranges[n - 1].hi);
+    int32_t i = n <= FEW_RANGES ? 0 : (int32_t)((double)position * n / (double)ranges[n - 1].hi);
     i = i >= n ? n - 1 : i;
     while (i > 0 && ranges[i - 1].hi > position)
         i--;
@@ -22,15 +23,9 @@ static int32_t find_range(const cleave_sharding *s, int d, int64_t position) {
     return i;
 }
 
-/* What the shards of a grid have of a box: elements, each as often as shards have it, the number of
-   shards that overlap it, and the first of them; -1: none. */
-typedef struct overlap {
-    double elements, n_shards;
-    int32_t first;
-} overlap;
-
-static overlap find_overlap(const cleave_sharding *s, const cleave_box *box) {
-    overlap found = {.elements = 1, .n_shards = 1};
+/* What the shards of a grid have of a box; nothing: `first` is -1. */
+static reshard_overlap find_overlap(const cleave_sharding *s, const cleave_box *box) {
+    reshard_overlap found = {.elements = 1, .n_shards = 1};
     int64_t at = 0;
     for (int d = 0; d < s->rank; d++) {
         const cleave_range *ranges = s->ranges[d];
@@ -46,7 +41,7 @@ static overlap find_overlap(const cleave_sharding *s, const cleave_box *box) {
             }
         }
         if (sum == 0)
-            return (overlap){.first = -1};
+            return (reshard_overlap){.first = -1};
         found.elements *= (double)sum;
         found.n_shards *= i - first;
         at = at * n + first;
@@ -83,21 +78,6 @@ static double held_of(const even *e, int32_t holder, int32_t reader) {
     return common_elements(e->from->rank, &e->from->shards[from].box, &e->to->shards[to].box);
 }
 
-/* Do all that read a shard have some of it?  Then that is gathered among them. */
-static bool find_gathered(const even *e, int32_t to, double *elements) {
-    const cleave_shard_member *readers = members_of(e->to, to);
-    *elements = 0;
-    if (!e->gathers)
-        return false;
-    for (int32_t i = 0; i < e->n_readers; i++) {
-        double held = held_of(e, readers[i].device, readers[i].device);
-        if (held == 0)
-            return false;
-        *elements += held;
-    }
-    return true;
-}
-
 /* The holder of a shard that a reader takes it from, as lowering spreads readers. */
 static int32_t source_of(const even *e, int32_t from, int32_t reader) {
     int32_t i = (reader + e->to->rank_of[reader]) % e->n_holders;
@@ -106,9 +86,36 @@ static int32_t source_of(const even *e, int32_t from, int32_t reader) {
 
 static void cut(const even *e, int32_t from, int32_t to, double *packs, double *unpacks) {
     const cleave_box *a = &e->from->shards[from].box, *b = &e->to->shards[to].box;
-    cleave_box cell = cleave_box_intersect(e->from->rank, a, b);
-    *packs = reshard_rows(e->from, a, &cell);
-    *unpacks = fmax(e->from->density < 1 || e->to->density < 1, reshard_rows(e->to, b, &cell));
+    *packs = reshard_rows(e->from, a, b);
+    *unpacks = fmax(e->from->density < 1 || e->to->density < 1, reshard_rows(e->to, b, a));
+}
+
+/* Do all that read a shard have some of it?  Then that is gathered among them. */
+static void find_gathered(const even *e, reshard_reading *of, int32_t to) {
+    const cleave_shard_member *readers = members_of(e->to, to);
+    of->gathers = e->gathers;
+    for (int32_t i = 0; i < e->n_readers && of->gathers; i++) {
+        double held = held_of(e, readers[i].device, readers[i].device);
+        of->gathers = held > 0;
+        of->gathered += held;
+    }
+}
+
+/* What is alike for all that read a shard. */
+static const reshard_reading *reading_of(const even *e, int32_t to) {
+    reshard_reading *of = &e->r->readings[to];
+    if (of->resharding == e->r->n_reshardings)
+        return of;
+    *of = (reshard_reading){.resharding = e->r->n_reshardings};
+    of->all = find_overlap(e->from, &e->to->shards[to].box);
+    if (of->all.first >= 0)
+        cut(e, of->all.first, to, &of->packs, &of->unpacks);
+    find_gathered(e, of, to);
+    return of;
+}
+
+static bool is_gathered(const even *e, int32_t to) {
+    return e->gathers && to >= 0 && reading_of(e, to)->gathers;
 }
 
 /* One collective for the group, when its first device in focus is looked at. */
@@ -136,21 +143,19 @@ static double taken(const even *e, int32_t holder, int32_t reader, bool gathered
 static void read_shard(const even *e, int32_t device) {
     int32_t to = e->to->shard_of[device];
     const cleave_box *box = &e->to->shards[to].box;
-    overlap all = find_overlap(e->from, box);
-    double packs, unpacks, own = held_of(e, device, device), gathered;
-    if (all.first < 0)
+    const reshard_reading *of = reading_of(e, to);
+    double packs = of->packs, unpacks = of->unpacks, own = held_of(e, device, device);
+    if (of->all.first < 0)
         return;
-    cut(e, all.first, to, &packs, &unpacks);
-    bool gathers = find_gathered(e, to, &gathered);
-    if (gathers)
-        gather(e, device, to, gathered * e->element_bytes, unpacks);
+    if (of->gathers)
+        gather(e, device, to, of->gathered * e->element_bytes, unpacks);
     else if (own > 0 &&
              !cleave_box_equal(e->to->rank, box, &e->from->shards[e->from->shard_of[device]].box))
         reshard_copy(e->r, device, 2 * own * e->element_bytes, fmax(packs, unpacks));
-    double left = all.elements - (gathers ? gathered : own);
-    double messages = all.n_shards - (gathers ? e->n_readers : own > 0);
+    double left = of->all.elements - (of->gathers ? of->gathered : own);
+    double messages = of->all.n_shards - (of->gathers ? e->n_readers : own > 0);
     for (int32_t d = e->r->node_start[device]; d < e->r->node_end[device]; d++) {
-        double elements = taken(e, d, device, gathers);
+        double elements = taken(e, d, device, of->gathers);
         if (elements == 0)
             continue;
         reshard_send(e->r, d, device, elements * e->element_bytes, packs, unpacks);
@@ -165,40 +170,57 @@ static void read_shard(const even *e, int32_t device) {
 /* What stays of a shard on one that holds it, is gathered, or goes to its own node: elements, and
    how many read them. */
 static double kept_near(const even *e, int32_t holder, double *n_readers) {
-    double gathered, own = held_of(e, holder, holder), elements = 0;
+    double own = held_of(e, holder, holder), elements = 0;
     int32_t to = e->to->shard_of[holder];
     *n_readers = 0;
     if (own > 0) {
-        *n_readers = find_gathered(e, to, &gathered) ? e->n_readers : 1;
+        *n_readers = is_gathered(e, to) ? e->n_readers : 1;
         elements = own * *n_readers;
     }
     for (int32_t d = e->r->node_start[holder]; d < e->r->node_end[holder]; d++) {
         to = e->to->shard_of[d];
-        double read = taken(e, holder, d, to >= 0 && find_gathered(e, to, &gathered));
+        double read = taken(e, holder, d, is_gathered(e, to));
         elements += read;
         *n_readers += read > 0;
     }
     return elements;
 }
 
-/* What a device sends to other nodes: of all that is read of its shard and is not kept near those
-   that hold it, an equal share. */
-static void send_shard(const even *e, int32_t device) {
-    int32_t from = e->from->shard_of[device];
-    overlap all = find_overlap(e->to, &e->from->shards[from].box);
+/* What the holders of a shard send to other nodes: of all that is read of it and is not kept near
+   those that hold it, an equal share. */
+static void send_shard(const even *e, int32_t from) {
+    reshard_overlap all = find_overlap(e->to, &e->from->shards[from].box);
     const cleave_shard_member *holders = members_of(e->from, from);
     double left = all.elements * e->n_readers, messages = all.n_shards * e->n_readers, n_readers;
     double packs, unpacks;
     if (all.first < 0)
         return;
-    cut(e, from, all.first, &packs, &unpacks);
     for (int32_t i = 0; i < e->n_holders; i++) {
         left -= kept_near(e, holders[i].device, &n_readers);
         messages -= n_readers;
     }
-    if (left > 0.5 && messages > 0.5)
-        reshard_remote(e->r, device, true, left * e->element_bytes / e->n_holders,
-                       messages / e->n_holders, packs);
+    if (left <= 0.5 || messages <= 0.5)
+        return;
+    cut(e, from, all.first, &packs, &unpacks);
+    for (int32_t i = 0; i < e->n_holders; i++)
+        if (e->r->in_focus[holders[i].device])
+            reshard_remote(e->r, holders[i].device, true, left * e->element_bytes / e->n_holders,
+                           messages / e->n_holders, packs);
+}
+
+/* Where all devices are of one node, nothing goes to others. */
+static void send_shards(const even *e) {
+    cleave_resharder *r = e->r;
+    for (int32_t i = 0; i < r->focus.n && r->node_end[0] < r->machine->n_devices; i++) {
+        int32_t from = e->from->shard_of[r->focus.items[i]];
+        if (from < 0 || r->from_in_focus[from])
+            continue;
+        r->from_in_focus[from] = true;
+        send_shard(e, from);
+    }
+    for (int32_t i = 0; i < r->focus.n; i++)
+        if (e->from->shard_of[r->focus.items[i]] >= 0)
+            r->from_in_focus[e->from->shard_of[r->focus.items[i]]] = false;
 }
 
 bool reshard_even(cleave_resharder *r) {
@@ -219,8 +241,7 @@ bool reshard_even(cleave_resharder *r) {
         int32_t device = r->focus.items[i];
         if (to->shard_of[device] >= 0)
             read_shard(&e, device);
-        if (from->shard_of[device] >= 0)
-            send_shard(&e, device);
     }
+    send_shards(&e);
     return true;
 }

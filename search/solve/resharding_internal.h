@@ -44,6 +44,22 @@ typedef struct reshard_remote_sum {
     double bytes, messages, copied, copies, rows; /* of them packed or unpacked */
 } reshard_remote_sum;
 
+/* What the shards of a grid have of a box: elements, each as often as shards have it, the number of
+   shards that overlap it, and the first of them; -1: none. */
+typedef struct reshard_overlap {
+    double elements, n_shards;
+    int32_t first;
+} reshard_overlap;
+
+/* Of a shard that is read, by arithmetic. */
+typedef struct reshard_reading {
+    int64_t resharding; /* the one that it is known of */
+    reshard_overlap all;
+    double packs, unpacks; /* rows, see below */
+    bool gathers;          /* all that read it have some of it: so many elements */
+    double gathered;
+} reshard_reading;
+
 typedef struct reshard_cell {
     int32_t from, to; /* shards */
     double bytes;
@@ -85,9 +101,11 @@ struct cleave_resharder {
     const cleave_sharding *from, *to;
     cleave_resharding_sort sort;
     CLEAVE_LIST(reshard_cell) cells;
-    CLEAVE_LIST(reshard_flow) results;  /* the second stage */
-    double *scattered;                  /* [n_devices] bytes by shard of `from` */
-    int32_t *n_roots;                   /* [n_devices] the same */
+    CLEAVE_LIST(reshard_flow) results; /* the second stage */
+    double *scattered;                 /* [n_devices] bytes by shard of `from` */
+    int32_t *n_roots;                  /* [n_devices] the same */
+    int64_t n_reshardings;
+    reshard_reading *readings;          /* [n_devices] by shard of `to` */
     int32_t *speakers, *owners, *group; /* [n_devices] devices */
     bool failed;                        /* memory is short */
 };
@@ -115,8 +133,8 @@ static inline void reshard_remote(cleave_resharder *r, int32_t device, bool out,
 /* The values of even shardings, by arithmetic; false where they are not even (resharding_even.c).
  */
 bool reshard_even(cleave_resharder *r);
-/* The rows in which a cell lies in a box around it; 0: in one piece. */
-double reshard_rows(const cleave_sharding *s, const cleave_box *box, const cleave_box *cell);
+/* The rows in which what a box has in common with another lies in it; 0: in one piece. */
+double reshard_rows(const cleave_sharding *s, const cleave_box *box, const cleave_box *other);
 const int32_t *reshard_list_group(cleave_resharder *r, const cleave_shard_member *members,
                                   int32_t n);
 /* Seconds of what was loaded since the last time. */

@@ -58,6 +58,7 @@ static bool allocate(cleave_resharder *r) {
     r->in_focus = CLEAVE_ARENA_ARRAY(&r->arena, bool, n);
     r->remote[0] = CLEAVE_ARENA_ARRAY(&r->arena, reshard_remote_sum, n);
     r->remote[1] = CLEAVE_ARENA_ARRAY(&r->arena, reshard_remote_sum, n);
+    r->readings = CLEAVE_ARENA_ARRAY(&r->arena, reshard_reading, n);
     r->from_in_focus = CLEAVE_ARENA_ARRAY(&r->arena, bool, n);
     r->to_in_focus = CLEAVE_ARENA_ARRAY(&r->arena, bool, n);
     if (n <= RESHARD_MOST_TABLED)
@@ -67,7 +68,8 @@ static bool allocate(cleave_resharder *r) {
            r->node_start != NULL && r->node_end != NULL && r->in_focus != NULL &&
            r->link_per_byte != NULL && r->shares != NULL && r->seen != NULL && r->groups != NULL &&
            r->load.link != NULL && r->load.device != NULL && r->scattered != NULL &&
-           r->n_roots != NULL && r->speakers != NULL && r->owners != NULL && r->group != NULL;
+           r->readings != NULL && r->n_roots != NULL && r->speakers != NULL && r->owners != NULL &&
+           r->group != NULL;
 }
 
 /* By which kinds are compared. */

@@ -115,7 +115,7 @@ static cleave_status price_from_scratch(const check *c, worker *w, const cleave_
 static cleave_status try_change(const check *c, worker *w, cleave_random *random, int32_t candidate,
                                 int32_t start, finding *found, cleave_error *error) {
     cleave_price price;
-    const cleave_price_bar bar = {c->price.step, DBL_MAX};
+    const cleave_price_bar bar = {.below = c->price.step, .below_over = DBL_MAX};
     const cleave_price_subject what = {.layout = &w->layout,
                                        .in_steps = c->in_steps,
                                        .view = CLEAVE_VIEW_FOLDED,
