@@ -3,10 +3,13 @@
    Plans count memory and time by formula, and where a stage has a few operators what is not counted
    (messages, gradients on their way) is as much as what is.  So of few operators on few devices the
    best layout of every number of groups and of micro-batches is changed once more, priced in full:
-   where it is cut, the kind of its schedule, what is recomputed, how each operator is split over
-   its group; and where that is done, twice or half the micro-batches. */
+   where it is cut, the kind of its schedule, what is recomputed and sharded, how each operator is
+   split over its group; and where that is done, twice or half the micro-batches. */
+#include "base/random.h"
 #include "search/pipeline/internal.h"
+#include "search/problem/baselines.h"
 #include "search/problem/candidates.h"
+#include "search/problem/goes_with.h"
 
 #include <stdlib.h>
 
@@ -15,14 +18,22 @@ enum { MOST_POLISHED = 40000 };
 /* Times the micro-batches, where all is on one device. */
 enum { MOST_DOUBLED = 8 };
 
+/* What was priced on one way is known on all that come by it again. */
+typedef struct known_price {
+    uint64_t key; /* of a layout; 0: there is none */
+    cleave_price price;
+} known_price;
+
 typedef struct polisher {
     pipeline_finder *f;
     cleave_arena arena;
     int32_t n_groups;             /* that candidates are of */
     cleave_candidates candidates; /* on the devices of one group */
-    pipeline_start now;
-    bool moved;
-    int32_t left; /* layouts that may be priced */
+    pipeline_start now, next;     /* next: where now does not fit, the best of its changes so far */
+    bool moved, has_next;
+    int32_t left;       /* layouts that may be priced */
+    known_price *known; /* [n_known] each at its key, or at the next free place */
+    uint32_t n_known;   /* a power of two, more than are priced */
 } polisher;
 
 static bool is_start_of(const pipeline_start *start, const cleave_layout *layout,
@@ -47,20 +58,74 @@ cleave_status pipeline_note_start(pipeline_finder *f, int32_t n_groups, const cl
     return CLEAVE_OK;
 }
 
-/* Takes it where it is better. */
+static uint64_t key_of(const cleave_layout *layout) {
+    const cleave_schedule *schedule = &layout->schedule;
+    uint64_t key = cleave_hash_join((uint64_t)schedule->kind, (uint64_t)schedule->micro_batches);
+    for (int32_t s = 1; s < schedule->n_stages; s++)
+        key = cleave_hash_join(key, (uint64_t)schedule->first_operator[s]);
+    for (int32_t t = 0; t < layout->n_tensors; t++)
+        key = cleave_hash_join(key, layout->sharded[t]);
+    for (int32_t op = 0; op < layout->n_operators; op++) {
+        const cleave_split *split = &layout->splits[op];
+        key = cleave_hash_join(key, cleave_layout_recomputes(layout, op));
+        key = cleave_hash_join(key, (uint64_t)split->replicas);
+        for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+            key = cleave_hash_join(key, (uint64_t)split->degree[a]);
+        for (int32_t i = 0; i < split->n_parts; i++)
+            key = cleave_hash_join(key, (uint64_t)split->devices[i]);
+    }
+    return key != 0 ? key : 1;
+}
+
+/* Where a price is, or may be put. */
+static known_price *find_known(const polisher *p, uint64_t key) {
+    uint32_t at = (uint32_t)key & (p->n_known - 1);
+    while (p->known[at].key != 0 && p->known[at].key != key)
+        at = (at + 1) & (p->n_known - 1);
+    return &p->known[at];
+}
+
+/* What can't be priced is over any limit. */
+static cleave_status price_layout(polisher *p, const cleave_layout *layout, cleave_price *price) {
+    uint64_t key = key_of(layout);
+    known_price *known = find_known(p, key);
+    bool tried = true;
+    if (known->key == 0) {
+        p->left--;
+        CLEAVE_TRY(pipeline_try_layout(p->f, layout, &tried, &known->price));
+        known->key = key;
+    }
+    if (!tried)
+        known->price.excess_bytes = INT64_MAX;
+    *price = known->price;
+    return CLEAVE_OK;
+}
+
+/* Takes it where it is better.  From what does not fit the first that fits may be a bad place to go
+   on from, so the best of all changes is taken there. */
 static cleave_status try_layout(polisher *p, const cleave_layout *layout) {
+    bool fits = p->now.price.excess_bytes == 0;
+    pipeline_start *best = !fits && p->has_next ? &p->next : &p->now;
     cleave_price price;
-    bool tried;
     if (p->left == 0 || pipeline_is_over(p->f) ||
         cleave_layout_check(p->f->pricer->model, layout, NULL) != CLEAVE_OK)
         return CLEAVE_OK;
-    p->left--;
-    CLEAVE_TRY(pipeline_try_layout(p->f, layout, &tried, &price));
-    if (!tried || !cleave_price_better(&price, &p->now.price))
+    CLEAVE_TRY(price_layout(p, layout, &price));
+    if (!cleave_price_better(&price, &best->price))
         return CLEAVE_OK;
+    best = fits ? &p->now : &p->next;
     p->moved = true;
-    p->now.price = price;
-    return cleave_layout_copy(layout, p->f->pricer->model, &p->arena, &p->now.layout, p->f->error);
+    p->has_next = !fits;
+    best->price = price;
+    return cleave_layout_copy(layout, p->f->pricer->model, &p->arena, &best->layout, p->f->error);
+}
+
+static void go_to_next(polisher *p) {
+    if (!p->has_next)
+        return;
+    p->now.layout = p->next.layout;
+    p->now.price = p->next.price;
+    p->has_next = false;
 }
 
 static cleave_status begin(polisher *p, cleave_arena *scratch, cleave_layout *layout) {
@@ -150,17 +215,34 @@ static int32_t count_places(const polisher *p, int32_t op) {
     return (int32_t)cleave_candidates_count(list);
 }
 
-/* The `place`-th candidate at one of its blocks. */
-static cleave_status set_split(polisher *p, int32_t op, int32_t place, cleave_arena *scratch,
-                               cleave_layout *layout) {
+/* Of all operators: one mark less may need as much, where the next one is recomputed from it. */
+static cleave_status change_all_recomputed(polisher *p, cleave_arena *scratch) {
+    for (int all = 0; all < 2 && p->f->options->wish.recompute < 0; all++) {
+        cleave_layout layout;
+        CLEAVE_TRY(begin(p, scratch, &layout));
+        for (int32_t op = 0; op < layout.n_operators; op++)
+            layout.recompute[op] = all == 1;
+        CLEAVE_TRY(try_layout(p, &layout));
+    }
+    return CLEAVE_OK;
+}
+
+/* The `place`-th candidate at one of its blocks, of the first group. */
+static cleave_status place_split(const polisher *p, int32_t op, int32_t place,
+                                 cleave_arena *scratch, cleave_split *split) {
     const cleave_candidate *at = p->candidates.lists[p->candidates.list_of[op]].items;
     for (; place >= at->n_starts; at++)
         place -= at->n_starts;
-    cleave_split split = {.devices = CLEAVE_ARENA_ARRAY(scratch, int32_t, at->n_parts)};
-    if (split.devices == NULL)
+    split->devices = CLEAVE_ARENA_ARRAY(scratch, int32_t, at->n_parts);
+    if (split->devices == NULL)
         return cleave_fail_memory(p->f->error, "searching");
-    cleave_candidate_place(at, place, &split);
-    layout->splits[op] = split;
+    cleave_candidate_place(at, place, split);
+    return CLEAVE_OK;
+}
+
+static cleave_status set_split(polisher *p, int32_t op, int32_t place, cleave_arena *scratch,
+                               cleave_layout *layout) {
+    CLEAVE_TRY(place_split(p, op, place, scratch, &layout->splits[op]));
     change_stage(p, op, cleave_schedule_stage_of(&layout->schedule, op) % p->n_groups, layout);
     return CLEAVE_OK;
 }
@@ -175,7 +257,51 @@ static cleave_status change_split(polisher *p, int32_t op, cleave_arena *scratch
     return CLEAVE_OK;
 }
 
-/* With the next one, where neither helps alone since what goes between them must move. */
+/* The candidate that a split of the first group is; -1: none. */
+static int32_t find_place(const polisher *p, int32_t op, const cleave_split *split) {
+    const cleave_candidate_list *list = &p->candidates.lists[p->candidates.list_of[op]];
+    for (int32_t i = 0, place = 0; i < list->n; place += list->items[i++].n_starts) {
+        int32_t start = cleave_candidate_find_start(&list->items[i], split);
+        if (start >= 0)
+            return place + start;
+    }
+    return -1;
+}
+
+/* Operators behind one that has got the `place`-th candidate go with it, one after the other, as
+   far as their stage and their splits let them. */
+static cleave_status follow(polisher *p, int32_t op, int32_t place, cleave_arena *scratch,
+                            cleave_layout *layout) {
+    const cleave_model *model = p->f->pricer->model;
+    int32_t stage = cleave_schedule_stage_of(&layout->schedule, op);
+    cleave_split split;
+    CLEAVE_TRY(place_split(p, op, place, scratch, &split));
+    while (++op < model->n_operators && cleave_schedule_stage_of(&layout->schedule, op) == stage) {
+        bool goes;
+        CLEAVE_TRY(
+            cleave_split_goes_with(model, op - 1, &split, op, scratch, &split, &goes, p->f->error));
+        place = goes ? find_place(p, op, &split) : -1;
+        if (place < 0)
+            break;
+        CLEAVE_TRY(set_split(p, op, place, scratch, layout));
+        CLEAVE_TRY(try_layout(p, layout));
+    }
+    return CLEAVE_OK;
+}
+
+/* Of a product by columns, what follows it, and the next product by rows, none helps alone. */
+static cleave_status change_run(polisher *p, int32_t op, cleave_arena *scratch) {
+    for (int32_t i = 0; i < count_places(p, op); i++) {
+        cleave_layout layout;
+        CLEAVE_TRY(begin(p, scratch, &layout));
+        CLEAVE_TRY(set_split(p, op, i, scratch, &layout));
+        CLEAVE_TRY(follow(p, op, i, scratch, &layout));
+    }
+    return CLEAVE_OK;
+}
+
+/* With the next one, where neither helps alone since what goes between them must move; and with
+   what goes with that. */
 static cleave_status change_pair(polisher *p, int32_t op, cleave_arena *scratch) {
     for (int32_t i = 0; i < count_places(p, op); i++)
         for (int32_t k = 0; k < count_places(p, op + 1); k++) {
@@ -184,6 +310,7 @@ static cleave_status change_pair(polisher *p, int32_t op, cleave_arena *scratch)
             CLEAVE_TRY(set_split(p, op, i, scratch, &layout));
             CLEAVE_TRY(set_split(p, op + 1, k, scratch, &layout));
             CLEAVE_TRY(try_layout(p, &layout));
+            CLEAVE_TRY(follow(p, op + 1, k, scratch, &layout));
         }
     return CLEAVE_OK;
 }
@@ -210,6 +337,28 @@ static cleave_status gather(polisher *p, cleave_arena *scratch) {
     return CLEAVE_OK;
 }
 
+/* Of all parameters at once, and of each by itself. */
+static cleave_status change_sharded(polisher *p, cleave_arena *scratch) {
+    const cleave_model *model = p->f->pricer->model;
+    bool may_be_other = p->f->options->wish.zero == 0 && cleave_model_trains(model);
+    if (!may_be_other || p->now.layout.n_devices == p->n_groups)
+        return CLEAVE_OK;
+    for (int32_t t = -1; t < model->n_tensors; t++)
+        for (int what = CLEAVE_SHARDED_NOTHING; what < CLEAVE_N_SHARDED; what++) {
+            cleave_layout layout;
+            if (t >= 0 && model->tensors[t].kind != CLEAVE_TENSOR_PARAMETER)
+                break;
+            CLEAVE_TRY(begin(p, scratch, &layout));
+            if (t < 0)
+                cleave_layout_shard(model, (cleave_sharded)what, &layout);
+            else
+                layout.sharded[t] =
+                    (uint8_t)cleave_sharded_as(&model->tensors[t], (cleave_sharded)what);
+            CLEAVE_TRY(try_layout(p, &layout));
+        }
+    return CLEAVE_OK;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static cleave_status list_candidates(polisher *p, int32_t n_groups) {
@@ -233,6 +382,7 @@ static cleave_status list_candidates(polisher *p, int32_t n_groups) {
 static cleave_status change_operators(polisher *p, cleave_arena *scratch) {
     int32_t n = p->f->pricer->model->n_operators;
     bool may_split = p->f->options->wish.tensor == 0;
+    CLEAVE_TRY(change_all_recomputed(p, scratch));
     if (may_split)
         CLEAVE_TRY(gather(p, scratch));
     for (int32_t op = 0; op < n; op++) {
@@ -240,6 +390,8 @@ static cleave_status change_operators(polisher *p, cleave_arena *scratch) {
         if (may_split)
             CLEAVE_TRY(change_split(p, op, scratch));
     }
+    for (int32_t op = 0; op + 1 < n && may_split && !p->moved; op++)
+        CLEAVE_TRY(change_run(p, op, scratch));
     for (int32_t op = 0; op + 1 < n && may_split && !p->moved; op++)
         CLEAVE_TRY(change_pair(p, op, scratch));
     return CLEAVE_OK;
@@ -252,9 +404,12 @@ static cleave_status descend(polisher *p) {
         p->moved = false;
         status = move_cuts(p, &scratch);
         if (status == CLEAVE_OK)
+            status = change_sharded(p, &scratch);
+        if (status == CLEAVE_OK)
             status = change_operators(p, &scratch);
         if (status == CLEAVE_OK && !p->moved)
             status = change_micro_batches(p, &scratch);
+        go_to_next(p);
         cleave_arena_reset(&scratch);
     }
     cleave_arena_free(&scratch);
@@ -275,15 +430,23 @@ static bool is_worth_it(const pipeline_finder *f) {
     return is_tight || best == NULL || pipeline_best(f) != best;
 }
 
+static cleave_status begin_polishing(pipeline_finder *f, polisher *p) {
+    int32_t most = MOST_POLISHED / (f->pricer->model->n_operators * f->pricer->machine->n_devices);
+    *p = (polisher){.f = f, .left = most, .n_known = 2};
+    while (p->n_known < 2 * (uint32_t)most)
+        p->n_known *= 2;
+    p->known = CLEAVE_ARENA_ARRAY(&f->work, known_price, p->n_known);
+    return p->known != NULL ? CLEAVE_OK : cleave_fail_memory(f->error, "searching");
+}
+
 cleave_status pipeline_polish(pipeline_finder *f) {
-    const cleave_pricer *pricer = f->pricer;
-    cleave_status status = CLEAVE_OK;
-    polisher p = {
-        .f = f, .left = MOST_POLISHED / (pricer->model->n_operators * pricer->machine->n_devices)};
+    polisher p;
     if (!is_worth_it(f))
         return CLEAVE_OK;
+    CLEAVE_TRY(begin_polishing(f, &p));
     if (f->starts.n > 0)
         qsort(f->starts.items, (size_t)f->starts.n, sizeof *f->starts.items, by_price);
+    cleave_status status = CLEAVE_OK;
     for (int32_t i = 0; i < f->starts.n && status == CLEAVE_OK && p.left > 0; i++) {
         p.now = f->starts.items[i];
         status = descend(&p);

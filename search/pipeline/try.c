@@ -87,13 +87,20 @@ static int most_sharded(const cleave_layout *layout) {
     return most;
 }
 
+/* Two that are told apart by what does nothing, as shares of state that no two devices have. */
+static bool is_alike(const cleave_price *a, const cleave_price *b) {
+    return a->excess_bytes == 0 && b->excess_bytes == 0 && a->step == b->step &&
+           a->peak_bytes == b->peak_bytes && a->bytes_sent == b->bytes_sent;
+}
+
 static cleave_status keep(pipeline_finder *f, const cleave_layout *layout,
                           const cleave_price *price, const cleave_price_grounds *grounds) {
     cleave_pipelines *found = f->found;
     int32_t place = 0;
     while (place < found->n && !cleave_price_better(price, &found->items[place].price))
         place++;
-    if (place == CLEAVE_MOST_PIPELINES)
+    if (place == CLEAVE_MOST_PIPELINES ||
+        (place > 0 && is_alike(price, &found->items[place - 1].price)))
         return CLEAVE_OK;
     found->n += found->n < CLEAVE_MOST_PIPELINES;
     for (int32_t i = found->n - 1; i > place; i--)

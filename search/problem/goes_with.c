@@ -97,3 +97,46 @@ cleave_status cleave_axis_goes_with(const cleave_model *model, int32_t before, i
     }
     return CLEAVE_OK;
 }
+
+/* Parts that are one further along each axis, replicas outermost. */
+static void find_strides(const cleave_split *split, int32_t stride[CLEAVE_MAX_AXES]) {
+    int32_t n = 1;
+    for (int a = CLEAVE_MAX_AXES - 1; a >= 0; a--) {
+        stride[a] = n;
+        n *= split->degree[a];
+    }
+}
+
+cleave_status cleave_split_goes_with(const cleave_model *model, int32_t before,
+                                     const cleave_split *split, int32_t op, cleave_arena *arena,
+                                     cleave_split *goes, bool *found, cleave_error *error) {
+    cleave_split made = {.replicas = split->replicas, .n_parts = split->n_parts};
+    int32_t from[CLEAVE_MAX_AXES], to[CLEAVE_MAX_AXES];
+    int with[CLEAVE_MAX_AXES];
+    *found = false;
+    for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+        made.degree[a] = 1;
+    for (int a = 0; a < CLEAVE_MAX_AXES; a++) {
+        if (split->degree[a] == 1)
+            continue;
+        CLEAVE_TRY(cleave_axis_goes_with(model, before, a, op, split->degree[a], &with[a], error));
+        if (with[a] < 0 || made.degree[with[a]] > 1)
+            return CLEAVE_OK;
+        made.degree[with[a]] = split->degree[a];
+    }
+    made.devices = CLEAVE_ARENA_ARRAY(arena, int32_t, split->n_parts);
+    if (made.devices == NULL)
+        return cleave_fail_memory(error, "making a layout");
+    find_strides(split, from);
+    find_strides(&made, to);
+    for (int32_t p = 0; p < split->n_parts; p++) {
+        int32_t at = p;
+        for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+            if (split->degree[a] > 1)
+                at += p / from[a] % split->degree[a] * (to[with[a]] - from[a]);
+        made.devices[at] = split->devices[p];
+    }
+    *goes = made;
+    *found = true;
+    return CLEAVE_OK;
+}

@@ -1,6 +1,7 @@
 /* Candidates: which ways there are, that all are legal, and where their parts stand. */
 #include "search/problem/candidates.h"
 #include "search/problem/drafts.h"
+#include "search/problem/goes_with.h"
 
 #include "../../support/perceptron.h"
 #include "../../support/test_machine.h"
@@ -208,4 +209,30 @@ Test(candidates, are_as_many_without_prices) {
         cr_expect_eq(of(op)->n_splits, other->n_splits);
         cr_expect_eq(of(op)->truncated, other->truncated);
     }
+}
+
+/* A product by rows and columns; what follows it is split as its outputs are, and the next product,
+   which sums over the columns, by rows and by what it sums over (n k c).  Partial results of that
+   hold all columns, so rows would be the axis of both, and nothing goes with it. */
+Test(candidates, a_split_goes_with_the_one_before_it) {
+    static const int32_t ways[][3] = {{2, 2, 1}, {2, 2, 1}, {2, 1, 2}};
+    int32_t devices[] = {3, 1, 2, 0};
+    cleave_split split = {.replicas = 1, .n_parts = 4, .devices = devices};
+    cleave_error error = {""};
+    bool found;
+    model = make_perceptron(&arena, 2, 8, 4);
+    for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+        split.degree[a] = a < 3 ? ways[0][a] : 1;
+    for (int32_t op = 1; op < 3; op++) {
+        cr_assert_eq(
+            cleave_split_goes_with(&model, op - 1, &split, op, &arena, &split, &found, &error),
+            CLEAVE_OK, "%s", error.message);
+        cr_assert(found);
+        for (int a = 0; a < 3; a++)
+            cr_expect_eq(split.degree[a], ways[op][a]);
+        cr_expect_arr_eq(split.devices, devices, sizeof devices);
+    }
+    cr_assert_eq(cleave_split_goes_with(&model, 2, &split, 3, &arena, &split, &found, &error),
+                 CLEAVE_OK, "%s", error.message);
+    cr_expect_not(found);
 }
