@@ -217,12 +217,11 @@ static cleave_status make_orders(orders *to, int32_t *next) {
 
 typedef struct merging {
     const orders *of;
-    bool parts;     /* gradients of weights are blocks by themselves */
     int32_t *head;  /* [n_groups] */
     int64_t *free;  /* [n_groups] when the group has done what was taken of it */
     int64_t *ended; /* [kinds][n_stages][micro_batches] unit times; 0: not yet taken */
-    int64_t *end; /* [n_groups] of its next block; -1: what that reads is not yet there, or there is
-                     none */
+    int64_t *begin; /* [n_groups] when its next block may; -1: what it reads is not yet there, or
+                       there is none */
 } merging;
 
 static int64_t *end_of(const merging *of, int kind, int32_t stage, int32_t u) {
@@ -230,7 +229,7 @@ static int64_t *end_of(const merging *of, int kind, int32_t stage, int32_t u) {
     return &of->ended[((int64_t)kind * schedule->n_stages + stage) * schedule->micro_batches + u];
 }
 
-static int64_t next_end_of(const merging *of, int32_t g) {
+static int64_t begin_of(const merging *of, int32_t g) {
     if (of->head[g] == of->of->n[g])
         return -1;
     const cleave_stage_block *block = &of->of->blocks[g][of->head[g]];
@@ -247,8 +246,7 @@ static int64_t next_end_of(const merging *of, int32_t g) {
     if (needs[0] == 0 || needs[1] == 0)
         return -1;
     int64_t begin = needs[0] > needs[1] ? needs[0] : needs[1];
-    int64_t units = block->kind == CLEAVE_BLOCK_BACKWARD && !of->parts ? 2 : 1;
-    return (begin > of->free[g] ? begin : of->free[g]) + units;
+    return begin > of->free[g] ? begin : of->free[g];
 }
 
 /* The group that sends what the next block of g reads; g: none does. */
@@ -258,51 +256,52 @@ static int32_t sender_to(const merging *of, int32_t g) {
     return from < 0 || from >= of->of->of->n_stages ? g : from % of->of->n_groups;
 }
 
-/* Does the block of g give way to that which its sender ends at the same time, so that the sender
-   goes on with its work and does not wait until what it sent has left?  Where messages go one way
-   at a time, as gpipe's do; where they go both ways by turns that only makes others wait
+/* Does the block of g give way to that which its sender begins with at the same time, so that the
+   sender goes on with its work and does not wait until what it sent has left?  Where messages go
+   one way at a time, as gpipe's do; where they go both ways by turns that only makes others wait
    (docs/internals/measured.md). */
-static bool gives_way(const merging *of, int32_t g) {
+static bool gives_way(const merging *of, int32_t g, int64_t begin) {
     int32_t from = sender_to(of, g);
-    return of->of->of->kind == CLEAVE_SCHEDULE_GPIPE && from != g && of->end[from] == of->end[g];
+    return of->of->of->kind == CLEAVE_SCHEDULE_GPIPE && from != g && of->begin[from] == begin;
 }
 
 /* What reads of a block is of its stage, or of one beside it. */
 static void look_again(const merging *of, int32_t stage) {
     int32_t last = of->of->of->n_stages - 1;
     for (int32_t s = stage > 0 ? stage - 1 : 0; s <= stage + 1 && s <= last; s++)
-        of->end[of->of->group[s]] = next_end_of(of, of->of->group[s]);
+        of->begin[of->of->group[s]] = begin_of(of, of->of->group[s]);
 }
 
-/* By when blocks end if each takes one unit, a backward with the gradients of weights two; ties by
-   stage.  What a block sends stands at its end: so messages come to links in the order in which
-   they are ready, and who receives one has posted that before the block that it is at. */
+/* By when blocks begin if each takes one unit, a backward with the gradients of weights two; ties
+   by stage. */
 static bool merge(const merging *of, int32_t n, cleave_stage_block *sequence) {
+    bool parts = cleave_schedule_parts_weights(of->of->of);
     for (int32_t g = 0; g < of->of->n_groups; g++)
-        of->end[g] = next_end_of(of, g);
+        of->begin[g] = begin_of(of, g);
     for (int32_t i = 0; i < n; i++) {
         int32_t next = -1;
-        int64_t ends = 0;
+        int64_t begins = 0;
         bool waits = false;
         for (int32_t g = 0; g < of->of->n_groups; g++) {
-            int64_t end = of->end[g];
-            if (end < 0 || (next >= 0 && end > ends))
+            int64_t begin = of->begin[g];
+            if (begin < 0 || (next >= 0 && begin > begins))
                 continue;
-            bool way = gives_way(of, g);
+            bool way = gives_way(of, g, begin);
             int32_t stage = of->of->blocks[g][of->head[g]].stage;
-            bool is_first = next < 0 || end < ends || (waits && !way) ||
+            bool is_first = next < 0 || begin < begins || (waits && !way) ||
                             (waits == way && stage < of->of->blocks[next][of->head[next]].stage);
             if (is_first) {
                 next = g;
-                ends = end;
+                begins = begin;
                 waits = way;
             }
         }
         if (next < 0)
             return false;
         sequence[i] = of->of->blocks[next][of->head[next]++];
-        of->free[next] = ends;
-        *end_of(of, sequence[i].kind, sequence[i].stage, sequence[i].micro_batch) = ends;
+        int64_t units = sequence[i].kind == CLEAVE_BLOCK_BACKWARD && !parts ? 2 : 1;
+        of->free[next] = begins + units;
+        *end_of(of, sequence[i].kind, sequence[i].stage, sequence[i].micro_batch) = begins + units;
         look_again(of, sequence[i].stage);
     }
     return true;
@@ -318,15 +317,15 @@ static cleave_status sequence_of(orders *to, cleave_arena *scratch, cleave_arena
                            of->micro_batches);
     int32_t *next = CLEAVE_ARENA_ARRAY(scratch, int32_t, CLEAVE_N_BLOCK_KINDS * of->n_stages);
     merging merged = {.of = to,
-                      .parts = cleave_schedule_parts_weights(of),
                       .head = CLEAVE_ARENA_ARRAY(scratch, int32_t, to->n_groups),
                       .free = CLEAVE_ARENA_ARRAY(scratch, int64_t, to->n_groups),
                       .ended = CLEAVE_ARENA_ARRAY(scratch, int64_t, most),
-                      .end = CLEAVE_ARENA_ARRAY(scratch, int64_t, to->n_groups)};
+                      .begin = CLEAVE_ARENA_ARRAY(scratch, int64_t, to->n_groups)};
     to->n = CLEAVE_ARENA_ARRAY(scratch, int32_t, to->n_groups);
     to->blocks = cleave_arena_alloc(scratch, (size_t)to->n_groups, sizeof(cleave_stage_block *));
     bool ready = next != NULL && merged.head != NULL && merged.free != NULL &&
-                 merged.ended != NULL && merged.end != NULL && to->n != NULL && to->blocks != NULL;
+                 merged.ended != NULL && merged.begin != NULL && to->n != NULL &&
+                 to->blocks != NULL;
     for (int32_t g = 0; g < to->n_groups && ready; g++) {
         int64_t n_stages = 0;
         for (int32_t s = 0; s < of->n_stages; s++)

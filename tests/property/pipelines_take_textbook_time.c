@@ -34,10 +34,6 @@ static double formula(cleave_schedule_kind kind, int32_t P, int32_t v, int32_t m
 
 /* ---- blocks in the order of the sequence ----------------------------------------------------- */
 
-/* From every group to every other; for all that leaves two groups, which are a node; for all that
-   comes to a group. */
-typedef enum link_sort { OF_PAIRS, OF_NODES, OF_READERS } link_sort;
-
 /* Stage s on group s mod P, every group a device. */
 typedef struct pipeline {
     cleave_schedule schedule;
@@ -47,7 +43,7 @@ typedef struct pipeline {
     int64_t serialization;               /* of a message on its link */
     bool
         posts_early; /* receives stand with their sends, as lowering has them, and not with waits */
-    link_sort links;
+    bool is_shared;  /* two groups are a node, with one link for all that leaves it */
     cleave_arena arena;
     cleave_engine_problem problem;
 } pipeline;
@@ -122,10 +118,8 @@ static void make_messages(pipeline *of) {
                     continue;
                 int32_t reader = kind == CLEAVE_BLOCK_FORWARD ? s + 1 : s - 1;
                 number[message_of(of, kind, s, u)] = n;
-                step->hop_link[n] = of->links == OF_READERS ? of->group[reader]
-                                    : of->links == OF_NODES
-                                        ? of->group[s] / 2
-                                        : of->group[s] * of->n_groups + of->group[reader];
+                step->hop_link[n] = of->is_shared ? of->group[s] / 2
+                                                  : of->group[s] * of->n_groups + of->group[reader];
                 step->hop_serialization[n] = of->serialization;
                 step->hop_start[n + 1] = n + 1;
                 n++;
@@ -231,37 +225,6 @@ Test(textbook, equal_blocks_take_the_published_times) {
     expect_formula(CLEAVE_SCHEDULE_1F1B, 8, 1, 1);
 }
 
-/* Blocks are in an order of unit times, in which a backward is two of a forward: where it is a
-   little more, and a group has one link for all that comes to it, no message may wait there for one
-   that comes before it in the sequence and is ready after it.  A step has messages of its own in
-   each of the bubbles, and at most one with each block. */
-Test(textbook, longer_backwards_take_the_published_times_on_one_link_a_reader) {
-    const int64_t f = 4000000, serialization = 1000;
-    const int32_t P = 8, m = 32;
-    for (int k = 0; k < N_KINDS; k++)
-        for (int longer = 0; longer <= 4; longer++) {
-            int32_t v = kinds[k] == CLEAVE_SCHEDULE_INTERLEAVED ? 4 : 1;
-            int64_t w = kinds[k] == CLEAVE_SCHEDULE_ZB_H1 ? f : 0, b = 2 * f - w + longer * f / 10;
-            pipeline of;
-            begin(&of, kinds[k], P, v, m);
-            of.posts_early = true;
-            of.links = OF_READERS;
-            of.serialization = serialization;
-            for (int32_t s = 0; s < P * v; s++) {
-                of.work[CLEAVE_BLOCK_FORWARD][s] = f / v;
-                of.work[CLEAVE_BLOCK_BACKWARD][s] = b / v;
-                of.work[CLEAVE_BLOCK_WEIGHT][s] = w;
-            }
-            double step = (double)run_both(&of, cleave_schedule_names[kinds[k]]).scan;
-            double least = formula(kinds[k], P, v, m, (double)f, (double)b, (double)w);
-            double most = least + (double)(2 * v * (m + P) * serialization);
-            cr_expect(step >= least && step <= most,
-                      "%s, backward %.1f of a forward: %.0f, not %.0f",
-                      cleave_schedule_names[kinds[k]], (double)b / (double)f, step, least);
-            cleave_arena_free(&of.arena);
-        }
-}
-
 /* Stage times by chance; returns what it is. */
 static const char *draw(pipeline *of, int i, int k, int64_t serialization, char *what, size_t n) {
     cleave_random random = {.key = (uint64_t)i};
@@ -310,8 +273,7 @@ Test(textbook, engines_are_near_each_other_on_links_that_are_shared) {
                 char what[64];
                 pipeline of;
                 draw(&of, i, k, message_sizes[size], what, sizeof what);
-                of.posts_early = true;
-                of.links = OF_NODES;
+                of.posts_early = of.is_shared = true;
                 makespans made = run_both(&of, what);
                 off[i] = fabs((double)made.scan / (double)made.events - 1);
                 cleave_arena_free(&of.arena);

@@ -148,16 +148,15 @@ Test(schedule, in_flight_says_how_many_forwards_come_first) {
 /* ---- the sequence ---------------------------------------------------------------------------- */
 
 /* A forward takes one unit, a backward two, from 1 on: F0.0 1-2, F0.1 and F1.0 2-3, F1.1 3-4, B1.0
-   4-6, B0.0 and B1.1 6-8, B0.1 8-10; they stand as they end, and of two at once that of gpipe comes
-   first whose group has just sent what the other reads. */
+   4-6, B0.0 and B1.1 6-8, B0.1 8-10; of two at once that of gpipe comes first whose group has just
+   sent what the other reads. */
 Test(schedule, the_sequence_goes_by_unit_times) {
     int32_t group[2];
     cleave_schedule schedule = round_robin(CLEAVE_SCHEDULE_GPIPE, 2, 2, 2, group);
     expect_sequence(&schedule, group, "F0.0 F0.1 F1.0 F1.1 B1.0 B1.1 B0.0 B0.1");
-    /* F0.1 and F1.0 2-3, B1.0 3-5, F1.1 5-6, B0.0 5-7, B1.1 6-8; of two at once that of the earlier
-       stage. */
+    /* B1.0 3-5, B0.0 and F1.1 5-7 and 5-6, B1.1 6-8; of two at once that of the earlier stage. */
     schedule.kind = CLEAVE_SCHEDULE_1F1B;
-    expect_sequence(&schedule, group, "F0.0 F0.1 F1.0 B1.0 F1.1 B0.0 B1.1 B0.1");
+    expect_sequence(&schedule, group, "F0.0 F0.1 F1.0 B1.0 B0.0 F1.1 B1.1 B0.1");
 }
 
 /* All blocks once, each behind what it reads, and a stage's micro-batches one after the other. */
