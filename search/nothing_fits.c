@@ -181,16 +181,12 @@ static int64_t lasting_bytes(const session *s) {
 
 static void format_proof(const session *s, char *text, size_t bytes) {
     char needed[32], there[32];
-    bool may_cut = s->stages_tried || (session_stages(s) && session_interrupted(s));
+    bool may_cut = s->stages_tried || session_stages(s);
     int64_t least = may_cut ? lasting_bytes(s) : s->least_bytes;
     cleave_unit_format((double)least, CLEAVE_UNIT_BYTES, needed, sizeof needed);
     cleave_unit_format((double)s->most_bytes, CLEAVE_UNIT_BYTES, there, sizeof there);
-    if (least > s->most_bytes)
-        snprintf(text, bytes, "proven: any layout holds %s in all, and there are %s", needed,
-                 there);
-    else
-        snprintf(text, bytes, "unproven: any layout holds %s in all, and there are %s", needed,
-                 there);
+    snprintf(text, bytes, "%s: any layout holds %s in all, and there are %s",
+             least > s->most_bytes ? "proven" : "unproven", needed, there);
 }
 
 bool session_is_hopeless(const session *s) { return s->least_bytes > s->most_bytes; }
@@ -213,7 +209,11 @@ static cleave_status fail_named(const session *s, const char *needed, const char
 /* Where not all that could be tried was: "; why, and where more is". */
 static void format_reach(const session *s, char *text, size_t bytes) {
     char reach[160];
-    snprintf(text, bytes, "%s", session_interrupted(s) ? "; the search was interrupted" : "");
+    bool has_ended = !s->stages_tried && session_stages(s) && s->options->time_seconds > 0;
+    snprintf(text, bytes, "%s",
+             session_interrupted(s) ? "; the search was interrupted"
+             : has_ended            ? "; no --time was left for stages and micro-batches"
+                                    : "");
     if (!s->reach.only_folds || session_is_hopeless(s))
         return;
     session_describe_reach(s, reach, sizeof reach);

@@ -404,9 +404,9 @@ static cleave_status descend(polisher *p) {
         p->moved = false;
         status = move_cuts(p, &scratch);
         if (status == CLEAVE_OK)
-            status = change_operators(p, &scratch);
-        if (status == CLEAVE_OK && !p->moved)
             status = change_sharded(p, &scratch);
+        if (status == CLEAVE_OK)
+            status = change_operators(p, &scratch);
         if (status == CLEAVE_OK && !p->moved)
             status = change_micro_batches(p, &scratch);
         go_to_next(p);

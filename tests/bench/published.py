@@ -284,7 +284,7 @@ def without_links(content):
     if "collectives" in content:
         for span in content["collectives"]["within"]:
             span.update(bandwidth="1000000 GB/s", latency="0 us")
-        content["collectives"].setdefault("between", {"share": 1})["latency"] = "0 us"
+        content["collectives"]["between"] = {"share": 1, "latency": "0 us"}
 
 
 def flat_efficiency(content):
