@@ -249,6 +249,7 @@ static cleave_fragment fragment_of(const cleave_lowerer *lowerer) {
                     .n_devices = builder->n_devices,
                     .n_windows = builder->fold != NULL ? builder->fold->n_windows : 1,
                     .training = lowerer->options.training,
+                    .symbolic = lowerer->options.symbolic_collectives,
                     .n_items = builder->items.n,
                     .items = builder->items.items,
                     .n_slots = lowerer->schedule.n_slots,

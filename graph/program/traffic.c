@@ -57,8 +57,8 @@ int64_t cleave_program_bytes_sent(const cleave_program *program,
     const int32_t *message_times = times != NULL ? times->messages : NULL;
     const int32_t *collective_times = times != NULL ? times->collectives : NULL;
     int32_t n_windows = count_windows(program);
-    int64_t messages = 0;
-    double collectives = 0, per_byte = 0;
+    int64_t messages = 0, collectives = 0;
+    double per_byte = 0;
     const cleave_collective *last = NULL; /* many tensors are combined by the same devices */
     for (int32_t m = 0; m < program->n_messages; m++)
         messages += program->messages[m].bytes * (message_times != NULL ? message_times[m] : 1);
@@ -68,11 +68,11 @@ int64_t cleave_program_bytes_sent(const cleave_program *program,
             of->n_devices != last->n_devices || of->node_members != last->node_members)
             per_byte = sent_per_byte(of);
         last = of;
-        collectives += per_byte * (double)of->bytes *
-                       (collective_times != NULL ? collective_times[c] : 1) *
-                       (cleave_program_spans(program, of) ? 1 : n_windows);
+        int64_t times_each = (collective_times != NULL ? collective_times[c] : 1) *
+                             (cleave_program_spans(program, of) ? 1 : n_windows);
+        collectives += times_each * (int64_t)(per_byte * (double)of->bytes + 0.5);
     }
-    return messages * n_windows + (int64_t)(collectives + 0.5);
+    return messages * n_windows + collectives;
 }
 
 /* Between every two devices; windows are so many devices apart. */

@@ -139,8 +139,7 @@ static cleave_status fits_by_estimate(cleave_pricer *pricer, const cleave_price_
     *fits = known == FITS;
     if (known == IN_DOUBT)
         status = fits_in_slots(pricer, estimate, fits, error);
-    if (what->in_steps)
-        made.bytes_sent = cleave_estimate_bytes_sent(estimate);
+    made.bytes_sent = cleave_estimate_bytes_sent(estimate);
     cleave_estimate_destroy(estimate);
     made.excess_bytes = 0;
     if (status == CLEAVE_OK && *fits)

@@ -64,7 +64,7 @@ cleave_status cleave_estimate_plan(cleave_estimate *estimate, int64_t *peak_byte
 double cleave_estimate_over(cleave_estimate *estimate, int32_t device, int64_t bytes);
 /* What the program itself takes: cleave_program_own_bytes. */
 int64_t cleave_estimate_own_bytes(cleave_estimate *estimate);
-/* Of a step with collectives in their steps: cleave_program_bytes_sent. */
+/* cleave_program_bytes_sent. */
 int64_t cleave_estimate_bytes_sent(cleave_estimate *estimate);
 
 #endif

@@ -1,6 +1,7 @@
 #include "simulator/step/price_fragment.h"
 
 #include "graph/program/memory_plan.h"
+#include "graph/program/traffic.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -140,8 +141,7 @@ static cleave_status price_and_keep(const cleave_fragment *fragment, cleave_cost
     add_buffers(&fragment->program, made);
     add_workspaces(&fragment->program, cleave_cost_cache_machine(cache), made);
     made->own_bytes = cleave_program_own_bytes(&fragment->program);
-    for (int32_t m = 0; m < fragment->program.n_messages; m++)
-        made->bytes_sent += fragment->program.messages[m].bytes;
+    made->bytes_sent = cleave_program_bytes_sent(&fragment->program, NULL);
     *price = made;
     return CLEAVE_OK;
 }

@@ -10,7 +10,7 @@ typedef struct cleave_fragment_price {
     int32_t n_live;
     cleave_life *live;  /* [n_live] buffers, and workspaces of computes, from slot to slot */
     int64_t own_bytes;  /* cleave_program_own_bytes */
-    int64_t bytes_sent; /* by messages, of all devices */
+    int64_t bytes_sent; /* of all devices */
     bool has_ends;      /* `priced` has what the ends of messages have to do */
     size_t size;        /* of the block that all this lies in */
 } cleave_fragment_price;

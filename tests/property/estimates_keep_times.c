@@ -85,9 +85,10 @@ static void expect_same(walk *w, int change, int64_t step) {
        &error);
     cr_assert_eq(step, timeline.step, "%s, change %d: %lld, but %lld from scratch", w->name, change,
                  (long long)step, (long long)timeline.step);
-    if (w->in_steps)
-        cr_assert_eq(cleave_estimate_bytes_sent(w->estimate),
-                     cleave_program_bytes_sent(&program, NULL), "%s, change %d", w->name, change);
+    cr_assert_eq(cleave_estimate_bytes_sent(w->estimate), cleave_program_bytes_sent(&program, NULL),
+                 "%s, change %d: %lld bytes by the estimate, %lld sent", w->name, change,
+                 (long long)cleave_estimate_bytes_sent(w->estimate),
+                 (long long)cleave_program_bytes_sent(&program, NULL));
     int64_t *in_slots = CLEAVE_ARENA_ARRAY(&w->scratch, int64_t, w->layout.n_devices);
     ok(w, cleave_estimate_plan(w->estimate, in_slots, &error), &error);
     for (int32_t d = 0; d < w->layout.n_devices; d++)
