@@ -48,9 +48,11 @@ typedef struct pipeline_cut {
     int32_t n_stages, *first_operator;
 } pipeline_cut;
 
-/* The best that was tried of so many groups and its micro-batches; in the finder's arena. */
+/* The best that was tried of so many groups and its micro-batches, with splits as people have them
+   or with free ones; in the finder's arena. */
 typedef struct pipeline_start {
     int32_t n_groups;
+    bool is_free;
     cleave_layout layout;
     cleave_price price;
 } pipeline_start;
@@ -162,8 +164,8 @@ cleave_status pipeline_say(pipeline_finder *f, const cleave_layout *layout, clea
                            cleave_layout *said, bool *says);
 
 /* polish.c */
-cleave_status pipeline_note_start(pipeline_finder *f, int32_t n_groups, const cleave_layout *layout,
-                                  const cleave_price *price);
+cleave_status pipeline_note_start(pipeline_finder *f, const pipeline_candidate *of,
+                                  const cleave_layout *layout, const cleave_price *price);
 cleave_status pipeline_polish(pipeline_finder *f);
 
 /* planned.c: plans of all shapes that may be the best, with what each is expected to take. */

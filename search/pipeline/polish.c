@@ -36,18 +36,20 @@ typedef struct polisher {
     uint32_t n_known;   /* a power of two, more than are priced */
 } polisher;
 
-static bool is_start_of(const pipeline_start *start, const cleave_layout *layout,
-                        int32_t n_groups) {
-    return start->n_groups == n_groups &&
-           start->layout.schedule.micro_batches == layout->schedule.micro_batches;
+static bool is_start_of(const pipeline_start *a, const pipeline_start *b) {
+    return a->n_groups == b->n_groups && a->is_free == b->is_free &&
+           a->layout.schedule.micro_batches == b->layout.schedule.micro_batches;
 }
 
-cleave_status pipeline_note_start(pipeline_finder *f, int32_t n_groups, const cleave_layout *layout,
-                                  const cleave_price *price) {
+cleave_status pipeline_note_start(pipeline_finder *f, const pipeline_candidate *of,
+                                  const cleave_layout *layout, const cleave_price *price) {
+    pipeline_start start = {.n_groups = of->n_groups,
+                            .is_free = of->plan != NULL && of->family == PIPELINE_FREE,
+                            .layout = *layout,
+                            .price = *price};
     int32_t i = 0;
-    while (i < f->starts.n && !is_start_of(&f->starts.items[i], layout, n_groups))
+    while (i < f->starts.n && !is_start_of(&f->starts.items[i], &start))
         i++;
-    pipeline_start start = {.n_groups = n_groups, .price = *price};
     if (i < f->starts.n && !cleave_price_better(price, &f->starts.items[i].price))
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_layout_copy(layout, f->pricer->model, &f->work, &start.layout, f->error));
@@ -407,7 +409,8 @@ static cleave_status descend(polisher *p) {
             status = change_sharded(p, &scratch);
         if (status == CLEAVE_OK)
             status = change_operators(p, &scratch);
-        if (status == CLEAVE_OK && !p->moved)
+        /* Where memory is short more micro-batches may be the least dear way to fit. */
+        if (status == CLEAVE_OK && (!p->moved || p->has_next))
             status = change_micro_batches(p, &scratch);
         go_to_next(p);
         cleave_arena_reset(&scratch);

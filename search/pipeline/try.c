@@ -180,7 +180,7 @@ cleave_status pipeline_try_candidate(pipeline_finder *f, const pipeline_candidat
     if (*tried)
         status = pipeline_try_layout(f, &layout, tried, price);
     if (status == CLEAVE_OK && *tried && f->is_small)
-        status = pipeline_note_start(f, of->n_groups, &layout, price);
+        status = pipeline_note_start(f, of, &layout, price);
     cleave_arena_free(&scratch);
     return status;
 }
