@@ -18,7 +18,8 @@ import transformers
 
 from make_family_oracles import checkpoint_name
 
-HEADS = {"bert": transformers.AutoModelForMaskedLM, "roberta": transformers.AutoModelForMaskedLM,
+HEADS = {"bert": transformers.AutoModelForMaskedLM, "distilbert": transformers.AutoModelForMaskedLM,
+         "roberta": transformers.AutoModelForMaskedLM,
          "vit": transformers.AutoModelForImageClassification, "t5": transformers.AutoModelForSeq2SeqLM}
 
 

@@ -28,6 +28,8 @@
     { name, CLEAVE_FIELD_ZERO, 0, false, 0, NULL }
 #define IS(name, text)                                                                             \
     { name, CLEAVE_FIELD_IS, 0, false, 0, text }
+#define EITHER(name, member, texts)                                                                \
+    { name, CLEAVE_FIELD_EITHER, MEMBER(member), false, 0, texts }
 #define FUNCTION(name, standard)                                                                   \
     { name, CLEAVE_FIELD_FUNCTION, MEMBER(activation), false, 0, standard }
 #define ROTARY(name)                                                                               \
@@ -196,6 +198,32 @@ static const cleave_field glm4_moe[] = {LLAMA_SIZES(8, 131072),
                                         FLAG("tie_word_embeddings", tied, 0),
                                         FUNCTION("hidden_act", "silu")};
 
+static const cleave_field deepseek_v2[] = {
+    LLAMA(0, 2048),
+    EXPERTS(6),
+    EXTENT("n_routed_experts", experts, 64),
+    EXTENT("num_experts", experts, 64),
+    EXTENT("n_shared_experts", shared_experts, 2),
+    EXTENT("moe_intermediate_size", expert_inner, 1407),
+    COUNT("first_k_dense_replace", dense_layers, 0),
+    EXTENT("n_group", groups, 1),
+    EXTENT("topk_group", group_choices, 1),
+    NOT("norm_topk_prob"),
+    NUMBER("routed_scaling_factor", expert_scale, 1),
+    COUNT("q_lora_rank", query_rank, 1536),
+    EXTENT("kv_lora_rank", value_rank, 512),
+    EXTENT("qk_rope_head_dim", head, 64),
+    EXTENT("head_dim", head, 64),
+    EXTENT("qk_nope_head_dim", plain_head, 128),
+    EXTENT("v_head_dim", value_head, 128),
+    FLAG("tie_word_embeddings", tied, 0),
+    FLAG("attention_bias", attention_bias, 0),
+    NOT("mlp_bias"),
+    IS("scoring_func", "softmax"),
+    EITHER("topk_method", limits_groups, "greedy group_limited_greedy"),
+    EXTENT("moe_layer_freq", sparse_step, 1),
+    FUNCTION("hidden_act", "silu")};
+
 static const cleave_field deepseek_v3[] = {LLAMA(0, 4096),
                                            EXPERTS(8),
                                            EXTENT("n_routed_experts", experts, 256),
@@ -330,6 +358,21 @@ static const cleave_field gpt2[] = {NEEDED("n_embd", width),
                                     NOT("is_encoder_decoder"),
                                     FUNCTION("activation_function", "gelu_new")};
 
+static const cleave_field opt[] = {SIZES,
+                                   NEEDED("vocab_size", vocabulary),
+                                   NEEDED("ffn_dim", inner),
+                                   EXTENT("word_embed_proj_dim", embedded_width, 0),
+                                   EXTENT("max_position_embeddings", positions, 2048),
+                                   RATE("attention_dropout", attention_dropout, 0),
+                                   RATE("dropout", dropout, 0.1),
+                                   ZERO("layerdrop"),
+                                   FLAG("do_layer_norm_before", norms_before, 1),
+                                   NOT("_remove_final_layer_norm"),
+                                   YES("layer_norm_elementwise_affine"),
+                                   FLAG("enable_bias", attention_bias, 1),
+                                   FLAG("tie_word_embeddings", tied, 1),
+                                   FUNCTION("activation_function", "relu")};
+
 #define ENCODER                                                                                    \
     SIZES, EXTENT("intermediate_size", inner, 3072), NUMBER("layer_norm_eps", epsilon, 1e-12),     \
         FUNCTION("hidden_act", "gelu")
@@ -343,6 +386,24 @@ static const cleave_field gpt2[] = {NEEDED("n_embd", width),
 static const cleave_field bert[] = {MASKED};
 
 static const cleave_field roberta[] = {MASKED, COUNT("pad_token_id", padding, 1)};
+
+static const cleave_field distilbert[] = {NEEDED("dim", width),
+                                          NEEDED("n_layers", layers),
+                                          NEEDED("n_heads", heads),
+                                          NEEDED("hidden_size", width),
+                                          NEEDED("num_hidden_layers", layers),
+                                          NEEDED("num_attention_heads", heads),
+                                          NEEDED("vocab_size", vocabulary),
+                                          EXTENT("hidden_dim", inner, 3072),
+                                          EXTENT("max_position_embeddings", positions, 512),
+                                          RATE("dropout", dropout, 0.1),
+                                          RATE("attention_dropout", attention_dropout, 0.1),
+                                          FLAG("tie_word_embeddings", tied, 1),
+                                          FLAG("tie_weights_", tied, 1),
+                                          NOT("sinusoidal_pos_embds"),
+                                          NOT("is_decoder"),
+                                          NOT("is_encoder_decoder"),
+                                          FUNCTION("activation", "gelu")};
 
 static const cleave_field vit[] = {
     ENCODER,
@@ -377,8 +438,11 @@ static const cleave_field t5[] = {
 const cleave_family cleave_families[] = {
     {"bert", FIELDS(bert), cleave_compose_bert, .has_text = true},
     {"camembert", FIELDS(roberta), cleave_compose_roberta, .has_text = true, .skips_padding = true},
+    {"deepseek_v2", FIELDS(deepseek_v2), cleave_compose_deepseek_v2, .has_text = true,
+     .turns = true, .has_own_head = true},
     {"deepseek_v3", FIELDS(deepseek_v3), cleave_compose_deepseek_v3, .has_text = true,
      .turns = true, .has_own_head = true},
+    {"distilbert", FIELDS(distilbert), cleave_compose_distilbert, .has_text = true},
     {"gemma", FIELDS(gemma), cleave_compose_gemma, .has_text = true, .turns = true,
      .has_own_head = true},
     {"gemma2", FIELDS(gemma2), cleave_compose_gemma2, .has_text = true, .turns = true,
@@ -399,6 +463,7 @@ const cleave_family cleave_families[] = {
      .has_own_head = true},
     {"olmo2", FIELDS(olmo2), cleave_compose_olmo2, .has_text = true, .turns = true},
     {"olmoe", FIELDS(olmoe), cleave_compose_olmoe, .has_text = true, .turns = true},
+    {"opt", FIELDS(opt), cleave_compose_opt, .has_text = true},
     {"phi", FIELDS(phi), cleave_compose_phi, .has_text = true, .turns = true, .turns_share = true},
     {"phi3", FIELDS(phi3), cleave_compose_phi3, .has_text = true, .turns = true,
      .turns_share = true},

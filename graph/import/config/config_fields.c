@@ -25,6 +25,7 @@ static const char *const harmless[] = {"_attn_implementation",
                                        "finetuning_task",
                                        "gradient_checkpointing",
                                        "id2label",
+                                       "init_std",
                                        "initializer_factor",
                                        "initializer_range",
                                        "is_gated_act",
@@ -47,11 +48,13 @@ static const char *const harmless[] = {"_attn_implementation",
                                        "prefix",
                                        "pretraining_tp",
                                        "problem_type",
+                                       "qa_dropout",
                                        "reorder_and_upcast_attn",
                                        "return_dict",
                                        "router_aux_loss_coef",
                                        "sep_token_id",
                                        "seq_aux",
+                                       "seq_classif_dropout",
                                        "summary_activation",
                                        "summary_first_dropout",
                                        "summary_proj_to_labels",
@@ -203,6 +206,18 @@ static cleave_status check_fixed(const cleave_json_cursor *at, const cleave_fiel
     return CLEAVE_OK;
 }
 
+static cleave_status read_either(const cleave_json_cursor *at, const char *texts, bool *is_second,
+                                 cleave_error *error) {
+    const char *second = strchr(texts, ' ') + 1, *text;
+    size_t n = (size_t)(second - texts) - 1;
+    CLEAVE_TRY(cleave_json_string(at, &text, error));
+    *is_second = strcmp(text, second) == 0;
+    if (!*is_second && (strlen(text) != n || strncmp(text, texts, n) != 0))
+        return cleave_json_fail(at, error, "\"%.64s\" is not supported, but %.*s and %s", text,
+                                (int)n, texts, second);
+    return CLEAVE_OK;
+}
+
 static cleave_status check_zero(const cleave_json_cursor *at, cleave_error *error) {
     double value;
     CLEAVE_TRY(cleave_json_number(at, &value, error));
@@ -230,6 +245,8 @@ static cleave_status read_field(const cleave_json_cursor *at, const cleave_field
     case CLEAVE_FIELD_FUNCTION:
     case CLEAVE_FIELD_GATED:
         return read_function(at, field->kind == CLEAVE_FIELD_GATED, member, arena, error);
+    case CLEAVE_FIELD_EITHER:
+        return read_either(at, field->text, member, error);
     case CLEAVE_FIELD_SQUARE:
         return read_square(at, member, error);
     case CLEAVE_FIELD_ROTARY:
@@ -269,6 +286,7 @@ static void set_standard(const cleave_field *field, void *member) {
         *(double *)member = field->standard;
         break;
     case CLEAVE_FIELD_FLAG:
+    case CLEAVE_FIELD_EITHER:
         *(bool *)member = field->standard > 0;
         break;
     case CLEAVE_FIELD_FUNCTION:

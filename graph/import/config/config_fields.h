@@ -42,6 +42,7 @@ typedef struct cleave_of_layers {
 /* A configuration.  Families use some of the members; 0 and null: the family's own rule. */
 typedef struct cleave_config {
     int64_t batch, sequence;
+    int64_t embedded_width; /* of embeddings; 0: the width */
     int64_t layers, width, heads, kv_heads, head, inner, vocabulary, positions;
     int64_t window, first_windowed_layer; /* keys that a query sees; 0: all */
     int64_t whole_every;    /* of so many layers the last has no window; 0: as above */
@@ -62,6 +63,8 @@ typedef struct cleave_config {
     int64_t query_rank, value_rank, plain_head, value_head;
     bool interleaved; /* pairs of rotary positions are neighbours */
     bool tied, attention_bias, mlp_bias, qk_norm, uses_window, parallel, scales, scales_by_layer;
+    bool norms_before;           /* attention and unit, else behind them */
+    bool limits_groups;          /* of experts, a token's choices are in the best */
     double query_scale;          /* what scores are scaled by is 1 / sqrt of it; 0: a head's size */
     double score_scale;          /* or this itself; 0: as above */
     double score_cap, logit_cap; /* cap x tanh(x / cap); 0: none */
@@ -87,6 +90,7 @@ typedef enum cleave_field_kind {
     CLEAVE_FIELD_FUNCTION, /* the name of an activation, into a const char * */
     CLEAVE_FIELD_GATED,    /* the same, perhaps behind "gated-" */
     CLEAVE_FIELD_IS,       /* the text in `text`, or null: nothing else is supported */
+    CLEAVE_FIELD_EITHER,   /* one of the two texts in `text`; true: the second */
     CLEAVE_FIELD_SQUARE,   /* an extent, or a list of two that are equal */
     CLEAVE_FIELD_ROTARY,   /* an object */
     CLEAVE_FIELD_LAYERS,   /* a list of "full_attention" and "sliding_attention" */
@@ -174,12 +178,15 @@ const char *cleave_compose_qwen3_moe(cleave_composer *c, const cleave_config *co
 const char *cleave_compose_qwen2_moe(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_olmoe(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_glm4_moe(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_deepseek_v2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_deepseek_v3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_phi(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gpt_neox(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gpt2(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_opt(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_bert(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_roberta(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_distilbert(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_vit(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_t5(cleave_composer *c, const cleave_config *config);
 

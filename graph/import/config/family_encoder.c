@@ -1,16 +1,48 @@
-/* Encoders: BERT and RoBERTa, which norm behind attention and unit and predict masked tokens, and
-   ViT, which norms before them and classifies images. */
+/* Encoders: BERT, RoBERTa and DistilBERT, which norm behind attention and unit and predict masked
+   tokens, and ViT, which norms before them and classifies images. */
 #include "graph/import/config/config_fields.h"
 
 #include <math.h>
 
+/* The modules of a block. */
+typedef struct encoder_names {
+    const char *attention, *query, *key, *value; /* the last three in the first */
+    const char *attended, *attended_norm, *wide, *act, *narrow, *norm;
+    const char *attended_dropout, *dropout; /* null: none */
+} encoder_names;
+
 typedef struct encoder {
     cleave_composer *c;
     const cleave_config *config;
-    int64_t length;        /* of the texts, or patches and one */
-    const char *attention; /* the module of an attention's queries, keys and values */
-    bool biases;           /* of those */
+    int64_t length; /* of the texts, or patches and one */
+    const encoder_names *names;
+    bool biases; /* of queries, keys and values */
 } encoder;
+
+static const encoder_names bert_names = {.attention = "attention.self",
+                                         .query = "query",
+                                         .key = "key",
+                                         .value = "value",
+                                         .attended = "attention.output.dense",
+                                         .attended_norm = "attention.output.LayerNorm",
+                                         .wide = "intermediate.dense",
+                                         .act = "intermediate.act",
+                                         .narrow = "output.dense",
+                                         .norm = "output.LayerNorm",
+                                         .attended_dropout = "attention.output.dropout",
+                                         .dropout = "output.dropout"};
+
+static const encoder_names distilbert_names = {.attention = "attention",
+                                               .query = "q_lin",
+                                               .key = "k_lin",
+                                               .value = "v_lin",
+                                               .attended = "attention.out_lin",
+                                               .attended_norm = "sa_layer_norm",
+                                               .wide = "ffn.lin1",
+                                               .act = "ffn.activation",
+                                               .narrow = "ffn.lin2",
+                                               .norm = "output_layer_norm",
+                                               .dropout = "ffn.dropout"};
 
 static const char *name_of(const encoder *e, const char *scope, const char *what) {
     return cleave_compose_name(e->c, "%s.%s", scope, what);
@@ -28,11 +60,12 @@ static const char *linear(const encoder *e, const char *scope, const char *what,
 }
 
 static const char *attend(const encoder *e, const char *block, const char *x) {
-    static const char *const modules[] = {"query", "key", "value"};
+    const encoder_names *names = e->names;
+    const char *const modules[] = {names->query, names->key, names->value};
     static const char *const heads[] = {"queries", "keys_of_heads", "values"};
     cleave_composer *c = e->c;
     const cleave_config *config = e->config;
-    const char *scope = name_of(e, block, e->attention), *parts[3];
+    const char *scope = name_of(e, block, names->attention), *parts[3];
     const cleave_composed_attention how = {
         .heads = {e->length, config->heads, config->heads, config->head},
         .scale = 1 / sqrt((double)config->head),
@@ -44,29 +77,32 @@ static const char *attend(const encoder *e, const char *block, const char *x) {
                                               i == 0);
     }
     x = cleave_compose_attention(c, scope, &how, parts[0], parts[1], parts[2]);
-    x = linear(e, block, "attention.output.dense", x, config->width, config->width);
-    return cleave_compose_dropout(c, name_of(e, block, "attention.output.dropout"), x,
-                                  config->dropout);
+    x = linear(e, block, names->attended, x, config->width, config->width);
+    return names->attended_dropout == NULL
+               ? x
+               : cleave_compose_dropout(c, name_of(e, block, names->attended_dropout), x,
+                                        config->dropout);
 }
 
 static const char *feed(const encoder *e, const char *block, const char *x) {
     const cleave_config *config = e->config;
-    x = linear(e, block, "intermediate.dense", x, config->width, config->inner);
+    const encoder_names *names = e->names;
+    x = linear(e, block, names->wide, x, config->width, config->inner);
     x = cleave_compose_activation(e->c, cleave_activation_find(config->activation),
-                                  name_of(e, block, "intermediate.act"), x);
-    x = linear(e, block, "output.dense", x, config->inner, config->width);
-    return cleave_compose_dropout(e->c, name_of(e, block, "output.dropout"), x, config->dropout);
+                                  name_of(e, block, names->act), x);
+    x = linear(e, block, names->narrow, x, config->inner, config->width);
+    return cleave_compose_dropout(e->c, name_of(e, block, names->dropout), x, config->dropout);
 }
 
-/* ---- BERT and RoBERTa ------------------------------------------------------------------------ */
+/* ---- BERT, RoBERTa and DistilBERT ------------------------------------------------------------ */
 
 static const char *normed_block(const encoder *e, const char *block, const char *x) {
     const char *y = attend(e, block, x);
     x = CLEAVE_COMPOSE(e->c, "Add", name_of(e, block, "attended"), x, y);
-    x = norm(e, block, "attention.output.LayerNorm", x);
+    x = norm(e, block, e->names->attended_norm, x);
     y = feed(e, block, x);
     x = CLEAVE_COMPOSE(e->c, "Add", name_of(e, block, "sum"), x, y);
-    return norm(e, block, "output.LayerNorm", x);
+    return norm(e, block, e->names->norm, x);
 }
 
 /* Adds what tells apart the segments of a text; where there is one kind only, its row. */
@@ -85,15 +121,17 @@ static const char *add_segments(const encoder *e, const char *scope, const char 
     return CLEAVE_COMPOSE(c, "Add", name_of(e, scope, "with_segments"), x, y);
 }
 
-/* What the blocks give of texts. */
-static const char *encode(const encoder *e, const char *model, const char **table) {
+/* What the blocks give of texts; `blocks`: the module that has them. */
+static const char *encode(const encoder *e, const char *model, const char *blocks,
+                          const char **table) {
     cleave_composer *c = e->c;
     const cleave_config *config = e->config;
     const char *scope = name_of(e, model, "embeddings");
     const char *ids = cleave_compose_data(c, "input_ids", CLEAVE_ONNX_INT64, 1, &config->sequence);
     const char *x = cleave_compose_embedding(c, name_of(e, scope, "word_embeddings"), ids,
                                              config->vocabulary, config->width, table);
-    x = add_segments(e, scope, x);
+    if (config->types > 0)
+        x = add_segments(e, scope, x);
     const char *positions =
         cleave_compose_rows(c, name_of(e, scope, "position_embeddings"), config->positions,
                             config->width, config->first_position, config->sequence);
@@ -101,48 +139,72 @@ static const char *encode(const encoder *e, const char *model, const char **tabl
     x = norm(e, scope, "LayerNorm", x);
     x = cleave_compose_dropout(c, name_of(e, scope, "dropout"), x, config->dropout);
     for (int64_t i = 0; i < config->layers; i++)
-        x = normed_block(e, cleave_compose_name(c, "%s.encoder.layer.%lld", model, (long long)i),
+        x = normed_block(e, cleave_compose_name(c, "%s.%s.layer.%lld", model, blocks, (long long)i),
                          x);
     return x;
 }
 
 /* What gives logits over tokens: a layer, a norm, and the embedding's table or one like it. */
 typedef struct masked_head {
-    const char *scope, *layer, *norm, *activation;
+    const char *layer, *act, *norm, *decoder, *bias, *logits, *activation;
 } masked_head;
 
 static const char *predict(const encoder *e, const masked_head *head, const char *table,
                            const char *x) {
     cleave_composer *c = e->c;
     const cleave_config *config = e->config;
-    const char *decoder = name_of(e, head->scope, "decoder");
-    x = linear(e, head->scope, head->layer, x, config->width, config->width);
-    x = cleave_compose_activation(c, cleave_activation_find(head->activation),
-                                  name_of(e, head->scope, "act"), x);
-    x = norm(e, head->scope, head->norm, x);
+    x = cleave_compose_linear(c, head->layer, x, config->width, config->width, true);
+    x = cleave_compose_activation(c, cleave_activation_find(head->activation), head->act, x);
+    x = cleave_compose_layer_norm(c, head->norm, x, config->width, config->epsilon);
     if (!config->tied)
-        table = cleave_compose_parameter(c, name_of(e, decoder, "weight"), 2,
+        table = cleave_compose_parameter(c, name_of(e, head->decoder, "weight"), 2,
                                          (int64_t[]){config->vocabulary, config->width});
-    x = cleave_compose_tied(c, decoder, x, table);
-    const char *bias =
-        cleave_compose_parameter(c, name_of(e, head->scope, "bias"), 1, &config->vocabulary);
-    return CLEAVE_COMPOSE(c, "Add", name_of(e, head->scope, "logits"), x, bias);
+    x = cleave_compose_tied(c, head->decoder, x, table);
+    const char *bias = cleave_compose_parameter(c, head->bias, 1, &config->vocabulary);
+    return CLEAVE_COMPOSE(c, "Add", head->logits, x, bias);
 }
 
 const char *cleave_compose_bert(cleave_composer *c, const cleave_config *config) {
-    const encoder e = {c, config, config->sequence, "attention.self", true};
-    const masked_head head = {"cls.predictions", "transform.dense", "transform.LayerNorm",
-                              config->activation};
+    const encoder e = {c, config, config->sequence, &bert_names, true};
+    const masked_head head = {.layer = "cls.predictions.transform.dense",
+                              .act = "cls.predictions.act",
+                              .norm = "cls.predictions.transform.LayerNorm",
+                              .decoder = "cls.predictions.decoder",
+                              .bias = "cls.predictions.bias",
+                              .logits = "cls.predictions.logits",
+                              .activation = config->activation};
     const char *table;
-    const char *x = encode(&e, "bert", &table);
+    const char *x = encode(&e, "bert", "encoder", &table);
     return predict(&e, &head, table, x);
 }
 
 const char *cleave_compose_roberta(cleave_composer *c, const cleave_config *config) {
-    const encoder e = {c, config, config->sequence, "attention.self", true};
-    const masked_head head = {"lm_head", "dense", "layer_norm", "gelu"};
+    const encoder e = {c, config, config->sequence, &bert_names, true};
+    const masked_head head = {.layer = "lm_head.dense",
+                              .act = "lm_head.act",
+                              .norm = "lm_head.layer_norm",
+                              .decoder = "lm_head.decoder",
+                              .bias = "lm_head.bias",
+                              .logits = "lm_head.logits",
+                              .activation = "gelu"};
     const char *table;
-    const char *x = encode(&e, "roberta", &table);
+    const char *x = encode(&e, "roberta", "encoder", &table);
+    return predict(&e, &head, table, x);
+}
+
+const char *cleave_compose_distilbert(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.epsilon = 1e-12;
+    const encoder e = {c, &own, config->sequence, &distilbert_names, true};
+    const masked_head head = {.layer = "vocab_transform",
+                              .act = "vocab_transform.act",
+                              .norm = "vocab_layer_norm",
+                              .decoder = "vocab_projector",
+                              .bias = "vocab_projector.bias",
+                              .logits = "vocab_projector.logits",
+                              .activation = config->activation};
+    const char *table;
+    const char *x = encode(&e, "distilbert", "transformer", &table);
     return predict(&e, &head, table, x);
 }
 
@@ -205,8 +267,10 @@ static const char *vit_block(const encoder *e, const char *block, const char *x)
 
 const char *cleave_compose_vit(cleave_composer *c, const cleave_config *config) {
     static const int64_t first = 0;
+    encoder_names names = bert_names;
+    names.attention = "attention.attention";
     const int64_t side = config->image / config->patch;
-    const encoder e = {c, config, side * side + 1, "attention.attention", config->attention_bias};
+    const encoder e = {c, config, side * side + 1, &names, config->attention_bias};
     const char *x = embed_image(&e, "vit.embeddings");
     for (int64_t i = 0; i < config->layers; i++)
         x = vit_block(&e, cleave_compose_name(c, "vit.encoder.layer.%lld", (long long)i), x);

@@ -58,8 +58,8 @@ static const char *sum_last(const unit *u, const char *name, const char *x, bool
 }
 
 /* Scores [n, t, e], with those of experts outside of the best groups below all others.  A group is
-   as good as its two best experts. */
-static const char *of_best_groups(const unit *u, const char *scores) {
+   as good as so many of its best experts. */
+static const char *of_best_groups(const unit *u, const char *scores, int64_t n_judged) {
     cleave_composer *c = u->c;
     const cleave_config *config = u->config;
     int64_t groups = config->groups, each = config->experts / groups, best = config->group_choices;
@@ -67,8 +67,9 @@ static const char *of_best_groups(const unit *u, const char *scores) {
         return scores;
     const char *parted = cleave_compose_reshape(c, named(u, "gate.groups"), scores, 4,
                                                 (int64_t[]){0, config->sequence, groups, each});
-    const char *two = largest(u, named(u, "gate.best_two"), parted, each < 2 ? each : 2, NULL);
-    const char *of_group = sum_last(u, named(u, "gate.group_scores"), two, true);
+    const char *judged =
+        largest(u, named(u, "gate.best_two"), parted, each < n_judged ? each : n_judged, NULL);
+    const char *of_group = sum_last(u, named(u, "gate.group_scores"), judged, true);
     const char *flat = cleave_compose_reshape(c, named(u, "gate.group_score"), of_group, 3,
                                               (int64_t[]){0, config->sequence, groups});
     const char *chosen = largest(u, named(u, "gate.best_groups"), flat, best, NULL);
@@ -93,12 +94,15 @@ static const char *choose(const unit *u, const char *x, bool by_sigmoid, const c
         const char *bias = cleave_compose_parameter(c, named(u, "gate.e_score_correction_bias"), 1,
                                                     &config->experts);
         const char *biased = CLEAVE_COMPOSE(c, "Add", named(u, "gate.biased"), scores, bias);
-        largest(u, named(u, "gate.choices"), of_best_groups(u, biased), config->choices, choices);
+        largest(u, named(u, "gate.choices"), of_best_groups(u, biased, 2), config->choices,
+                choices);
         weights = CLEAVE_COMPOSE(c, "GatherElements", named(u, "gate.weights"), scores, *choices);
         cleave_compose_integer(c, "axis", -1);
     } else {
         scores = CLEAVE_COMPOSE(c, "Softmax", named(u, "gate.scores"), scores);
         cleave_compose_integer(c, "axis", -1);
+        if (config->limits_groups)
+            scores = of_best_groups(u, scores, 1);
         weights = largest(u, named(u, "gate.choices"), scores, config->choices, choices);
     }
     if (config->normalises)
@@ -236,8 +240,8 @@ const char *cleave_compose_qwen2_moe(cleave_composer *c, const cleave_config *co
 
 /* ---- DeepSeek -------------------------------------------------------------------------------- */
 
-static const char *feed_deepseek(const cleave_decoder *d, const char *block, const char *x,
-                                 int64_t layer) {
+static const char *feed_beside_shared(const cleave_decoder *d, const char *block, const char *x,
+                                      int64_t layer, bool by_sigmoid) {
     cleave_composer *c = d->c;
     const cleave_config *config = d->config;
     const char *scope = cleave_compose_name(c, "%s.mlp", block);
@@ -247,7 +251,17 @@ static const char *feed_deepseek(const cleave_decoder *d, const char *block, con
         cleave_compose_gated(c, config, cleave_compose_name(c, "%s.shared_experts", scope), x,
                              config->expert_inner * config->shared_experts);
     return CLEAVE_COMPOSE(c, "Add", cleave_compose_name(c, "%s.sum", scope),
-                          compose_experts(d, scope, x, true), shared);
+                          compose_experts(d, scope, x, by_sigmoid), shared);
+}
+
+static const char *feed_deepseek(const cleave_decoder *d, const char *block, const char *x,
+                                 int64_t layer) {
+    return feed_beside_shared(d, block, x, layer, true);
+}
+
+static const char *feed_deepseek_v2(const cleave_decoder *d, const char *block, const char *x,
+                                    int64_t layer) {
+    return feed_beside_shared(d, block, x, layer, false);
 }
 
 /* The first elements of all pairs of neighbours in the last dimension, then the second ones. */
@@ -354,6 +368,13 @@ static const char *attend_latent(cleave_decoder *d, const char *block, const cha
     return cleave_compose_linear(c, cleave_compose_name(c, "%s.o_proj", scope), x,
                                  config->heads * config->value_head, config->width,
                                  config->attention_bias);
+}
+
+const char *cleave_compose_deepseek_v2(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.interleaved = true;
+    return cleave_compose_decoder(
+        c, &own, &(cleave_decoder_style){.attend = attend_latent, .feed = feed_deepseek_v2});
 }
 
 const char *cleave_compose_deepseek_v3(cleave_composer *c, const cleave_config *config) {

@@ -92,14 +92,37 @@ typedef struct published {
 } published;
 
 ParameterizedTestParameters(config, published_models_have_the_parameters_of_the_framework) {
-    static published all[] = {
-        {"bert_base"},     {"deepseek_v3"},    {"gemma_2_2b"},     {"gemma_2b"},
-        {"gemma_3_1b"},    {"gemma_7b"},       {"glm_4_5_air"},    {"gpt2"},
-        {"gpt_neox_20b"},  {"granite_3_1_8b"}, {"llama_3_2_1b"},   {"llama_3_8b"},
-        {"mistral_7b"},    {"mixtral_8x7b"},   {"olmo_2_7b"},      {"olmoe_1b_7b"},
-        {"phi_2"},         {"phi_3_mini_4k"},  {"qwen2_57b_a14b"}, {"qwen2_7b"},
-        {"qwen3_0_6b"},    {"qwen3_30b_a3b"},  {"roberta_base"},   {"smollm3_3b"},
-        {"starcoder2_7b"}, {"t5_base"},        {"t5_v1_1_small"},  {"vit_base"}};
+    static published all[] = {{"bert_base"},
+                              {"deepseek_v2_lite"},
+                              {"distilbert_base"},
+                              {"opt_6_7b"},
+                              {"deepseek_v3"},
+                              {"gemma_2_2b"},
+                              {"gemma_2b"},
+                              {"gemma_3_1b"},
+                              {"gemma_7b"},
+                              {"glm_4_5_air"},
+                              {"gpt2"},
+                              {"gpt_neox_20b"},
+                              {"granite_3_1_8b"},
+                              {"llama_3_2_1b"},
+                              {"llama_3_8b"},
+                              {"mistral_7b"},
+                              {"mixtral_8x7b"},
+                              {"olmo_2_7b"},
+                              {"olmoe_1b_7b"},
+                              {"phi_2"},
+                              {"phi_3_mini_4k"},
+                              {"qwen2_57b_a14b"},
+                              {"qwen2_7b"},
+                              {"qwen3_0_6b"},
+                              {"qwen3_30b_a3b"},
+                              {"roberta_base"},
+                              {"smollm3_3b"},
+                              {"starcoder2_7b"},
+                              {"t5_base"},
+                              {"t5_v1_1_small"},
+                              {"vit_base"}};
     return cr_make_param_array(published, all, sizeof all / sizeof *all);
 }
 
@@ -132,6 +155,9 @@ ParameterizedTest(published *of, config, published_models_have_the_parameters_of
 #define SIZES                                                                                      \
     "\"hidden_size\": 16, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "                  \
     "\"vocab_size\": 20, \"intermediate_size\": 24"
+#define SIZES_OF_OPT                                                                               \
+    "\"hidden_size\": 16, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"vocab_size\": "  \
+    "20"
 #define LLAMA "\"model_type\": \"llama\", " SIZES
 #define GPT2                                                                                       \
     "\"model_type\": \"gpt2\", \"n_embd\": 16, \"n_head\": 4, \"n_layer\": 1, \"vocab_size\": 20"
@@ -306,6 +332,10 @@ static const struct {
      "$.logits_scaling: 0 is not above 0", 8},
     {"{\"model_type\": \"glm4_moe\", " SIZES ", \"num_key_value_heads\": 4, \"n_group\": 3}",
      "groups of 128 experts", 8},
+    {"{\"model_type\": \"deepseek_v2\", " SIZES ", \"topk_method\": \"noaux_tc\"}",
+     "\"noaux_tc\" is not supported, but greedy and group_limited_greedy", 8},
+    {"{\"model_type\": \"opt\", \"ffn_dim\": 24, " SIZES_OF_OPT ", \"layerdrop\": 0.1}",
+     "$.layerdrop: 0.1 is not supported", 8},
     {"{" MIXTRAL ", \"num_local_experts\": 1}", "2 experts for each token are more than 1", 8},
     {"{" MIXTRAL ", \"capacity_factor\": 0}", "$.capacity_factor: 0 is not above 0", 8},
     {"{" MIXTRAL ", \"capacity_factor\": 1.25, \"expert_capacity\": 3}", "one of them is enough",
