@@ -4,12 +4,14 @@
 #include <string.h>
 
 /* What changes neither what is computed nor how it is trained: tokens with a meaning for texts,
-   how values were drawn or are stored, what other libraries do when they generate or classify. */
+   how values were drawn or are stored, what other libraries do when they generate or classify, and
+   code of a model's own, in place of which stand the framework's classes of its model_type. */
 static const char *const harmless[] = {"_attn_implementation",
                                        "_attn_implementation_autoset",
                                        "_name_or_path",
                                        "architectures",
                                        "attn_implementation",
+                                       "auto_map",
                                        "aux_loss_alpha",
                                        "bos_token_id",
                                        "cache_implementation",
@@ -68,7 +70,6 @@ static const char *const harmless[] = {"_attn_implementation",
 static const struct {
     const char *name, *why;
 } refused[] = {
-    {"auto_map", "it names code that comes with the model, which is not executed"},
     {"quantization_config", "quantised weights are not supported"},
     {"text_config", "models of several parts are not supported"},
     {"vision_config", "models of several parts are not supported"},
