@@ -1,6 +1,7 @@
 /* The `cleave` command: finds the subcommand in one table, parses its options, runs it, and turns
    its status into the exit code and its error into one line on stderr. */
 #include "cli/command.h"
+#include "cli/nearest_word.h"
 #include "exec/world.h"
 
 #include <stdlib.h>
@@ -72,6 +73,21 @@ static int run_command(const command *c, int n_arguments, char *const *arguments
     return status == CLEAVE_OK ? 0 : report(c->name, status, &error);
 }
 
+static cleave_status fail_unknown(const char *name, cleave_error *error) {
+    nearest_word nearest = {.text = name, .length = strlen(name)};
+    for (int i = 0; i < N_COMMANDS; i++)
+        nearest_word_offer(&nearest, commands[i]->name);
+    if (name[0] == '\0')
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "a command is missing; cleave --help lists them");
+    return nearest.word == NULL
+               ? cleave_fail(error, CLEAVE_BAD_INPUT,
+                             "unknown command \"%.200s\"; cleave --help lists them", name)
+               : cleave_fail(error, CLEAVE_BAD_INPUT,
+                             "unknown command \"%.200s\": is it %s? cleave --help lists them", name,
+                             nearest.word);
+}
+
 int main(int n_arguments, char **arguments) {
     cleave_error error = {""};
     const char *name = n_arguments > 1 ? arguments[1] : "";
@@ -87,10 +103,5 @@ int main(int n_arguments, char **arguments) {
                CLEAVE_VERSION_PATCH);
         return 0;
     }
-    cleave_status status =
-        name[0] == '\0' ? cleave_fail(&error, CLEAVE_BAD_INPUT,
-                                      "a command is missing; cleave --help lists them")
-                        : cleave_fail(&error, CLEAVE_BAD_INPUT,
-                                      "unknown command \"%.200s\"; cleave --help lists them", name);
-    return report("", status, &error);
+    return report("", fail_unknown(name, &error), &error);
 }

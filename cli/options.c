@@ -2,6 +2,7 @@
 #include "cli/options.h"
 
 #include "base/file.h"
+#include "cli/nearest_word.h"
 
 #include <errno.h>
 #include <math.h>
@@ -14,6 +15,23 @@ static const option_row *find_row(const option_table *table, const char *name, s
             strncmp(table->rows[i].name, name, length) == 0)
             return &table->rows[i];
     return NULL;
+}
+
+/* Dashes say nothing about which option is meant. */
+static cleave_status fail_unknown(const option_table *table, const char *argument, size_t length,
+                                  cleave_error *error) {
+    size_t dashes = strspn(argument, "-");
+    nearest_word nearest = {.text = argument + dashes,
+                            .length = length > dashes ? length - dashes : 0};
+    for (int i = 0; i < table->n_rows; i++)
+        if (strncmp(table->rows[i].name, "--", 2) == 0)
+            nearest_word_offer(&nearest, table->rows[i].name + 2);
+    return nearest.word == NULL
+               ? cleave_fail(error, CLEAVE_BAD_INPUT, "unknown option %.200s (--help lists them)",
+                             argument)
+               : cleave_fail(error, CLEAVE_BAD_INPUT,
+                             "unknown option %.200s: is it --%s? (--help lists them)", argument,
+                             nearest.word);
 }
 
 static cleave_status check_range(const option_row *row, const char *text, double value,
@@ -124,8 +142,7 @@ static cleave_status match(const option_table *table, int n_arguments, char *con
     size_t length = equals != NULL ? (size_t)(equals - argument) : strlen(argument);
     *row = find_row(table, argument, length);
     if (*row == NULL)
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "unknown option %.200s (--help lists them)",
-                           argument);
+        return fail_unknown(table, argument, length, error);
     *value = equals != NULL ? equals + 1 : NULL;
     if ((*row)->kind == OPTION_FLAG)
         return equals == NULL

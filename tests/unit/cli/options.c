@@ -74,7 +74,11 @@ Test(options, defaults_are_parsed_and_given_values_replace_them) {
 Test(options, mistakes_are_named) {
     static const char *const lines[][2] = {
         {"", "--name"},
-        {"--name a --nmae b", "--nmae"},
+        {"--name a --nane b", "unknown option --nane: is it --name?"},
+        {"--name a --mem 2", "unknown option --mem: is it --memory?"},
+        {"--name a --batch-size=2", "unknown option --batch-size=2: is it --batch?"},
+        {"--name a --jobs 2", "unknown option --jobs (--help"},
+        {"--name a -t 2", "unknown option -t (--help"},
         {"--name", "--name"},
         {"--name --json", "--name"},
         {"--name a --batch x", "\"x\""},
