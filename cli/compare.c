@@ -163,10 +163,7 @@ static void print_text(const comparison *all, int n, cleave_arena *arena) {
         table_format(&t, "%+.1f %%", 100 * (c->plan->step_seconds / c->measured.step_seconds - 1));
         table_quantity(&t, (double)c->plan->peak_bytes, CLEAVE_UNIT_BYTES);
         table_quantity(&t, (double)c->measured.rss_peak_bytes, CLEAVE_UNIT_BYTES);
-        if (c->plan->bytes_sent < 0) /* priced in closed form alone */
-            table_text(&t, "-");
-        else
-            table_quantity(&t, (double)c->plan->bytes_sent, CLEAVE_UNIT_BYTES);
+        table_quantity(&t, (double)c->plan->bytes_sent, CLEAVE_UNIT_BYTES);
         table_quantity(&t, (double)c->measured.bytes_sent, CLEAVE_UNIT_BYTES);
     }
     table_print(&t, stdout);

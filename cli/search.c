@@ -165,10 +165,7 @@ static void add_plan(table *t, const char *name, const cleave_plan *plan, double
     table_quantity(t, plan->step_seconds, CLEAVE_UNIT_SECONDS);
     table_format(t, "%.2f x", plan->step_seconds / best_seconds);
     table_quantity(t, (double)plan->peak_bytes, CLEAVE_UNIT_BYTES);
-    if (plan->bytes_sent < 0)
-        table_text(t, "-");
-    else
-        table_quantity(t, (double)plan->bytes_sent, CLEAVE_UNIT_BYTES);
+    table_quantity(t, (double)plan->bytes_sent, CLEAVE_UNIT_BYTES);
     describe_schedule(&plan->layout, schedule, sizeof schedule);
     if (t->n_columns > 5)
         table_text(t, schedule);

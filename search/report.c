@@ -236,11 +236,9 @@ static cleave_status price_near(report *r, cleave_error *error) {
 
 static cleave_status price_all(report *r, cleave_error *error) {
     if (r->session->reach.only_folds)
-        return CLEAVE_OK;                /* it is priced as it is reported */
-    for (int32_t i = 0; i < r->n; i++) { /* in closed form, up to now */
-        r->items[i].price.bytes_sent = -1;
+        return CLEAVE_OK;              /* it is priced as it is reported */
+    for (int32_t i = 0; i < r->n; i++) /* in closed form, up to now */
         r->items[i].grounds = (cleave_price_grounds){0};
-    }
     if (!session_interrupted(r->session))
         return price_near(r, error);
     for (int32_t i = 0; i < r->n; i++)

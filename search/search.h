@@ -18,7 +18,7 @@ typedef struct cleave_plan {
     double step_seconds;  /* by full simulation, with collectives in their steps; of a baseline that
                              is far behind the best, or of an interrupted search, in closed form */
     int64_t peak_bytes;   /* largest over devices, with the runtime's constant */
-    int64_t bytes_sent;   /* per step, all devices; -1: not known */
+    int64_t bytes_sent;   /* per step, all devices */
     const char *unpriced; /* why a baseline was not priced, which then does not apply; else null */
 } cleave_plan;
 

@@ -24,8 +24,7 @@ static void put_row(cleave_markup *page, const row *of, double this_seconds, dou
         report_quantity(of->seconds, CLEAVE_UNIT_SECONDS).text, of->seconds / this_seconds);
     cleave_markup_put(page, "<td class=\"number\">%s</td><td class=\"number\">%s</td></tr>\n",
                       report_quantity(of->peak_bytes, CLEAVE_UNIT_BYTES).text,
-                      of->bytes_sent < 0 ? "-"
-                                         : report_quantity(of->bytes_sent, CLEAVE_UNIT_BYTES).text);
+                      report_quantity(of->bytes_sent, CLEAVE_UNIT_BYTES).text);
 }
 
 static void put_missing(cleave_markup *page, const cleave_plan *plan) {
