@@ -280,12 +280,17 @@ cleave_status session_stage(session *s, cleave_error *error) {
     cleave_schedule_wish wish = *session_wish(s);
     const char *baseline = session_searches(s) ? NULL : name_baseline(s, s->options->method, &wish);
     cleave_pipelines found;
-    if (baseline != NULL ? !looks_for_them(s, &wish, false) : !session_stages(s))
+    /* Nothing is asked of it but its name. */
+    bool is_named = baseline != NULL && !looks_for_them(s, &wish, false);
+    if (baseline == NULL && !session_stages(s))
         return CLEAVE_OK;
     if (strcmp(s->options->method, "random") == 0)
-        return cleave_schedule_wish_allows_plain(&wish) ? CLEAVE_OK : add_drawn(s, error);
+        return is_named || cleave_schedule_wish_allows_plain(&wish) ? CLEAVE_OK
+                                                                    : add_drawn(s, error);
     if (s->costs == NULL)
         CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
+    if (is_named)
+        return stage_baseline(s, s->options->method, error);
     for (int32_t i = 0; cleave_baseline_names[i] != NULL && baseline == NULL; i++)
         CLEAVE_TRY(stage_baseline(s, cleave_baseline_names[i], error));
     /* What is asked for by its name is the answer, whatever is quicker. */

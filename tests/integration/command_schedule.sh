@@ -25,6 +25,12 @@ expect_ok search "${four[@]}" --method megatron --tensor 2 --stages 1 --micro-ba
 expect_ok search "${four[@]}" --method megatron --tensor 1 --stages 4 --micro-batches 4 --recompute selective -o "$work/n.layout.json"
 grep -qF 'Nothing is recomputed: attention stores no scores' "$work/out" || fail "selective says nothing: $(cat "$work/out")"
 
+# --- a strategy that has no room for the whole batch has the fewest micro-batches that it fits in, but where one is asked for
+tight=("${gpt[@]}" --machine "$p100" --devices 2 --quiet --method data-parallel --memory-limit 5MiB)
+expect_ok search "${tight[@]}" --json -o "$work/tight.layout.json"
+grep -qE '"micro_batches": (2|4|8)' "$work/out" || fail "no micro-batches: $(cat "$work/out")"
+expect_error 3 'does not fit in 5.00 MiB' search "${tight[@]}" --micro-batches 1 -o "$work/none.layout.json"
+
 # --- drawn: 2 stages take (4 micro-batches + 1) x 3 units
 expect_ok search "${gpt[@]}" --machine "$p100" --devices 2 --quiet --method data-parallel --stages 2 --micro-batches 4 \
     --schedule 1f1b -o "$work/drawn.layout.json"
