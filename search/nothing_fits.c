@@ -179,10 +179,14 @@ static int64_t lasting_bytes(const session *s) {
     return bytes;
 }
 
+/* Of all devices, what no layout that might have been tried does without. */
+static int64_t least_of_any(const session *s) {
+    return s->stages_tried || session_stages(s) ? lasting_bytes(s) : s->least_bytes;
+}
+
 static void format_proof(const session *s, char *text, size_t bytes) {
     char needed[32], there[32];
-    bool may_cut = s->stages_tried || session_stages(s);
-    int64_t least = may_cut ? lasting_bytes(s) : s->least_bytes;
+    int64_t least = least_of_any(s);
     cleave_unit_format((double)least, CLEAVE_UNIT_BYTES, needed, sizeof needed);
     cleave_unit_format((double)s->most_bytes, CLEAVE_UNIT_BYTES, there, sizeof there);
     snprintf(text, bytes, "%s: any layout holds %s in all, and there are %s",
@@ -206,10 +210,11 @@ static cleave_status fail_named(const session *s, const char *needed, const char
                        method, limit, under, needed);
 }
 
-/* Where not all that could be tried was: "; why, and where more is". */
+/* Where not all that could be tried was, and might have fitted: "; why, and where more is". */
 static void format_reach(const session *s, char *text, size_t bytes) {
     char reach[160];
-    bool has_ended = !s->stages_tried && session_stages(s) && s->options->time_seconds > 0;
+    bool has_ended = !s->stages_tried && session_stages(s) && s->options->time_seconds > 0 &&
+                     least_of_any(s) <= s->most_bytes;
     snprintf(text, bytes, "%s",
              session_interrupted(s) ? "; the search was interrupted"
              : has_ended            ? "; no --time was left for stages and micro-batches"

@@ -22,6 +22,14 @@ bool cleave_tensor_sees_parameter(const cleave_model *model, int32_t tensor) {
     return false;
 }
 
+bool cleave_tensor_sees(const cleave_model *model, int32_t tensor, int32_t of) {
+    const cleave_view *view = &model->tensors[tensor].view;
+    bool sees = tensor == of;
+    for (int32_t i = 0; i < view->n_sources && !sees; i++)
+        sees = cleave_tensor_sees(model, view->sources[i], of);
+    return sees;
+}
+
 int32_t cleave_tensor_base(const cleave_model *model, int32_t tensor) {
     while (model->tensors[tensor].view.kind != CLEAVE_VIEW_NONE)
         tensor = model->tensors[tensor].view.sources[0];

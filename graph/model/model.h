@@ -329,6 +329,8 @@ void cleave_tensor_strides(const cleave_tensor *tensor, const cleave_box *box, i
 int64_t cleave_tensor_size(const cleave_tensor *tensor); /* elements */
 /* Is it a parameter, or a view of one? */
 bool cleave_tensor_sees_parameter(const cleave_model *model, int32_t tensor);
+/* Is it `of`, or a view of it? */
+bool cleave_tensor_sees(const cleave_model *model, int32_t tensor, int32_t of);
 /* The first base tensor behind a tensor; itself where it is one. */
 int32_t cleave_tensor_base(const cleave_model *model, int32_t tensor);
 /* The nest that writes a tensor, or what the first source of a view comes from; -1: it comes from

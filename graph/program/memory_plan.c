@@ -24,6 +24,7 @@ typedef struct planner {
     cleave_free_ranges free;
     int64_t most;    /* bytes that live at once, as the smallest plan counts them */
     int64_t top;     /* of the smallest plan so far */
+    int64_t enough;  /* a plan that is no larger will do; -1: the smallest is wanted */
     int64_t *pooled; /* [lives] offsets with pools; within theirs, at first */
     pool *pools;     /* [lives] */
     int32_t *pool_of;
@@ -178,8 +179,8 @@ static int32_t list_spans(planner *plan, cleave_event_list events) {
 /* Takes the place of the plans before it if it is smaller. */
 static void plan_by_size(planner *plan, cleave_event_list events) {
     int32_t n = list_spans(plan, events);
-    int64_t top;
-    if (!cleave_place_by_size(plan->spans, n, plan->top, plan->placed, &top))
+    int64_t limit = plan->enough < 0 ? plan->top : plan->enough + 1, top;
+    if (!cleave_place_by_size(plan->spans, n, limit, plan->placed, &top))
         return;
     for (int32_t i = 0; i < n; i++)
         plan->offset[plan->spans[i].life] = plan->spans[i].offset;
@@ -189,9 +190,9 @@ static void plan_by_size(planner *plan, cleave_event_list events) {
 /* The events of one device in order; of the lane, by its order. */
 static void plan_device(planner *plan, cleave_event_list events, cleave_event_list lane) {
     plan_by_time(plan, events);
-    if (lane.n > 0)
+    if (lane.n > 0 && plan->top > plan->enough)
         plan_with_pools(plan, events, lane);
-    if (plan->top - plan->most > plan->most / LOSS_THAT_COUNTS &&
+    if (plan->top > plan->enough && plan->top - plan->most > plan->most / LOSS_THAT_COUNTS &&
         events.n <= 2 * MOST_PLANNED_AGAIN)
         plan_by_size(plan, events);
 }
@@ -268,6 +269,7 @@ static bool begin_planning(const cleave_lives *lives, int64_t *offset, planner *
     size_t n = (size_t)lives->n + 1;
     *plan = (planner){.lives = lives,
                       .offset = offset,
+                      .enough = -1,
                       .pooled = malloc(n * sizeof *plan->pooled),
                       .pools = malloc(n * sizeof *plan->pools),
                       .pool_of = malloc(n * sizeof *plan->pool_of),
@@ -297,6 +299,37 @@ cleave_status cleave_memory_plan_lives(const cleave_lives *lives, int64_t *offse
     cleave_life_events_free(&by.main);
     cleave_life_events_free(&by.lane);
     free_planning(&plan);
+    return ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
+}
+
+/* Devices that are alike need the same, but of one that has to do with less than the one before it
+   more ways may have to be tried. */
+static bool all_fit(planner *plan, const ordered *by, const int64_t *room) {
+    bool fit = true;
+    for (int32_t d = 0; d < plan->lives->n_devices && fit; d++) {
+        plan->enough = room[d];
+        fit = room[d] >= 0;
+        if (fit && (!is_as_before(by, d) || plan->top > room[d]))
+            plan_device(plan, cleave_life_events_of(&by->main, d), lane_of(by, d));
+        fit = fit && plan->top <= room[d];
+    }
+    return fit;
+}
+
+cleave_status cleave_memory_lives_fit(const cleave_lives *lives, const int64_t *room, bool *fit,
+                                      cleave_error *error) {
+    CLEAVE_TRY(check_total(lives, error));
+    ordered by;
+    planner plan;
+    int64_t *offset = malloc(((size_t)lives->n + 1) * sizeof *offset);
+    bool orders = order(lives, &by), plans = begin_planning(lives, offset, &plan);
+    bool ready = offset != NULL && orders && plans;
+    if (ready)
+        *fit = all_fit(&plan, &by, room);
+    cleave_life_events_free(&by.main);
+    cleave_life_events_free(&by.lane);
+    free_planning(&plan);
+    free(offset);
     return ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
 }
 

@@ -59,6 +59,11 @@ typedef struct cleave_lives {
    and the size of each device's arena, [n_devices]. */
 cleave_status cleave_memory_plan_lives(const cleave_lives *lives, int64_t *offset,
                                        int64_t *peak_bytes, cleave_error *error);
+/* Would no arena of that plan be larger than `room`, [n_devices]?  Nothing is planned on once that
+   is known: neither devices behind one that has too little, nor one by another way that has enough
+   by the first. */
+cleave_status cleave_memory_lives_fit(const cleave_lives *lives, const int64_t *room, bool *fit,
+                                      cleave_error *error);
 
 /* Sets buffers[].offset and peak_bytes from buffers[].{first, last, bytes, storage}. */
 cleave_status cleave_memory_plan(cleave_program *program, cleave_arena *arena, cleave_error *error);

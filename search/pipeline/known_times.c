@@ -102,10 +102,9 @@ static cleave_status add_chores(const pipeline_finder *f, const cleave_layout *l
         if (share[op] <= 0)
             share[op] = share_of_parameters(f, layout, op);
         int32_t g = cleave_schedule_stage_of(&layout->schedule, op) % of->n_groups;
-        bool is_product = model->nests[model->operators[op].main_nest].kind == CLEAVE_NEST_PRODUCT;
         cleave_state_chores chores = cleave_state_chores_of(
-            f->pricer->machine, model, t, of->sharded,
-            (double)cleave_tensor_size(tensor) * share[op], floor(n * share[op] + 0.5), is_product);
+            f->pricer->machine, model, op, t, of->sharded,
+            (double)cleave_tensor_size(tensor) * share[op], floor(n * share[op] + 0.5));
         group[g] +=
             cleave_state_chores_each(&chores, of->micro_batches, layout->recompute[op]) * 1e-12;
         bucketing[g] += (double)chores.bucketing * 1e-12;

@@ -249,16 +249,6 @@ static cleave_status set_split(polisher *p, int32_t op, int32_t place, cleave_ar
     return CLEAVE_OK;
 }
 
-static cleave_status change_split(polisher *p, int32_t op, cleave_arena *scratch) {
-    for (int32_t i = 0; i < count_places(p, op); i++) {
-        cleave_layout layout;
-        CLEAVE_TRY(begin(p, scratch, &layout));
-        CLEAVE_TRY(set_split(p, op, i, scratch, &layout));
-        CLEAVE_TRY(try_layout(p, &layout));
-    }
-    return CLEAVE_OK;
-}
-
 /* The candidate that a split of the first group is; -1: none. */
 static int32_t find_place(const polisher *p, int32_t op, const cleave_split *split) {
     const cleave_candidate_list *list = &p->candidates.lists[p->candidates.list_of[op]];
@@ -291,13 +281,14 @@ static cleave_status follow(polisher *p, int32_t op, int32_t place, cleave_arena
     return CLEAVE_OK;
 }
 
-/* Of a product by columns, what follows it, and the next product by rows, none helps alone. */
-static cleave_status change_run(polisher *p, int32_t op, cleave_arena *scratch) {
+/* Alone, or with what goes with it: of a product by columns, what follows it, and the next product
+   by rows, none helps alone. */
+static cleave_status change_split(polisher *p, int32_t op, bool alone, cleave_arena *scratch) {
     for (int32_t i = 0; i < count_places(p, op); i++) {
         cleave_layout layout;
         CLEAVE_TRY(begin(p, scratch, &layout));
         CLEAVE_TRY(set_split(p, op, i, scratch, &layout));
-        CLEAVE_TRY(follow(p, op, i, scratch, &layout));
+        CLEAVE_TRY(alone ? try_layout(p, &layout) : follow(p, op, i, scratch, &layout));
     }
     return CLEAVE_OK;
 }
@@ -390,10 +381,10 @@ static cleave_status change_operators(polisher *p, cleave_arena *scratch) {
     for (int32_t op = 0; op < n; op++) {
         CLEAVE_TRY(change_recomputed(p, op, scratch));
         if (may_split)
-            CLEAVE_TRY(change_split(p, op, scratch));
+            CLEAVE_TRY(change_split(p, op, true, scratch));
     }
     for (int32_t op = 0; op + 1 < n && may_split && !p->moved; op++)
-        CLEAVE_TRY(change_run(p, op, scratch));
+        CLEAVE_TRY(change_split(p, op, false, scratch));
     for (int32_t op = 0; op + 1 < n && may_split && !p->moved; op++)
         CLEAVE_TRY(change_pair(p, op, scratch));
     return CLEAVE_OK;

@@ -99,15 +99,15 @@ static cleave_status fits_in_slots(const cleave_pricer *pricer, cleave_estimate 
                                    bool *fits, cleave_error *error) {
     int32_t n = pricer->machine->n_devices;
     int64_t own_bytes = cleave_estimate_own_bytes(estimate);
-    int64_t *peak = malloc((size_t)n * sizeof *peak);
-    cleave_status status = peak != NULL ? cleave_estimate_plan(estimate, peak, error)
-                                        : cleave_fail_memory(error, "planning memory");
-    *fits = status == CLEAVE_OK;
-    for (int32_t d = 0; d < n && *fits; d++) {
+    int64_t *room = malloc((size_t)n * sizeof *room);
+    if (room == NULL)
+        return cleave_fail_memory(error, "planning memory");
+    for (int32_t d = 0; d < n; d++) {
         int64_t beside = cleave_machine_runtime_bytes(pricer->machine, d, own_bytes);
-        *fits = (double)peak[d] * most_above_slots + (double)beside <= (double)limit_of(pricer, d);
+        room[d] = (int64_t)((double)(limit_of(pricer, d) - beside) / most_above_slots);
     }
-    free(peak);
+    cleave_status status = cleave_estimate_fits(estimate, room, fits, error);
+    free(room);
     return status;
 }
 

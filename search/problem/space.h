@@ -30,11 +30,4 @@ static inline const cleave_candidate_list *cleave_window_list(const cleave_windo
     return &space->candidates.lists[space->candidates.list_of[space->first_op[group]]];
 }
 
-/* The split of an operator in a choice, [n_groups]. */
-static inline cleave_split cleave_window_split(const cleave_window_space *space, int32_t op,
-                                               const int32_t *choice) {
-    int32_t group = space->group_of[op];
-    return cleave_candidate_split(&cleave_window_list(space, group)->items[choice[group]]);
-}
-
 #endif

@@ -33,9 +33,21 @@ static cleave_state_chores price(const cleave_copy_price *price, const cleave_mo
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
+/* Is what an operator gives for a parameter that of a product? */
+static bool multiplies(const cleave_model *model, int32_t op, int32_t parameter) {
+    for (int32_t k = 0; k < model->operators[op].n_nests; k++) {
+        const cleave_nest *nest = &model->nests[model->operators[op].nests[k]];
+        for (int i = 0; i < nest->n_inputs && nest->kind == CLEAVE_NEST_PRODUCT; i++)
+            if (cleave_tensor_sees(model, nest->inputs[i].tensor, parameter))
+                return true;
+    }
+    return false;
+}
+
 cleave_state_chores cleave_state_chores_of(const cleave_machine *machine, const cleave_model *model,
-                                           int32_t parameter, cleave_sharded sharded,
-                                           double elements, double n_sharers, bool is_product) {
+                                           int32_t op, int32_t parameter, cleave_sharded sharded,
+                                           double elements, double n_sharers) {
+    bool is_product = multiplies(model, op, parameter);
     cleave_state_chores slowest = {0};
     sharded = cleave_sharded_as(&model->tensors[parameter], sharded);
     for (int32_t k = 0; k < machine->n_kinds; k++) {

@@ -14,11 +14,11 @@ typedef struct cleave_state_chores {
     int64_t bucketing; /* once */
 } cleave_state_chores;
 
-/* Where a device has so many elements of a parameter, as so many others do, itself included.
-   `is_product`: its gradient is that of a product.  By the slowest kind of devices. */
+/* Where a device has so many elements of a parameter that the operator reads, as so many others do,
+   itself included.  By the slowest kind of devices. */
 cleave_state_chores cleave_state_chores_of(const cleave_machine *machine, const cleave_model *model,
-                                           int32_t parameter, cleave_sharded sharded,
-                                           double elements, double n_sharers, bool is_product);
+                                           int32_t op, int32_t parameter, cleave_sharded sharded,
+                                           double elements, double n_sharers);
 
 /* In each of so many micro-batches; weights are gathered forward, once more where that is done
    again, and backward. */

@@ -48,26 +48,6 @@ static bool is_early(const additive_making *m, const cleave_sharding *read) {
            read->n_shards == m->machine->n_devices && !read->overlaps;
 }
 
-static bool lies_under(const cleave_model *model, int32_t base, int32_t tensor) {
-    const cleave_tensor *of = &model->tensors[tensor];
-    bool lies = base == tensor;
-    for (int32_t s = 0; s < of->view.n_sources && !lies; s++)
-        lies = lies_under(model, base, of->view.sources[s]);
-    return lies;
-}
-
-/* Is what an operator gives for a parameter that of a product? */
-static bool multiplies(const cleave_model *model, int32_t op, int32_t parameter) {
-    for (int32_t k = 0; k < model->operators[op].n_nests; k++) {
-        const cleave_nest *nest = &model->nests[model->operators[op].nests[k]];
-        for (int i = 0; i < nest->n_inputs; i++)
-            if (nest->kind == CLEAVE_NEST_PRODUCT &&
-                lies_under(model, parameter, nest->inputs[i].tensor))
-                return true;
-    }
-    return false;
-}
-
 static void add_chores(const cleave_state_chores *from, cleave_state_chores *to) {
     to->unpacking += from->unpacking;
     to->packing += from->packing;
@@ -124,9 +104,8 @@ static cleave_status price_parameter(additive_making *m, int32_t op, const cleav
               (double)sync * m->options->exposed_sync, added);
     for (int s = 0; s < CLEAVE_N_SHARDED; s++)
         added[s].chores = cleave_state_chores_of(
-            m->machine, m->model, set->tensor, (cleave_sharded)s,
-            bytes / (double)read->element_bytes, sync > 0 ? count_sharers(read) : 1,
-            multiplies(m->model, op, set->tensor));
+            m->machine, m->model, op, set->tensor, (cleave_sharded)s,
+            bytes / (double)read->element_bytes, sync > 0 ? count_sharers(read) : 1);
     own->bytes[value] += added[CLEAVE_SHARDED_NOTHING].bytes;
     int64_t once =
         added[CLEAVE_SHARDED_NOTHING].once + added[CLEAVE_SHARDED_NOTHING].chores.bucketing;
@@ -153,7 +132,7 @@ bool additive_backward_reads(const additive_making *m, int32_t op, int32_t tenso
             reads || (nest->output.tensor == tensor && (nest->kept_output || nest->kept_combined));
         for (int i = 0; i < nest->n_inputs && !reads; i++)
             reads = (nest->kept_inputs & (1u << i)) != 0 &&
-                    lies_under(model, tensor, nest->inputs[i].tensor);
+                    cleave_tensor_sees(model, nest->inputs[i].tensor, tensor);
     }
     return reads;
 }

@@ -213,8 +213,9 @@ int64_t cleave_estimate_live_bytes(cleave_estimate *e, int32_t device) {
     return live_bytes_most(&e->live, device);
 }
 
-cleave_status cleave_estimate_plan(cleave_estimate *e, int64_t *peak_bytes, cleave_error *error) {
-    return live_bytes_plan(&e->live, peak_bytes, error);
+cleave_status cleave_estimate_fits(cleave_estimate *e, const int64_t *room, bool *fits,
+                                   cleave_error *error) {
+    return live_bytes_fit(&e->live, room, fits, error);
 }
 
 double cleave_estimate_over(cleave_estimate *e, int32_t device, int64_t bytes) {

@@ -54,9 +54,10 @@ cleave_estimate_counts cleave_estimate_count(const cleave_estimate *estimate);
    the slot with the most, where a slot counts all that it uses as if at once.  The memory plan of
    cleave_lower comes within some per cent of it, above or below. */
 int64_t cleave_estimate_live_bytes(cleave_estimate *estimate, int32_t device);
-/* The arenas of a memory plan in which everything is in use for whole slots, [n_devices]: more than
-   the plan of cleave_lower has as a rule, and made without lowering anything. */
-cleave_status cleave_estimate_plan(cleave_estimate *estimate, int64_t *peak_bytes,
+/* Does a memory plan in which everything is in use for whole slots have arenas of at most `room`
+   bytes, [n_devices]?  It needs more than the plan of cleave_lower as a rule, and is made without
+   lowering anything. */
+cleave_status cleave_estimate_fits(cleave_estimate *estimate, const int64_t *room, bool *fits,
                                    cleave_error *error);
 /* How far the device is from doing with so many bytes: over the slots, the cubes of what is in use
    beyond them, as a share of them, added up.  It tells of all slots, where the most alone would not

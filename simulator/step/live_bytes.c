@@ -119,23 +119,28 @@ static int32_t list_lives(const live_bytes *live, cleave_life *lives) {
     return n;
 }
 
-cleave_status live_bytes_plan(live_bytes *live, int64_t *peak_bytes, cleave_error *error) {
-    update(live);
-    size_t n = (size_t)count_ranges(live);
-    cleave_life *items = malloc((n + 1) * sizeof *items);
-    int64_t *offset = malloc((n + 1) * sizeof *offset);
-    cleave_status status = CLEAVE_OK;
-    if (items == NULL || offset == NULL) {
-        status = cleave_fail_memory(error, "estimating");
-    } else {
-        const cleave_lives lives = {.n = list_lives(live, items),
-                                    .n_devices = live->n_devices,
-                                    .n_items = live->n_slots,
-                                    .items = items};
-        status = cleave_memory_plan_lives(&lives, offset, peak_bytes, error);
-    }
+/* No plan is smaller than what is in use at once. */
+static bool may_fit(live_bytes *live, const int64_t *room) {
+    int32_t d = 0;
+    while (d < live->n_devices && live_bytes_most(live, d) <= room[d])
+        d++;
+    return d == live->n_devices;
+}
+
+cleave_status live_bytes_fit(live_bytes *live, const int64_t *room, bool *fit,
+                             cleave_error *error) {
+    *fit = false;
+    if (!may_fit(live, room))
+        return CLEAVE_OK;
+    cleave_life *items = malloc(((size_t)count_ranges(live) + 1) * sizeof *items);
+    if (items == NULL)
+        return cleave_fail_memory(error, "estimating");
+    const cleave_lives lives = {.n = list_lives(live, items),
+                                .n_devices = live->n_devices,
+                                .n_items = live->n_slots,
+                                .items = items};
+    cleave_status status = cleave_memory_lives_fit(&lives, room, fit, error);
     free(items);
-    free(offset);
     return status;
 }
 

@@ -30,9 +30,9 @@ cleave_status live_bytes_put(live_bytes *live, int32_t place, remembered_fragmen
 int64_t live_bytes_most(live_bytes *live, int32_t device);
 /* Over the slots, the cubes of what is in use beyond `bytes`, as a share of them, added up. */
 double live_bytes_over(live_bytes *live, int32_t device, int64_t bytes);
-/* The arenas of a memory plan of it, [n_devices]: everything is in use from the begin of its first
-   slot to the end of its last. */
-cleave_status live_bytes_plan(live_bytes *live, int64_t *peak_bytes, cleave_error *error);
+/* Does a memory plan of it have arenas of at most `room` bytes, [n_devices], where everything is in
+   use from the begin of its first slot to the end of its last? */
+cleave_status live_bytes_fit(live_bytes *live, const int64_t *room, bool *fit, cleave_error *error);
 /* What the program itself takes. */
 int64_t live_bytes_own(live_bytes *live);
 /* By messages, of all devices. */

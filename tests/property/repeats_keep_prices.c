@@ -2,13 +2,13 @@
    of them: step, memory and bytes, bit for bit, for drawn splits of a block, folded and not. */
 #include "../support/deep_transformer.h"
 #include "../support/price_whole.h"
+#include "../support/window_split.h"
 #include "graph/import/import.h"
 #include "graph/model/attention.h"
 #include "search/improve/window.h"
 #include "search/pipeline/recompute.h"
 #include "search/price/view.h"
 #include "search/problem/baselines.h"
-#include "search/problem/space.h"
 #include "simulator/step/simulate.h"
 
 #include <criterion/criterion.h>
@@ -136,7 +136,7 @@ static void make_layout(trial *t, const cleave_window_space *space, const int32_
                         cleave_layout *layout) {
     ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, layout, &t->error));
     for (int32_t op = 0; op < t->model.n_operators; op++)
-        layout->splits[op] = cleave_window_split(space, op, choice);
+        layout->splits[op] = window_split(space, op, choice);
     layout->collectives = t->rules;
 }
 

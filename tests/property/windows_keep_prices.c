@@ -4,12 +4,12 @@
  */
 #include "../support/deep_transformer.h"
 #include "../support/price_whole.h"
+#include "../support/window_split.h"
 #include "graph/import/import.h"
 #include "graph/model/attention.h"
 #include "search/improve/chain.h"
 #include "search/improve/window.h"
 #include "search/problem/baselines.h"
-#include "search/problem/space.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -267,7 +267,7 @@ static void expect_near(trial *t, const cleave_window_space *space, const int32_
     cleave_price folded;
     ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &layout, &t->error));
     for (int32_t op = 0; op < t->model.n_operators; op++)
-        layout.splits[op] = cleave_window_split(space, op, choice);
+        layout.splits[op] = window_split(space, op, choice);
     layout.collectives = t->rules;
     const cleave_price_subject what = {.layout = &layout, .view = CLEAVE_VIEW_WINDOW};
     cleave_status status = cleave_pricer_price(&t->pricer, &what, NULL, &folded, &t->error);

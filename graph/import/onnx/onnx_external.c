@@ -95,7 +95,7 @@ static cleave_status read_stream(const reader *r, FILE *stream, cleave_onnx_tens
     if (fseeko(stream, (off_t)tensor->external->offset, SEEK_SET) != 0 ||
         fread(raw, 1, (size_t)bytes, stream) != (size_t)bytes)
         status = refuse(r, "which can't be read");
-    else if (!cleave_onnx_tensor_fill(tensor, raw, arena))
+    else if (!cleave_onnx_tensor_fill(tensor, tensor->type, raw, arena))
         status = cleave_fail_memory(r->error, "reading external data");
     free(raw);
     return status;

@@ -76,107 +76,29 @@ static bool nesting_is_sound(const ProtobufCMessageDescriptor *descriptor, const
 
 /* ---- tensors ----------------------------------------------------------------------------- */
 
-const char *cleave_onnx_type_name(int32_t type) {
-    static const char *const names[] = {"UNDEFINED",  "FLOAT",   "UINT8",  "INT8",   "UINT16",
-                                        "INT16",      "INT32",   "INT64",  "STRING", "BOOL",
-                                        "FLOAT16",    "DOUBLE",  "UINT32", "UINT64", "COMPLEX64",
-                                        "COMPLEX128", "BFLOAT16"};
-    return type >= 0 && (size_t)type < sizeof names / sizeof *names ? names[type] : "UNKNOWN";
-}
-
-size_t cleave_onnx_element_bytes(int32_t type) {
-    switch (type) {
-    case CLEAVE_ONNX_FLOAT:
-    case CLEAVE_ONNX_INT32:
-        return 4;
-    case CLEAVE_ONNX_INT64:
-    case CLEAVE_ONNX_DOUBLE:
-        return 8;
-    case CLEAVE_ONNX_BOOL:
-        return 1;
-    default:
-        return 0;
-    }
-}
-
 static const char *copy_string(const decoder *d, const char *string) {
     return cleave_arena_string(d->arena, string != NULL ? string : "");
 }
 
-/* Elements that the typed field of a tensor holds. */
-static size_t typed_elements(const Onnx__TensorProto *proto) {
+/* The elements of a tensor as they lie in the file: as those of `type` do. */
+typedef struct stored_elements {
+    const void *at;
+    size_t n;
+    int32_t type;
+} stored_elements;
+
+/* In the field of their type, or, as BOOL, in that of INT32. */
+static stored_elements typed_elements(const Onnx__TensorProto *proto) {
     switch (proto->data_type) {
     case CLEAVE_ONNX_FLOAT:
-        return proto->n_float_data;
+        return (stored_elements){proto->float_data, proto->n_float_data, CLEAVE_ONNX_FLOAT};
     case CLEAVE_ONNX_DOUBLE:
-        return proto->n_double_data;
+        return (stored_elements){proto->double_data, proto->n_double_data, CLEAVE_ONNX_DOUBLE};
     case CLEAVE_ONNX_INT64:
-        return proto->n_int64_data;
+        return (stored_elements){proto->int64_data, proto->n_int64_data, CLEAVE_ONNX_INT64};
     default:
-        return proto->n_int32_data;
+        return (stored_elements){proto->int32_data, proto->n_int32_data, CLEAVE_ONNX_INT32};
     }
-}
-
-static int64_t raw_integer(int32_t type, const uint8_t *at) {
-    int64_t wide;
-    int32_t narrow;
-    if (type == CLEAVE_ONNX_BOOL)
-        return *at != 0;
-    if (type == CLEAVE_ONNX_INT32) {
-        memcpy(&narrow, at, sizeof narrow);
-        return narrow;
-    }
-    memcpy(&wide, at, sizeof wide);
-    return wide;
-}
-
-static float raw_float(int32_t type, const uint8_t *at) {
-    double wide;
-    float narrow;
-    if (type == CLEAVE_ONNX_DOUBLE) {
-        memcpy(&wide, at, sizeof wide);
-        return (float)wide;
-    }
-    memcpy(&narrow, at, sizeof narrow);
-    return narrow;
-}
-
-/* Of `raw`, or of the typed field where that is null. */
-static float float_at(const Onnx__TensorProto *proto, int32_t type, const uint8_t *raw, size_t i) {
-    if (raw != NULL)
-        return raw_float(type, raw + i * cleave_onnx_element_bytes(type));
-    return type == CLEAVE_ONNX_DOUBLE ? (float)proto->double_data[i] : proto->float_data[i];
-}
-
-static int64_t integer_at(const Onnx__TensorProto *proto, int32_t type, const uint8_t *raw,
-                          size_t i) {
-    if (raw != NULL)
-        return raw_integer(type, raw + i * cleave_onnx_element_bytes(type));
-    return type == CLEAVE_ONNX_INT64 ? proto->int64_data[i] : proto->int32_data[i];
-}
-
-static bool fill(cleave_onnx_tensor *tensor, const Onnx__TensorProto *proto, const uint8_t *raw,
-                 cleave_arena *arena) {
-    size_t n = (size_t)tensor->n;
-    int32_t type = tensor->type;
-    bool is_float = type == CLEAVE_ONNX_FLOAT || type == CLEAVE_ONNX_DOUBLE;
-    float *floats = is_float ? CLEAVE_ARENA_ARRAY(arena, float, n) : NULL;
-    int64_t *integers = is_float ? NULL : CLEAVE_ARENA_ARRAY(arena, int64_t, n);
-    if (floats == NULL && integers == NULL)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        if (is_float)
-            floats[i] = float_at(proto, type, raw, i);
-        else
-            integers[i] = integer_at(proto, type, raw, i);
-    }
-    tensor->floats = floats;
-    tensor->integers = integers;
-    return true;
-}
-
-bool cleave_onnx_tensor_fill(cleave_onnx_tensor *tensor, const void *raw, cleave_arena *arena) {
-    return fill(tensor, NULL, raw, arena);
 }
 
 /* A decimal number of bytes. */
@@ -197,7 +119,7 @@ static cleave_status decode_external(const decoder *d, const Onnx__TensorProto *
     if (external == NULL)
         return cleave_fail_memory(d->error, "reading a tensor");
     *external = (cleave_onnx_external){.length = -1};
-    if (proto->has_raw_data || typed_elements(proto) > 0)
+    if (proto->has_raw_data || typed_elements(proto).n > 0)
         return cleave_fail(d->error, CLEAVE_BAD_INPUT,
                            "%s: %s has data both in this file and in another", d->file, place);
     for (size_t i = 0; i < proto->n_external_data; i++) {
@@ -226,15 +148,20 @@ static cleave_status decode_external(const decoder *d, const Onnx__TensorProto *
 }
 
 /* Do the data in the file have as many elements as the dimensions say? */
-static cleave_status check_data(const decoder *d, const Onnx__TensorProto *proto, const char *place,
-                                const cleave_onnx_tensor *tensor) {
-    size_t element = cleave_onnx_element_bytes(proto->data_type);
-    size_t held = proto->has_raw_data ? proto->raw_data.len / element : typed_elements(proto);
-    bool whole = !proto->has_raw_data || proto->raw_data.len % element == 0;
-    if (!whole || held != (size_t)tensor->n)
+static cleave_status find_elements(const decoder *d, const Onnx__TensorProto *proto,
+                                   const char *place, const cleave_onnx_tensor *tensor,
+                                   stored_elements *elements) {
+    size_t bytes = cleave_onnx_element_bytes(tensor->type), rest = 0;
+    *elements = typed_elements(proto);
+    if (proto->has_raw_data) {
+        *elements =
+            (stored_elements){proto->raw_data.data, proto->raw_data.len / bytes, tensor->type};
+        rest = proto->raw_data.len % bytes;
+    }
+    if (rest != 0 || elements->n != (size_t)tensor->n)
         return cleave_fail(d->error, CLEAVE_BAD_INPUT,
                            "%s: %s has %lld elements by its dimensions, but %zu in its data",
-                           d->file, place, (long long)tensor->n, held);
+                           d->file, place, (long long)tensor->n, elements->n);
     return CLEAVE_OK;
 }
 
@@ -276,10 +203,11 @@ static cleave_status decode_tensor(const decoder *d, const Onnx__TensorProto *pr
     if (proto->has_data_location &&
         proto->data_location != ONNX__TENSOR_PROTO__DATA_LOCATION__DEFAULT)
         return decode_external(d, proto, place, tensor);
-    CLEAVE_TRY(check_data(d, proto, place, tensor));
-    if (!fill(tensor, proto, proto->has_raw_data ? proto->raw_data.data : NULL, d->arena))
-        return cleave_fail_memory(d->error, "reading a tensor");
-    return CLEAVE_OK;
+    stored_elements elements;
+    CLEAVE_TRY(find_elements(d, proto, place, tensor, &elements));
+    return cleave_onnx_tensor_fill(tensor, elements.type, elements.at, d->arena)
+               ? CLEAVE_OK
+               : cleave_fail_memory(d->error, "reading a tensor");
 }
 
 /* ---- attributes and nodes ---------------------------------------------------------------- */

@@ -112,7 +112,9 @@ cleave_status cleave_onnx_read_external(cleave_onnx_graph *graph, const char *pa
 
 /* Bytes of an element in a file; 0 for types that are not supported. */
 size_t cleave_onnx_element_bytes(int32_t type);
-/* Gives a tensor its elements from the n x element bytes at `raw`; false: out of memory. */
-bool cleave_onnx_tensor_fill(cleave_onnx_tensor *tensor, const void *raw, cleave_arena *arena);
+/* Gives a tensor its elements, which lie one after the other as those of `type` do: FLOAT or DOUBLE
+   where it has one of these, else an integer type.  False: out of memory. */
+bool cleave_onnx_tensor_fill(cleave_onnx_tensor *tensor, int32_t type, const void *elements,
+                             cleave_arena *arena);
 
 #endif

@@ -1,7 +1,9 @@
 #include "tests/bench/estimate/folds.h"
 
+#include "tests/support/window_split.h"
+
 static cleave_split split_of(const fold_walk *w, int32_t op) {
-    return cleave_window_split(&w->space, op, w->choice); /* every operator is a group */
+    return window_split(&w->space, op, w->choice); /* every operator is a group */
 }
 
 static cleave_status find_fold(fold_walk *w, cleave_arena *arena, cleave_fold *fold,

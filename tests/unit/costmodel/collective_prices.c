@@ -25,6 +25,24 @@ static cleave_machine load(const char *name, int32_t n_devices) {
     return machine;
 }
 
+static cleave_machine parse(const char *text) {
+    cleave_machine machine;
+    cleave_error error = {""};
+    cr_assert_eq(cleave_machine_parse(text, strlen(text), "t", 0, &arena, &machine, &error),
+                 CLEAVE_OK, "%s", error.message);
+    return machine;
+}
+
+static cleave_collective all_reduce_of_eight(int64_t bytes, int32_t node_members) {
+    static int32_t all[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    return (cleave_collective){.kind = CLEAVE_ALL_REDUCE,
+                               .algorithm = CLEAVE_ALGORITHM_RING,
+                               .bytes = bytes,
+                               .n_devices = 8,
+                               .devices = all,
+                               .node_members = node_members};
+}
+
 /* A dense layer, data parallel: its weights' gradient is one all-reduce of width x width floats. */
 static void lower(const cleave_machine *machine, int64_t width,
                   cleave_collective_algorithm algorithm, cleave_model *model,
@@ -215,17 +233,8 @@ Test(collective_prices, what_a_library_was_measured_to_do_is_the_price) {
         "\"latency\": \"30 us\"}, "
         "{\"devices\": 4, \"bandwidth\": \"100 GB/s\", \"latency\": \"50 us\"}], "
         "\"between\": {\"share\": 0.8, \"latency\": \"7 us\"}}}";
-    static int32_t all[] = {0, 1, 2, 3, 4, 5, 6, 7};
-    cleave_machine machine;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_machine_parse(text, strlen(text), "t", 0, &arena, &machine, &error),
-                 CLEAVE_OK, "%s", error.message);
-    cleave_collective of = {.kind = CLEAVE_ALL_REDUCE,
-                            .algorithm = CLEAVE_ALGORITHM_RING,
-                            .bytes = 32000000,
-                            .n_devices = 8,
-                            .devices = all,
-                            .node_members = 4};
+    const cleave_machine machine = parse(text);
+    cleave_collective of = all_reduce_of_eight(32000000, 4);
     cleave_collective_cost cost = collective_cost_parts(&machine, &of);
     cr_expect_eq(cost.busy, 1750 * INT64_C(1000000)); /* 56 MB at 32 GB/s */
     cr_expect_eq(cost.rest, 57 * INT64_C(1000000));
@@ -253,17 +262,8 @@ Test(collective_prices, a_library_takes_the_quickest_of_its_ways_between_nodes) 
         "\"collectives\": {\"source\": \"s\", \"within\": [{\"devices\": 2, \"bandwidth\": "
         "\"200 GB/s\", \"latency\": \"30 us\"}], \"between\": {\"share\": 0.8, \"library\": "
         "\"nccl over nvlink\"}}}";
-    static int32_t all[] = {0, 1, 2, 3, 4, 5, 6, 7};
-    cleave_machine machine;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_machine_parse(text, strlen(text), "t", 0, &arena, &machine, &error),
-                 CLEAVE_OK, "%s", error.message);
-    cleave_collective of = {.kind = CLEAVE_ALL_REDUCE,
-                            .algorithm = CLEAVE_ALGORITHM_RING,
-                            .bytes = 8,
-                            .n_devices = 8,
-                            .devices = all,
-                            .node_members = 2};
+    const cleave_machine machine = parse(text);
+    cleave_collective of = all_reduce_of_eight(8, 2);
     cleave_collective_cost cost = collective_cost_parts(&machine, &of);
     cr_expect_float_eq((double)cost.rest, 28.0e6, 1e3);
     of.bytes = INT64_C(16) << 30;
@@ -295,10 +295,7 @@ Test(collective_prices, kinds_have_collectives_of_their_own) {
         "{\"devices\": 2, \"bandwidth\": \"20 GB/s\"}]}}";
     static int32_t pairs[3][2] = {{0, 1}, {2, 3}, {0, 2}};
     static const int64_t milliseconds[] = {500, 2000, 10000}; /* thousandths */
-    cleave_machine machine;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_machine_parse(text, strlen(text), "t", 0, &arena, &machine, &error),
-                 CLEAVE_OK, "%s", error.message);
+    const cleave_machine machine = parse(text);
     for (int i = 0; i < 3; i++) {
         cleave_collective of = {.kind = CLEAVE_ALL_REDUCE,
                                 .algorithm = CLEAVE_ALGORITHM_RING,

@@ -172,6 +172,32 @@ Test(memory_best_fit, what_the_lane_uses_alone_lies_by_its_order) {
     cr_expect_gt(n_smaller, 300);
 }
 
+/* Devices, alike or not, with more room than the plan needs, or just as much; and one of them with
+   a byte less. */
+Test(memory_best_fit, lives_fit_where_no_arena_of_the_plan_is_larger) {
+    cleave_error error;
+    static cleave_life items[MOST_LIVES];
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        cleave_random random = {.key = seed};
+        int64_t offset[MOST_LIVES] = {0}, peak[DEVICES], room[DEVICES];
+        int32_t n = DEVICES * (1 + (int32_t)cleave_random_below(&random, MOST_LIVES / DEVICES));
+        cleave_lives lives = {.n = n, .n_devices = DEVICES, .n_items = ITEMS, .items = items};
+        draw(&random, items, n, seed % 2 == 0);
+        if (seed % 3 > 0)
+            draw_lane(&random, items, n);
+        cr_assert_eq(cleave_memory_plan_lives(&lives, offset, peak, &error), CLEAVE_OK);
+        for (int32_t d = 0; d < DEVICES; d++)
+            room[d] = peak[d] + 3000 * cleave_random_below(&random, 2);
+        bool fit = false;
+        cr_assert_eq(cleave_memory_lives_fit(&lives, room, &fit, &error), CLEAVE_OK);
+        cr_expect(fit, "seed %d", (int)seed);
+        int32_t short_of = (int32_t)cleave_random_below(&random, DEVICES);
+        room[short_of] = peak[short_of] - 1;
+        cr_assert_eq(cleave_memory_lives_fit(&lives, room, &fit, &error), CLEAVE_OK);
+        cr_expect(!fit, "seed %d", (int)seed);
+    }
+}
+
 /* A gradient after the other is summed up beside the main lane, which waits at the end. */
 Test(memory_best_fit, sums_beside_the_main_lane_take_turns) {
     cleave_error error;

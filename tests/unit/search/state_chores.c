@@ -3,6 +3,7 @@
 #include "search/problem/state_chores.h"
 #include "../../support/perceptron.h"
 #include "../../support/test_machine.h"
+#include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "search/problem/baselines.h"
 
@@ -36,7 +37,7 @@ static void compare(cleave_framework framework, cleave_sharded sharded) {
                               &error),
        &error);
     layout.schedule.micro_batches = MICRO_BATCHES;
-    int32_t weight = -1;
+    int32_t weight = -1, last = 2 * LAYERS - 2; /* the last layer, before its rectifier */
     for (int32_t t = 0; t < model.n_tensors; t++)
         if (model.tensors[t].kind == CLEAVE_TENSOR_PARAMETER) {
             layout.sharded[t] = (uint8_t)sharded;
@@ -48,7 +49,7 @@ static void compare(cleave_framework framework, cleave_sharded sharded) {
     int64_t *duration = CLEAVE_ARENA_ARRAY(&arena, int64_t, program.n_items);
     ok(cleave_cost_items(&program, cache, duration, &error), &error);
     cleave_state_chores chores =
-        cleave_state_chores_of(&machine, &model, weight, sharded, WIDTH * WIDTH, 2, true);
+        cleave_state_chores_of(&machine, &model, last, weight, sharded, WIDTH * WIDTH, 2);
     bool reduces = sharded >= CLEAVE_SHARDED_GRADIENT;
     /* Of what data go into no gradient is asked for, so the first weight is gathered once. */
     cr_expect_eq(sum_of(&program, duration, CLEAVE_CHORE_UNPACK),
@@ -66,6 +67,36 @@ Test(state_chores, are_those_of_the_program) {
     for (int framework = 0; framework < CLEAVE_N_FRAMEWORKS; framework++)
         for (int sharded = 0; sharded < CLEAVE_N_SHARDED; sharded++)
             compare((cleave_framework)framework, (cleave_sharded)sharded);
+}
+
+/* Under Megatron-LM products add to what was there, and passes over a gradient are for all others:
+   of a layer with a bias its weight alone is added for nothing. */
+Test(state_chores, products_alone_add_up_by_themselves) {
+    cleave_arena arena = {0};
+    cleave_error error = {""};
+    cleave_model model;
+    cleave_machine machine = make_machine(&arena, 1, 2, "1 GiB");
+    int n_biases = 0;
+    machine.kinds[0].framework = CLEAVE_MEGATRON;
+    ok(cleave_model_import(CLEAVE_SOURCE_DIR "/configs/models/mlp.onnx", 8, true, &arena, &model,
+                           &error),
+       &error);
+    for (int32_t n = 0; n < model.n_nests; n++) {
+        const cleave_nest *nest = &model.nests[n];
+        const cleave_operator *of = &model.operators[nest->op];
+        bool is_product = nest->kind == CLEAVE_NEST_PRODUCT;
+        for (int i = 0; i < nest->n_inputs; i++) {
+            int32_t t = nest->inputs[i].tensor;
+            if (model.tensors[t].kind != CLEAVE_TENSOR_PARAMETER)
+                continue;
+            cleave_state_chores chores = cleave_state_chores_of(&machine, &model, nest->op, t,
+                                                                CLEAVE_SHARDED_NOTHING, 1 << 20, 2);
+            cr_expect_eq(chores.adding == 0, is_product, "%s", model.tensors[t].name);
+            n_biases += !is_product && model.nests[of->main_nest].kind == CLEAVE_NEST_PRODUCT;
+        }
+    }
+    cr_expect_gt(n_biases, 0);
+    cleave_arena_free(&arena);
 }
 
 /* Gathered forward, once more where that is done again, and backward. */
