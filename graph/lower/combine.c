@@ -220,6 +220,38 @@ static void combine_at_replicas(lower_builder *builder, movement *move, const lo
         lower_fail_fold(builder, move->tensor, "readers choose among owners by their numbers");
 }
 
+/* ---- two devices that both add up ------------------------------------------------------------ */
+
+/* Do two devices want the sum of what each has of a cell that is small?  Then each sends the other
+   all that it has and both add up, which is the same whoever comes first: as many bytes as by
+   owners of a half each, in one turn of messages in place of two. */
+static bool is_for_both(const lower_builder *builder, const movement *move, const lower_cell *at) {
+    enum { MOST_BYTES = 1 << 14 };
+    const lower_cutting *c = move->cutting;
+    bool commutes = move->combiner == CLEAVE_COMBINE_SUM || move->combiner == CLEAVE_COMBINE_MAX;
+    return commutes && c->n_speakers == 2 && c->n_speaking == 2 && c->n_readers == 2 &&
+           c->reads[c->speakers[0]] && c->reads[c->speakers[1]] && at->n_contributions == 2 &&
+           move->partial_type == move->sum_type &&
+           cleave_box_size(builder->model->tensors[move->tensor].rank, at->box) *
+                   cleave_type_bytes(move->sum_type) <=
+               MOST_BYTES;
+}
+
+/* What an owner has is packed where its sum begins in it. */
+static void combine_at_both(lower_builder *builder, movement *move, const lower_cell *at) {
+    const cleave_tensor *tensor = &builder->model->tensors[move->tensor];
+    memcpy(move->cutting->owners, move->cutting->speakers, 2 * sizeof *move->cutting->owners);
+    combine_at_replicas(builder, move, at, 2);
+    for (int32_t i = 0; i < 2; i++) {
+        move_contribution *has = &move->contributions.items[at->contributions[i]];
+        for (int32_t s = move->sums.n - 2; s < move->sums.n; s++)
+            has->becomes_sum =
+                has->becomes_sum ||
+                (move->sums.items[s].device == has->device &&
+                 lower_region_same_place(tensor->rank, at->box, &has->at, &move->sums.items[s].at));
+    }
+}
+
 /* ---- one owner for each block ---------------------------------------------------------------- */
 
 /* Owners of a partial cell: the sole reader; else the sole contributor; else devices that are both;
@@ -303,6 +335,10 @@ static int longest_dimension(const lower_builder *builder, const movement *move,
 void lower_combine_cell(lower_builder *builder, movement *move, const lower_cell *at) {
     list_speakers(builder, move, at);
     int32_t n_complete = move->cutting->n_readers > 1 ? list_complete(move, at) : 0;
+    if (n_complete < 2 && is_for_both(builder, move, at)) {
+        combine_at_both(builder, move, at);
+        return;
+    }
     if (n_complete > 1) {
         combine_at_replicas(builder, move, at, n_complete);
         return;

@@ -91,7 +91,8 @@ bool move_sent_in_place(const lower_builder *builder, const movement *move,
     if (transfer->n_flows != 1)
         return false;
     const move_flow *flow = move_flow_of(move, transfer, 0);
-    return flow->n_sources == 1 &&
+    move_place place = move->places.items[flow->first_source];
+    return flow->n_sources == 1 && (place < 0 || !move->contributions.items[place].becomes_sum) &&
            is_in_place(builder, move, flow, region_of(move, flow->first_source), end);
 }
 

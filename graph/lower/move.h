@@ -18,6 +18,7 @@ typedef struct move_contribution {
     bool may_take;     /* its buffer serves nothing else later: a demand may come to lie in it */
     bool taken;        /* one does */
     bool sent[2];      /* to other devices: as a value, as a partial result */
+    bool becomes_sum;  /* others' are added to it while it is on its way to them */
     bool every_window; /* of a fold: each window contributes the like, under a key of its own */
     int32_t of_window; /* of a fold: 1 + the window whose device has this share; 0: no share */
 } move_contribution;
@@ -180,7 +181,8 @@ static inline move_contribution *move_contribute(lower_builder *builder, movemen
     move->contributions.n++;
     added->key = key;
     added->device = device;
-    added->may_take = added->taken = added->sent[0] = added->sent[1] = added->every_window = false;
+    added->may_take = added->taken = added->sent[0] = added->sent[1] = false;
+    added->becomes_sum = added->every_window = false;
     added->of_window = 0;
     return added;
 }

@@ -155,17 +155,55 @@ static void backward_of_nest(lower_planner *p, int32_t n, cleave_pass pass, bool
     each_gradient(p, n, pass, one_less);
 }
 
-/* These passes of all nests, in reverse order, but for turns. */
+/* Does a nest take statistics over the batch, for which all wait that split the samples?  The batch
+   is outermost. */
+static bool is_of_batch(const lower_planner *p, const cleave_nest *nest) {
+    if (nest->kind != CLEAVE_NEST_MOMENTS || !nest->differentiable)
+        return false;
+    for (int d = 0; d < p->model->tensors[nest->output.tensor].rank; d++)
+        for (int t = 0; t < nest->output.map[d].n_terms; t++)
+            if (nest->operator_axis[nest->output.map[d].terms[t].axis] == 0)
+                return false;
+    return true;
+}
+
+/* Are gradients of such statistics next that follow from the one that this nest gives? */
+static bool comes_before_batch(const lower_planner *p, int32_t n) {
+    for (int32_t i = n - 1; i >= 0; i--) {
+        const cleave_nest *nest = &p->model->nests[i];
+        if (nest->differentiable && nest->kind != CLEAVE_NEST_POINTWISE &&
+            nest->kind != CLEAVE_NEST_POOL)
+            return is_of_batch(p, nest);
+    }
+    return false;
+}
+
+static bool is_first_pass(const lower_planner *p, int32_t n, cleave_pass pass) {
+    return pass == CLEAVE_PASS_INPUT_GRADIENT ||
+           cleave_nest_pass_inputs(p->model, &p->model->nests[n], CLEAVE_PASS_INPUT_GRADIENT) == 0;
+}
+
+/* These passes of all nests, in reverse order, but for turns.  A gradient of weights that comes
+   before gradients of statistics over the batch is put off until those are under way: so there is
+   something to do while they are. */
 static void backward_of_nests(lower_planner *p, cleave_pass from, cleave_pass to) {
+    int32_t put_off = -1;
     for (int32_t i = p->model->n_nests - 1; i >= 0; i--) {
         const cleave_nest *nest = &p->model->nests[i];
         int32_t n = nest->n_turns > 0 ? i - 2 * nest->turn + nest->n_turns - 1 : i;
-        for (cleave_pass pass = from; pass <= to && nest->differentiable; pass++)
-            if (cleave_nest_pass_inputs(p->model, nest, pass) != 0)
-                backward_of_nest(
-                    p, n, pass,
-                    pass == CLEAVE_PASS_INPUT_GRADIENT ||
-                        cleave_nest_pass_inputs(p->model, nest, CLEAVE_PASS_INPUT_GRADIENT) == 0);
+        if (put_off >= 0 && is_of_batch(p, nest)) {
+            backward_of_nest(p, put_off, CLEAVE_PASS_WEIGHT_GRADIENT, false);
+            put_off = -1;
+        }
+        for (cleave_pass pass = from; pass <= to && nest->differentiable; pass++) {
+            if (cleave_nest_pass_inputs(p->model, nest, pass) == 0)
+                continue;
+            if (!is_first_pass(p, n, pass) && from != to && nest->kind != CLEAVE_NEST_POINTWISE &&
+                comes_before_batch(p, n))
+                put_off = n;
+            else
+                backward_of_nest(p, n, pass, is_first_pass(p, n, pass));
+        }
     }
 }
 

@@ -5,7 +5,8 @@
    goes to every reader that lacks it.  One with several is a partial result: owners add it up and
    send it to all readers.  Cells that a group of three or more shares are an all-reduce, a
    reduce-scatter or an all-gather, of which the closed form is known (costmodel/cost.h); all else
-   goes point to point, over the machine's own routes.  The time is then
+   goes point to point, over the machine's own routes; small sums that two devices swap are taken to
+   have an owner of each half.  The time is then
 
      the link that is taken longest + the device that posts and copies longest + the latency
 

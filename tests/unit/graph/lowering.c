@@ -351,6 +351,72 @@ Test(lowering, an_all_reduce_of_gradients_copies_nothing) {
     cleave_arena_free(&of.arena);
 }
 
+/* Splits one axis of an operator over devices 0 and 1. */
+static void split_in_two(lowered *of, const char *name, const char *axis) {
+    cleave_error error = {""};
+    int32_t op = cleave_model_find_operator(&of->model, name), degree[CLEAVE_MAX_AXES];
+    cr_assert_geq(op, 0);
+    for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+        degree[a] = a < of->model.operators[op].n_axes &&
+                            strcmp(of->model.operators[op].axes[a].name, axis) == 0
+                        ? 2
+                        : 1;
+    cr_assert_eq(
+        cleave_layout_set(&of->layout, op, 1, degree, (int32_t[]){0, 1}, &of->arena, &error),
+        CLEAVE_OK);
+}
+
+/* A gradient of 90 floats: one message there and one back, of all of it, and each adds what comes
+   to its own, which it sent from a copy. */
+Test(lowering, two_devices_swap_a_small_sum) {
+    static lowered of;
+    begin(&of);
+    split_in_two(&of, "g1", "n");
+    lower(&of, false);
+    int32_t n = 0;
+    for (int32_t m = 0; m < of.program.n_messages; m++) {
+        const cleave_message *message = &of.program.messages[m];
+        if (strcmp(of.model.tensors[message->tensor].name, "w1") != 0)
+            continue;
+        cr_expect_eq(message->bytes, 90 * 4);
+        for (int32_t u = 0; u < of.program.n_updates; u++)
+            cr_expect_neq(message->source_buffer, of.program.updates[u].gradient);
+        n++;
+    }
+    cr_expect_eq(n, 2, "%d", n);
+    cleave_arena_free(&of.arena);
+}
+
+/* Backward of c2, which reads what is made of bn: its input's gradient, what bn gives for its
+   statistics, then the gradient of its weights, and only then do the statistics read theirs. */
+Test(lowering, a_gradient_of_weights_comes_while_statistics_of_the_batch_are_under_way) {
+    static lowered of;
+    begin_with(&of, MODEL_CNN);
+    lower(&of, false);
+    int32_t statistics = -1, given = -1, weights = -1, input = -1;
+    for (int32_t s = 0; s < of.program.n_slots; s++) {
+        const cleave_slot *slot = &of.program.slots[s];
+        if (slot->nest < 0 || slot->pass == CLEAVE_PASS_FORWARD)
+            continue;
+        const cleave_nest *nest = &of.model.nests[slot->nest];
+        bool is_c2 = strcmp(of.model.operators[nest->op].name, "c2") == 0 &&
+                     nest->kind == CLEAVE_NEST_CONVOLUTION;
+        if (slot->pass == CLEAVE_PASS_INPUT_GRADIENT && nest->kind == CLEAVE_NEST_MOMENTS)
+            statistics = s;
+        else if (slot->pass == CLEAVE_PASS_INPUT_GRADIENT && statistics < 0 &&
+                 strcmp(of.model.operators[nest->op].name, "bn") == 0)
+            given = s;
+        if (is_c2 && slot->pass == CLEAVE_PASS_INPUT_GRADIENT)
+            input = s;
+        else if (is_c2)
+            weights = s;
+    }
+    cr_expect(input < given && given < weights && weights < statistics, "%d %d %d %d", input, given,
+              weights, statistics);
+    cr_expect_geq(input, 0);
+    cleave_arena_free(&of.arena);
+}
+
 Test(lowering, one_device_needs_no_copy_of_an_activation) {
     static lowered of;
     begin(&of);
