@@ -56,7 +56,10 @@ static bool find_unlike(const node_model *m, int32_t op, const cleave_split *spl
             if (degree > 1 && (m->padded_axes[n] >> a & 1) != 0)
                 note(&axes[nest->operator_axis[a]], UNLIKE_EACH);
             else if (degree > 1 && nest->axes[a].extent % degree != 0)
-                note(&axes[nest->operator_axis[a]], UNLIKE_IN_SIZE);
+                note(&axes[nest->operator_axis[a]],
+                     nest->axes[a].extent == of->axes[nest->operator_axis[a]].extent
+                         ? UNLIKE_IN_SIZE
+                         : UNLIKE_EACH);
         }
     }
     return true;
@@ -64,38 +67,38 @@ static bool find_unlike(const node_model *m, int32_t op, const cleave_split *spl
 
 /* ---- which of them are looked at ------------------------------------------------------------- */
 
-/* Of an axis: blocks, and how many of its other blocks are like each. */
-typedef struct axis_blocks {
-    int32_t n, block[2], like[2]; /* of one or two; else all, each by itself */
-} axis_blocks;
+/* How a set is cut along the axes of the operator. */
+typedef struct cell_set {
+    const unlike *axes;
+    const cleave_split *split;
+    int64_t length[CLEAVE_MAX_AXES]; /* of its blocks, of axes that are not unlike in each; */
+    int32_t block[CLEAVE_MAX_AXES];  /* and the first of these */
+    int32_t n_times;
+} cell_set;
 
-static axis_blocks blocks_of(unlike axis, int64_t extent, int32_t degree) {
-    int32_t longer = (int32_t)(extent % degree);
-    if (axis == UNLIKE_NOT)
-        return (axis_blocks){1, {0}, {1}};
-    if (axis == UNLIKE_IN_SIZE)
-        return (axis_blocks){2, {0, longer}, {longer, degree - longer}};
-    return (axis_blocks){.n = degree};
+/* Takes the longer or the shorter blocks of an axis; false: there are none. */
+static bool take_blocks(cell_set *set, int axis, int64_t extent, bool shorter) {
+    int32_t degree = set->split->degree[axis];
+    int32_t longer = set->axes[axis] == UNLIKE_IN_SIZE ? (int32_t)(extent % degree) : 0;
+    set->length[axis] = extent / degree + (longer > 0 && !shorter);
+    set->block[axis] = shorter ? longer : 0;
+    if (longer > 0)
+        set->n_times *= shorter ? degree - longer : longer;
+    return longer > 0 || !shorter;
 }
 
-/* Makes of each cell one for each block of a further axis, innermost. */
-static bool refine(node_cells *c, unlike axis, int64_t extent, int32_t degree,
-                   cleave_arena *arena) {
-    const axis_blocks b = blocks_of(axis, extent, degree);
-    int32_t n = 0;
-    int32_t *numbers = CLEAVE_ARENA_ARRAY(arena, int32_t, (int64_t)c->n * b.n);
-    int32_t *like = CLEAVE_ARENA_ARRAY(arena, int32_t, (int64_t)c->n * b.n);
-    if (numbers == NULL || like == NULL)
+/* Makes of each cell one for each block of a further axis, innermost; or for the block that the set
+   has of it. */
+static bool refine(node_cells *c, bool each, int32_t degree, int32_t block, cleave_arena *arena) {
+    int32_t n = 0, n_blocks = each ? degree : 1;
+    int32_t *numbers = CLEAVE_ARENA_ARRAY(arena, int32_t, (int64_t)c->n * n_blocks);
+    if (numbers == NULL)
         return false;
     for (int32_t i = 0; i < c->n; i++)
-        for (int32_t k = 0; k < b.n; k++) {
-            bool each = axis == UNLIKE_EACH;
-            numbers[n] = c->numbers[i] * degree + (each ? k : b.block[k]);
-            like[n++] = c->like[i] * (each ? 1 : b.like[k]);
-        }
+        for (int32_t k = 0; k < n_blocks; k++)
+            numbers[n++] = c->numbers[i] * degree + (each ? k : block);
     c->n = n;
     c->numbers = numbers;
-    c->like = like;
     return true;
 }
 
@@ -109,16 +112,15 @@ static void put_padded_shapes(cleave_digest *d, const node_model *m, const cleav
                 cleave_digest_put(d, tensor->shape[r]);
 }
 
-static void put_key(const node_model *m, int32_t op, const cleave_split *split, const unlike *axes,
-                    cleave_digest *key) {
+static void put_key(const node_model *m, int32_t op, const cell_set *set, cleave_digest *key) {
     const cleave_operator *of = &m->model->operators[op];
     *key = cleave_digest_begin(op);
     cleave_digest_put(key, op);
     for (int a = 0; a < of->n_axes; a++) {
-        bool alike = axes[a] == UNLIKE_NOT;
-        cleave_digest_put(key, axes[a]);
-        cleave_digest_put(key, alike ? of->axes[a].extent / split->degree[a] : of->axes[a].extent);
-        cleave_digest_put(key, alike ? 1 : split->degree[a]);
+        bool each = set->axes[a] == UNLIKE_EACH;
+        cleave_digest_put(key, each);
+        cleave_digest_put(key, each ? of->axes[a].extent : set->length[a]);
+        cleave_digest_put(key, each ? set->split->degree[a] : 1);
     }
     for (int32_t k = 0; k < of->n_nests; k++) {
         int32_t n = of->nests[k];
@@ -132,35 +134,59 @@ static void put_key(const node_model *m, int32_t op, const cleave_split *split, 
     }
 }
 
+static bool begin_cells(cleave_arena *arena, node_cells *c) {
+    *c = (node_cells){.n = 1, .numbers = CLEAVE_ARENA_ARRAY(arena, int32_t, 1), .n_times = 1};
+    return c->numbers != NULL;
+}
+
+/* Of every choice of blocks of the axes that are unlike in size from one on. */
+static bool add_sets(const node_model *m, int32_t op, const cell_set *set, int from,
+                     cleave_arena *arena, node_cell_sets *chosen) {
+    const cleave_operator *of = &m->model->operators[op];
+    if (from < of->n_axes) {
+        bool added = true;
+        for (int shorter = 0; shorter < 2 && added; shorter++) {
+            cell_set next = *set;
+            if (take_blocks(&next, from, of->axes[from].extent, shorter != 0))
+                added = add_sets(m, op, &next, from + 1, arena, chosen);
+        }
+        return added;
+    }
+    node_cells *c = &chosen->items[chosen->n++];
+    bool made = begin_cells(arena, c);
+    c->has_key = true;
+    c->n_times = set->n_times;
+    put_key(m, op, set, &c->key);
+    for (int a = 0; a < of->n_axes && made; a++)
+        made = refine(c, set->axes[a] == UNLIKE_EACH, set->split->degree[a], set->block[a], arena);
+    return made;
+}
+
 bool node_cells_choose(const node_model *m, int32_t op, const cleave_split *split,
-                       cleave_arena *arena, node_cells *chosen) {
+                       cleave_arena *arena, node_cell_sets *chosen) {
     const cleave_operator *of = &m->model->operators[op];
     unlike axes[CLEAVE_MAX_AXES] = {UNLIKE_NOT};
-    int32_t within = 1, unlike_within = 1;
+    int32_t within = 1, unlike_within = 1, n_sets = 1;
     int outermost = 0;
-    node_cells c = {.n = 1,
-                    .numbers = CLEAVE_ARENA_ARRAY(arena, int32_t, 1),
-                    .like = CLEAVE_ARENA_ARRAY(arena, int32_t, 1),
-                    .has_key = find_unlike(m, op, split, axes)};
-    if (c.numbers == NULL || c.like == NULL)
-        return false;
-    c.like[0] = c.n_times = 1;
+    bool has_key = find_unlike(m, op, split, axes);
     while (outermost < of->n_axes && axes[outermost] == UNLIKE_NOT)
         outermost++;
     for (int a = outermost; a < of->n_axes; a++) {
         within *= split->degree[a];
         unlike_within *= axes[a] == UNLIKE_NOT ? 1 : split->degree[a];
+        n_sets *= axes[a] == UNLIKE_IN_SIZE ? 2 : 1;
     }
-    c.has_key = c.has_key && split->n_parts % within == 0; /* no window that cuts through axes */
-    if (!c.has_key) {
-        *chosen = c;
-        return refine(chosen, UNLIKE_EACH, 0, split->n_parts, arena);
+    has_key = has_key && split->n_parts % within == 0; /* no window that cuts through axes */
+    *chosen =
+        (node_cell_sets){.items = CLEAVE_ARENA_ARRAY(arena, node_cells, has_key ? n_sets : 1)};
+    if (chosen->items == NULL)
+        return false;
+    if (has_key) {
+        const cell_set all = {
+            .axes = axes, .split = split, .n_times = split->n_parts / unlike_within};
+        return add_sets(m, op, &all, 0, arena, chosen);
     }
-    c.n_times = split->n_parts / unlike_within;
-    put_key(m, op, split, axes, &c.key);
-    for (int a = 0; a < of->n_axes; a++)
-        if (!refine(&c, axes[a], of->axes[a].extent, split->degree[a], arena))
-            return false;
-    *chosen = c;
-    return true;
+    chosen->n = 1;
+    return begin_cells(arena, chosen->items) &&
+           refine(chosen->items, true, split->n_parts, 0, arena);
 }
