@@ -227,8 +227,8 @@ static cleave_status derive_parts(cleave_node_costs *costs, int32_t op, const cl
     /* On devices 0, 1, ..., so that times can be added up per part. */
     for (int32_t c = 0; c < of->n; c++)
         some.devices[c] = c;
-    return cleave_parts_derive_cells(costs->model, op, &some, of->numbers, &costs->scratch,
-                                     costs->parts, error);
+    return cleave_parts_derive_cells(costs->model, op, &some, of->numbers, of->alone,
+                                     &costs->scratch, costs->parts, error);
 }
 
 /* Of the cells together; `least` is [n_nests of the operator][CLEAVE_N_COMPUTE_PASSES]. */
