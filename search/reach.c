@@ -59,8 +59,10 @@ cleave_status session_find_reach(session *s, cleave_error *error) {
     }
     if (s->reach.only_folds)
         s->n_threads = 1; /* one layout of so many devices after the other */
-    s->reach.folds =
-        searches && (s->reach.only_folds || (n_devices > CLEAVE_FEW_DEVICES && !is_reference));
+    /* Of the whole batch at once they are what only stages can help. */
+    bool is_left_to_stages = session_is_hopeless(s) && session_stages(s);
+    s->reach.folds = searches && !is_left_to_stages &&
+                     (s->reach.only_folds || (n_devices > CLEAVE_FEW_DEVICES && !is_reference));
     return CLEAVE_OK;
 }
 

@@ -198,13 +198,15 @@ static cleave_status search_named(session *s, const char *name,
     return status;
 }
 
+static bool has_stages_alone(const char *name) { return strcmp(name, "megatron-1f1b") == 0; }
+
 /* One that has stages alone, or does not fit as it is, is given the micro-batches and the
    recomputation with which it is quickest. */
 static cleave_status stage_baseline(session *s, const char *name, cleave_error *error) {
     session_given *given = find_given(s, name);
     cleave_schedule_wish wish;
     cleave_pipelines found;
-    bool fits = false, needs_stages = strcmp(name, "megatron-1f1b") == 0;
+    bool fits = false, needs_stages = has_stages_alone(name);
     if (given == NULL && !needs_stages)
         return CLEAVE_OK; /* it does not apply, or breaks a constraint */
     if (given != NULL && (!session_is_priced(given) || given->price.excess_bytes == 0))
@@ -221,6 +223,15 @@ static cleave_status stage_baseline(session *s, const char *name, cleave_error *
         needs_stages || cleave_baseline_shards(name) != CLEAVE_SHARDED_NOTHING;
     CLEAVE_TRY(give(s, name, given, &found, &fits, error));
     return fits || given != NULL ? CLEAVE_OK : leave_out(s, name, found.behind_seconds, error);
+}
+
+/* Stages of many devices take long to price, so where what is far behind is left out, those that
+   have them alone come when all else has been found. */
+static cleave_status stage_baselines(session *s, bool late, cleave_error *error) {
+    for (int32_t i = 0; cleave_baseline_names[i] != NULL; i++)
+        if ((s->reach.only_folds && has_stages_alone(cleave_baseline_names[i])) == late)
+            CLEAVE_TRY(stage_baseline(s, cleave_baseline_names[i], error));
+    return CLEAVE_OK;
 }
 
 /* ---- what a baseline is where it is asked for ------------------------------------------------ */
@@ -291,8 +302,8 @@ cleave_status session_stage(session *s, cleave_error *error) {
         CLEAVE_TRY(cleave_node_costs_create(s->model, s->machine, &s->costs, error));
     if (is_named)
         return stage_baseline(s, s->options->method, error);
-    for (int32_t i = 0; cleave_baseline_names[i] != NULL && baseline == NULL; i++)
-        CLEAVE_TRY(stage_baseline(s, cleave_baseline_names[i], error));
+    if (baseline == NULL)
+        CLEAVE_TRY(stage_baselines(s, false, error));
     /* What is asked for by its name is the answer, whatever is quicker. */
     bool may_be_other = baseline == NULL && cleave_schedule_wish_allows_plain(session_wish(s));
     cleave_pipeline_options options =
@@ -310,6 +321,8 @@ cleave_status session_stage(session *s, cleave_error *error) {
         if (found.items[i].grounds.known)
             session_note_grounds(s, &found.items[i].layout, &found.items[i].grounds);
     }
+    if (baseline == NULL)
+        CLEAVE_TRY(stage_baselines(s, true, error));
     return add_all_rivals(s, error);
 }
 

@@ -86,6 +86,7 @@ bool cleave_parts_work_alike(const cleave_nest *nest, uint32_t padded_axes, cons
 typedef struct cut {
     const cleave_split *split;
     const int32_t *cells; /* [split->n_parts]; null: all of them */
+    bool alone;           /* not all members of groups of owners are there */
     const cleave_micro_batches *micro;
 } cut;
 
@@ -139,39 +140,86 @@ static cleave_status derive_from_operator(const cleave_model *model, int32_t n, 
     return CLEAVE_OK;
 }
 
-/* Cuts the box of one group of parts into a block for each of them.  Keys stay those of the
-   members: they are distinct within a replica, and equal for the same member of another. */
-static void cut_group(const cleave_nest *nest, int rank, const cleave_box *box,
-                      const cleave_parts *source, const int32_t *group, int32_t n_group,
-                      cleave_part *out) {
+int cleave_box_longest(const cleave_box *box, int rank) {
     int longest = 0;
     for (int d = 1; d < rank; d++)
         if (box->hi[d] - box->lo[d] > box->hi[longest] - box->lo[longest])
             longest = d;
-    for (int32_t i = 0; i < n_group; i++) {
-        const cleave_part *member = &source->items[group[i]];
-        out[i] =
-            (cleave_part){.device = member->device, .key = member->key, .replica = member->replica};
-        for (int a = 0; a < nest->n_axes; a++) {
-            out[i].lo[a] = box->lo[a];
-            out[i].hi[a] = box->hi[a];
-        }
-        if (rank == 0) {
-            out[i].empty = i > 0;
-            continue;
-        }
-        int64_t extent = box->hi[longest] - box->lo[longest];
-        out[i].lo[longest] = box->lo[longest] + cleave_block_start(extent, n_group, i);
-        out[i].hi[longest] = box->lo[longest] + cleave_block_start(extent, n_group, i + 1);
-        out[i].empty = out[i].lo[longest] >= out[i].hi[longest];
+    return longest;
+}
+
+/* The block that one of a group of parts with the same box has of it.  Keys stay those of the
+   members: they are distinct within a replica, and equal for the same member of another. */
+static cleave_part cut_member(const cleave_nest *nest, int rank, const cleave_box *box,
+                              const cleave_part *member, int32_t i, int32_t n_group) {
+    int longest = cleave_box_longest(box, rank);
+    cleave_part out = {.device = member->device, .key = member->key, .replica = member->replica};
+    for (int a = 0; a < nest->n_axes; a++) {
+        out.lo[a] = box->lo[a];
+        out.hi[a] = box->hi[a];
     }
+    if (rank == 0) {
+        out.empty = i > 0;
+        return out;
+    }
+    int64_t extent = box->hi[longest] - box->lo[longest];
+    out.lo[longest] = box->lo[longest] + cleave_block_start(extent, n_group, i);
+    out.hi[longest] = box->lo[longest] + cleave_block_start(extent, n_group, i + 1);
+    out.empty = out.lo[longest] >= out.hi[longest];
+    return out;
+}
+
+uint32_t cleave_owner_axes(const cleave_model *model, const cleave_nest *owner) {
+    const cleave_operand *output = &owner->output;
+    uint32_t lacking = 0;
+    for (int i = 0; i < owner->n_axes; i++) {
+        bool has = owner->operator_axis[i] < 0;
+        for (int d = 0; d < model->tensors[output->tensor].rank; d++)
+            for (int t = 0; t < output->map[d].n_terms; t++)
+                has = has || output->map[d].terms[t].axis == i;
+        lacking |= has ? 0 : UINT32_C(1) << owner->operator_axis[i];
+    }
+    return lacking;
+}
+
+/* Which of its group a cell is, and of how many: they differ along axes that the output lacks. */
+static void find_member(const cleave_model *model, const cleave_nest *owner, const cut *by,
+                        int32_t cell, int32_t *member, int32_t *n_group) {
+    const cleave_operator *op = &model->operators[owner->op];
+    uint32_t lacking = cleave_owner_axes(model, owner);
+    *member = 0;
+    *n_group = 1;
+    for (int a = op->n_axes - 1; a >= 0; a--) {
+        int32_t degree = by->split->degree[a], index = cell % degree;
+        cell /= degree;
+        if ((lacking >> a & 1) == 0)
+            continue;
+        *member += index * *n_group;
+        *n_group *= degree;
+    }
+}
+
+/* Of cells each of which tells of itself alone. */
+static void derive_alone(const cleave_model *model, const cleave_nest *nest,
+                         const cleave_parts *source, const cut *by, cleave_parts *parts) {
+    const cleave_nest *owner = &model->nests[nest->owners_of];
+    int rank = model->tensors[owner->output.tensor].rank;
+    for (int32_t p = 0; p < source->n; p++) {
+        cleave_box box;
+        int32_t member, n_group;
+        cleave_part_box(model, &source->items[p], &owner->output, &box);
+        find_member(model, owner, by, by->cells[p], &member, &n_group);
+        parts->items[p] = cut_member(nest, rank, &box, &source->items[p], member, n_group);
+    }
+    parts->n = source->n;
 }
 
 /* Parts that own an earlier output.  Groups are found in the order of parts, which is the same in
    every replica, so that equal blocks get equal keys. */
 static cleave_status derive_from_owners(const cleave_model *model, const cleave_nest *nest,
-                                        const cleave_parts *source, cleave_arena *arena,
-                                        cleave_parts *parts, cleave_error *error) {
+                                        const cleave_parts *source, const cut *by,
+                                        cleave_arena *arena, cleave_parts *parts,
+                                        cleave_error *error) {
     const cleave_operand *output = &model->nests[nest->owners_of].output;
     int rank = model->tensors[output->tensor].rank;
     parts->items = CLEAVE_ARENA_ARRAY(arena, cleave_part, source->n);
@@ -180,6 +228,10 @@ static cleave_status derive_from_owners(const cleave_model *model, const cleave_
     bool *taken = CLEAVE_ARENA_ARRAY(arena, bool, source->n);
     if (parts->items == NULL || boxes == NULL || group == NULL || taken == NULL)
         return cleave_fail_memory(error, "cutting operators into parts");
+    if (by->alone) {
+        derive_alone(model, nest, source, by, parts);
+        return CLEAVE_OK;
+    }
     for (int32_t p = 0; p < source->n; p++)
         cleave_part_box(model, &source->items[p], output, &boxes[p]);
     parts->n = 0;
@@ -195,8 +247,9 @@ static cleave_status derive_from_owners(const cleave_model *model, const cleave_
                 group[n_group++] = q;
             }
         }
-        cut_group(nest, rank, &boxes[p], source, group, n_group, &parts->items[parts->n]);
-        parts->n += n_group;
+        for (int32_t i = 0; i < n_group; i++)
+            parts->items[parts->n++] =
+                cut_member(nest, rank, &boxes[p], &source->items[group[i]], i, n_group);
     }
     return CLEAVE_OK;
 }
@@ -210,7 +263,7 @@ static cleave_status derive_all(const cleave_model *model, int32_t op, const cut
             CLEAVE_TRY(derive_from_operator(model, n, by, arena, &all[n], error));
         else
             CLEAVE_TRY(
-                derive_from_owners(model, nest, &all[nest->owners_of], arena, &all[n], error));
+                derive_from_owners(model, nest, &all[nest->owners_of], by, arena, &all[n], error));
     }
     return CLEAVE_OK;
 }
@@ -224,10 +277,10 @@ cleave_status cleave_parts_derive_operator(const cleave_model *model, int32_t op
 }
 
 cleave_status cleave_parts_derive_cells(const cleave_model *model, int32_t op,
-                                        const cleave_split *split, const int32_t *cells,
+                                        const cleave_split *split, const int32_t *cells, bool alone,
                                         cleave_arena *arena, cleave_parts *all,
                                         cleave_error *error) {
-    const cut by = {.split = split, .cells = cells};
+    const cut by = {.split = split, .cells = cells, .alone = alone};
     return derive_all(model, op, &by, arena, all, error);
 }
 

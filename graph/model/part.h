@@ -32,9 +32,10 @@ cleave_status cleave_parts_derive_operator(const cleave_model *model, int32_t op
 
 /* Those of some cells of the split alone: `cells`, [split->n_parts], are numbers of parts,
    ascending, and `split->devices` are theirs.  What is derived from owners is right where of each
-   group all members are there. */
+   group all members are there; or, if `alone`, whichever are there, where no part is empty and no
+   others write the same. */
 cleave_status cleave_parts_derive_cells(const cleave_model *model, int32_t op,
-                                        const cleave_split *split, const int32_t *cells,
+                                        const cleave_split *split, const int32_t *cells, bool alone,
                                         cleave_arena *arena, cleave_parts *all,
                                         cleave_error *error);
 
@@ -44,6 +45,11 @@ void cleave_part_raw_box(const cleave_part *part, const cleave_operand *operand,
                          cleave_box *raw);
 void cleave_part_box(const cleave_model *model, const cleave_part *part,
                      const cleave_operand *operand, cleave_box *box);
+
+/* The longest dimension of a box of which owners have a block each; and the axes of its operator,
+   bit by bit, along which the parts of a nest write the same, and so own it together. */
+int cleave_box_longest(const cleave_box *box, int rank);
+uint32_t cleave_owner_axes(const cleave_model *model, const cleave_nest *owner);
 
 /* Along which axes (bit a: axis a) it matters where a part lies, since an operand of the nest may
    stick out of its tensor there, or a mask hides more in one place than in another.  Parts of equal

@@ -113,18 +113,43 @@ static void keep_folding(group_making *m) {
     }
 }
 
-static cleave_status make_additive(group_making *m) {
-    const cleave_layout *given[GROUP_MOST_GIVEN];
+/* The small problem, what its operators cost, and the layouts that are known by name. */
+static cleave_status begin(group_making *m) {
     const cleave_constraints *constraints;
+    CLEAVE_TRY(make_small(m));
     CLEAVE_TRY(list_given(m));
-    for (int32_t g = 0; g < m->n_given; g++)
-        given[g] = &m->given[g];
     CLEAVE_TRY(cleave_constraints_in_stage(m->of->constraints, m->n_devices, m->of->model,
                                            m->of->few->stands_for, m->scratch, &constraints,
                                            m->error));
     CLEAVE_TRY(cleave_problem_create(&m->small, &m->machine, constraints, m->scratch, &m->problem,
                                      m->error));
-    CLEAVE_TRY(cleave_node_costs_create(&m->small, &m->machine, &m->costs, m->error));
+    return cleave_node_costs_create(&m->small, &m->machine, &m->costs, m->error);
+}
+
+/* No stage is quicker than its share of the work of all, in each micro-batch; nor is what others do
+   before and behind. */
+static cleave_status find_least(group_making *m, double *least) {
+    double n_groups = m->of->machine->n_devices / m->n_devices;
+    double times = m->micro_batches + m->of->least_bubble * (n_groups - 1);
+    *least = INFINITY;
+    for (int32_t g = 0; g < m->n_given; g++) {
+        double work = 0;
+        for (int32_t o = 0; o < m->of->model->n_operators; o++) {
+            int32_t op = m->of->few->stands_for[o];
+            cleave_node_cost cost;
+            CLEAVE_TRY(
+                cleave_node_cost_of(m->costs, op, &m->given[g].splits[op], &cost, NULL, m->error));
+            work += (double)cost.largest * 1e-12;
+        }
+        *least = fmin(*least, times * work / n_groups);
+    }
+    return CLEAVE_OK;
+}
+
+static cleave_status make_additive(group_making *m) {
+    const cleave_layout *given[GROUP_MOST_GIVEN];
+    for (int32_t g = 0; g < m->n_given; g++)
+        given[g] = &m->given[g];
     CLEAVE_TRY(m->is_free ? cleave_candidates_list(&m->problem, m->costs, m->n_given, m->scratch,
                                                    &m->candidates, m->error)
                           : list_none(m));
@@ -169,7 +194,7 @@ static cleave_status add_plan(group_making *m) {
     CLEAVE_TRY(cleave_additive_eliminate(&costs, most_entries, m->scratch, &solution, m->error));
     cleave_group_plan *plan = &family->plans[family->n_plans];
     CLEAVE_TRY(group_take_plan(m, solution.value, plan));
-    if (family->n_plans == 0 || !same_plan(m->of->model, plan, plan - 1))
+    if (family->n_plans == 0 || !same_plan(&m->small, plan, plan - 1))
         family->n_plans++;
     return CLEAVE_OK;
 }
@@ -206,10 +231,11 @@ static cleave_status add_family(group_making *m, const cleave_layout *layout, cl
         CLEAVE_TRY(add_plan(m));
         const cleave_group_plan *plan = &m->family->plans[m->family->n_plans - 1];
         double needed = 0, most_beside = 0, most_once = 0;
-        for (int32_t op = 0; op < m->of->model->n_operators; op++) {
+        for (int32_t o = 0; o < m->of->model->n_operators; o++) {
+            int32_t op = m->of->few->stands_for[o];
             time += i == 0 ? (double)plan->time[op] : 0;
-            most_beside += m->most_beside[m->of->few->stands_for[op]];
-            most_once += m->most_once[m->of->few->stands_for[op]];
+            most_beside += m->most_beside[op];
+            most_once += m->most_once[op];
             needed += (double)plan->stays[op] + (double)plan->kept[op] * m->in_flight;
         }
         if (i == 0 && most_beside > 0)
@@ -223,7 +249,14 @@ static cleave_status add_family(group_making *m, const cleave_layout *layout, cl
 }
 
 static cleave_status make(group_making *m, cleave_group *group) {
-    CLEAVE_TRY(make_small(m));
+    CLEAVE_TRY(begin(m));
+    if (!m->is_free && m->of->most_seconds > 0) {
+        double least;
+        CLEAVE_TRY(find_least(m, &least));
+        group->least_seconds = least > m->of->most_seconds ? least : 0;
+    }
+    if (group->least_seconds > 0)
+        return CLEAVE_OK;
     CLEAVE_TRY(make_additive(m));
     CLEAVE_TRY(group_choose_modes(m));
     CLEAVE_TRY(group_count_sums(m));
@@ -238,8 +271,10 @@ cleave_status cleave_group_create(const cleave_group_problem *problem, int32_t n
                                   int32_t micro_batches, int32_t in_flight, bool is_free,
                                   cleave_arena *arena, cleave_group *group, cleave_error *error) {
     cleave_arena scratch = {0};
-    cleave_group made = {
-        .n_devices = n_devices, .micro_batches = micro_batches, .folds = problem->folds};
+    cleave_group made = {.n_devices = n_devices,
+                         .micro_batches = micro_batches,
+                         .folds = problem->folds,
+                         .stands_for = problem->few->stands_for};
     group_making m = {.of = problem,
                       .n_devices = n_devices,
                       .micro_batches = micro_batches,

@@ -29,10 +29,12 @@ typedef struct cleave_group_problem {
     bool only_updates;    /* and then nothing but updates */
     int64_t memory_bytes; /* of a device, which tells what memory may cost */
     bool folds;           /* of a group of several nodes, splits are alike in all of them */
+    double least_bubble;  /* share of what 1F1B leaves */
+    double most_seconds;  /* of plans with splits of baselines; 0: any */
 } cleave_group_problem;
 
-/* Splits of all operators on the first devices of the machine, and what each of them takes of its
-   busiest device: [n_operators] each. */
+/* Splits of operators on the first devices of the machine, and what each of them takes of its
+   busiest device: [operators of the few blocks] each. */
 typedef struct cleave_group_plan {
     cleave_split *splits;
     bool *again;           /* it is recomputed */
@@ -61,8 +63,10 @@ typedef struct cleave_group_family {
 
 typedef struct cleave_group {
     int32_t n_devices, micro_batches;
-    bool folds;         /* see the problem */
-    int32_t n_families; /* data parallel, and megatron of every degree; or one of free splits */
+    bool folds;                /* see the problem */
+    const int32_t *stands_for; /* [n_operators] of the model, that of the few blocks */
+    double least_seconds; /* where all would take more than that, by their work alone; else 0 */
+    int32_t n_families;   /* data parallel, and megatron of every degree; or one of free splits */
     cleave_group_family families[CLEAVE_MOST_GROUP_FAMILIES];
 } cleave_group;
 

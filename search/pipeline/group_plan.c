@@ -43,33 +43,6 @@ static bool place(group_making *m, int32_t op, int32_t v, cleave_split *split) {
     return true;
 }
 
-/* All operators as those that stand for them. */
-static cleave_status expand(group_making *m, const cleave_group_plan *few,
-                            cleave_group_plan *plan) {
-    int32_t n = m->of->model->n_operators;
-    if (!make_room(m->arena, n, plan))
-        return group_short_of_memory(m);
-    for (int32_t op = 0; op < n; op++) {
-        int32_t of = m->of->few->stands_for[op];
-        plan->splits[op] = few->splits[of];
-        plan->again[op] = few->again[of];
-        plan->sharded[op] = few->sharded[of];
-        plan->beside[op] = few->beside[of];
-        plan->passing[op] = few->passing[of];
-        plan->time[op] = few->time[of];
-        plan->once[op] = few->once[of];
-        plan->behind[op] = few->behind[of];
-        plan->kept[op] = few->kept[of];
-        plan->late[op] = few->late[of];
-        plan->across[op] = few->across[of];
-        plan->back[op] = few->back[of];
-        plan->wrote[op] = few->wrote[of];
-        plan->stays[op] = few->stays[of];
-        plan->tied[op] = few->tied[of];
-    }
-    return CLEAVE_OK;
-}
-
 /* Has an operator gradients of weights that may be put off? */
 static bool reads_late(const group_making *m, int32_t op) {
     const cleave_operator *of = &m->small.operators[op];
@@ -103,10 +76,8 @@ static void take_reading(const group_making *m, const cleave_additive_reading *r
 /* What two operators exchange is counted with the one that reads. */
 cleave_status group_take_plan(group_making *m, const int32_t *choice, cleave_group_plan *plan) {
     const cleave_additive_model *model = &m->model;
-    cleave_group_plan few, *whole = plan;
-    if (!make_room(m->scratch, m->small.n_operators, &few))
+    if (!make_room(m->arena, m->small.n_operators, plan))
         return group_short_of_memory(m);
-    plan = &few;
     for (int32_t op = 0; op < m->small.n_operators; op++) {
         int32_t v = group_value_of(m, op, choice[op], &plan->again[op]);
         if (!place(m, op, v, &plan->splits[op]))
@@ -135,5 +106,5 @@ cleave_status group_take_plan(group_making *m, const int32_t *choice, cleave_gro
     }
     for (int32_t i = 0; i < model->n_readings; i++)
         take_reading(m, &model->readings[i], choice, plan);
-    return expand(m, &few, whole);
+    return CLEAVE_OK;
 }

@@ -49,15 +49,16 @@ static double in_flight(const planning *p, int32_t stage) {
 static double bytes_of(const planning *p, int32_t op, int32_t plan) {
     const cleave_group_plan *of = &p->family->plans[plan];
     int32_t stage = p->stage_of[op], g = group_of(p, stage), m = p->group->micro_batches;
-    double kept = (double)of->kept[op], bytes = (double)of->stays[op], n = in_flight(p, stage);
-    if (op - of->back[op] < p->now.first_operator[stage])
-        kept += (double)of->across[op];
+    int32_t few = p->group->stands_for[op];
+    double kept = (double)of->kept[few], bytes = (double)of->stays[few], n = in_flight(p, stage);
+    if (op - of->back[few] < p->now.first_operator[stage])
+        kept += (double)of->across[few];
     if (p->shape->kind == CLEAVE_SCHEDULE_ZB_H1) {
-        bytes += (double)of->late[op] * (g + 1 < m ? g + 1 : m);
+        bytes += (double)of->late[few] * (g + 1 < m ? g + 1 : m);
         n--;
     }
     if (group_of(p, p->stage_of[p->tied[op]]) != g)
-        bytes += (double)of->tied[op];
+        bytes += (double)of->tied[few];
     return bytes + kept * n;
 }
 
@@ -72,10 +73,11 @@ static double bytes_with(planning *p, int32_t g, int32_t plan) {
     double sum = 0, passing = 0;
     for (int32_t s = g; s < p->n_stages; s += p->shape->n_groups)
         for (int32_t op = p->now.first_operator[s]; op < end_of(p, s); op++) {
+            int32_t few = p->group->stands_for[op];
             p->now.plan_of[op] = (uint8_t)plan;
             sum += bytes_of(p, op, plan);
-            passing = fmax(passing, 2 * (double)(p->family->plans[plan].wrote[op] +
-                                                 p->family->plans[plan].passing[op]));
+            passing = fmax(passing, 2 * (double)(p->family->plans[plan].wrote[few] +
+                                                 p->family->plans[plan].passing[few]));
         }
     return sum + passing;
 }
@@ -100,10 +102,11 @@ static void add_times(const planning *p, int32_t g, double *time, double *left) 
     for (int32_t s = g; s < p->n_stages; s += p->shape->n_groups)
         for (int32_t op = p->now.first_operator[s]; op < end_of(p, s); op++) {
             const cleave_group_plan *plan = &p->family->plans[p->now.plan_of[op]];
-            *time += (double)plan->time[op];
-            beside += (double)plan->beside[op];
-            once += (double)plan->once[op];
-            behind += (double)plan->behind[op];
+            int32_t few = p->group->stands_for[op];
+            *time += (double)plan->time[few];
+            beside += (double)plan->beside[few];
+            once += (double)plan->once[few];
+            behind += (double)plan->behind[few];
         }
     *time += fmax(beside - hides * *time, never_hidden * beside);
     *left = behind + fmax(once - backward_share * *time, never_hidden * once);
@@ -241,8 +244,9 @@ static cleave_status plan_all(planning *p, cleave_joint_plan *plan, bool *fits,
             break;
         *fits = *fits || has_room;
         for (int32_t op = 0; op < p->n_operators; op++)
-            p->work[op] = has_room ? p->family->plans[p->now.plan_of[op]].time[op]
-                                   : (int64_t)bytes_of(p, op, p->family->n_plans - 1);
+            p->work[op] = has_room
+                              ? p->family->plans[p->now.plan_of[op]].time[p->group->stands_for[op]]
+                              : (int64_t)bytes_of(p, op, p->family->n_plans - 1);
     }
     return CLEAVE_OK;
 }
@@ -376,7 +380,7 @@ cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_gro
                                ? CLEAVE_OK
                                : cleave_fail_memory(error, "planning stages");
     for (int32_t op = 0; op < model->n_operators && status == CLEAVE_OK; op++) {
-        p.work[op] = family->plans[0].time[op];
+        p.work[op] = family->plans[0].time[group->stands_for[op]];
         p.sends[op] = shape->sends[op] / group->micro_batches;
     }
     if (status == CLEAVE_OK)
@@ -429,7 +433,8 @@ static cleave_status shard(const cleave_model *model, const cleave_joint_plan *p
         int32_t op = model->nests[n].op;
         for (int i = 0; i < model->nests[n].n_inputs; i++)
             shard_under(model, model->nests[n].inputs[i].tensor,
-                        plan->family->plans[plan->plan_of[op]].sharded[op], group_of, layout);
+                        plan->family->plans[plan->plan_of[op]].sharded[plan->group->stands_for[op]],
+                        group_of, layout);
     }
     return CLEAVE_OK;
 }
@@ -448,7 +453,8 @@ cleave_status cleave_joint_plan_layout(const cleave_model *model, const cleave_j
     CLEAVE_TRY(shard(model, plan, arena, &made, error));
     for (int32_t op = 0; op < model->n_operators; op++) {
         const cleave_group_plan *of = &plan->family->plans[plan->plan_of[op]];
-        const cleave_split *split = &of->splits[op];
+        int32_t few = plan->group->stands_for[op];
+        const cleave_split *split = &of->splits[few];
         int32_t g = cleave_schedule_stage_of(&schedule, op) % plan->n_groups;
         int32_t *devices = CLEAVE_ARENA_ARRAY(arena, int32_t, split->n_parts);
         if (devices == NULL)
@@ -458,7 +464,7 @@ cleave_status cleave_joint_plan_layout(const cleave_model *model, const cleave_j
                 (split->devices[d] / run * plan->n_groups + g) * run + split->devices[d] % run;
         CLEAVE_TRY(
             cleave_layout_set(&made, op, split->replicas, split->degree, devices, arena, error));
-        made.recompute[op] = of->again[op];
+        made.recompute[op] = of->again[few];
     }
     *layout = made;
     return CLEAVE_OK;

@@ -105,13 +105,14 @@ static int by_expected(const void *a, const void *b) {
 
 /* From stage to stage: between groups of a node as quick as any link, else over the card of each
    node; both ways at once. */
-static cleave_status sends_of(pipeline_finder *f, int32_t n_groups, const int64_t **sends) {
+static cleave_status sends_of(const pipeline_finder *f, int32_t n_groups, cleave_arena *arena,
+                              const int64_t **sends) {
     const cleave_machine *machine = f->pricer->machine;
     int32_t n = machine->n_devices / n_groups, of_node = machine->devices_per_node;
     double ways = of_node > 0 && n >= of_node ? n / (double)of_node
                   : f->slowest > 0            ? f->quickest / f->slowest
                                               : 1;
-    int64_t *made = CLEAVE_ARENA_ARRAY(&f->work, int64_t, f->pricer->model->n_operators);
+    int64_t *made = CLEAVE_ARENA_ARRAY(arena, int64_t, f->pricer->model->n_operators);
     for (int32_t op = 0; op < f->pricer->model->n_operators && made != NULL; op++)
         made[op] = (int64_t)((double)f->sends[op] / ways / 2);
     *sends = made;
@@ -132,9 +133,13 @@ static cleave_status plan(pipeline_finder *f, const cleave_group *group, int64_t
                                 .tries_cuts = f->is_small};
     if (made == NULL)
         return cleave_fail_memory(f->error, "searching");
-    CLEAVE_TRY(sends_of(f, of->n_groups, &shape.sends));
-    CLEAVE_TRY(
-        cleave_joint_plan_make(f->pricer->model, group, &shape, &f->work, made, fits, f->error));
+    cleave_arena scratch = {0};
+    cleave_status status = sends_of(f, of->n_groups, &scratch, &shape.sends);
+    if (status == CLEAVE_OK)
+        status =
+            cleave_joint_plan_make(f->pricer->model, group, &shape, &f->work, made, fits, f->error);
+    cleave_arena_free(&scratch);
+    CLEAVE_TRY(status);
     of->plan = made;
     of->least_seconds = made->seconds;
     return CLEAVE_OK;
@@ -159,7 +164,8 @@ static bool is_plain(const pipeline_finder *f, const pipeline_candidate *of) {
     bool is_more = false;
     for (int32_t op = 0; op < f->pricer->model->n_operators; op++) {
         const cleave_group_plan *plan = &of->plan->family->plans[of->plan->plan_of[op]];
-        is_more = is_more || plan->again[op] || plan->sharded[op] > CLEAVE_SHARDED_UPDATE;
+        int32_t few = of->plan->group->stands_for[op];
+        is_more = is_more || plan->again[few] || plan->sharded[few] > CLEAVE_SHARDED_UPDATE;
     }
     return of->n_groups == 1 && of->n_virtual == 1 && of->micro_batches == 1 && !is_more;
 }
@@ -227,7 +233,7 @@ static cleave_status add_shapes(pipeline_finder *f, const cleave_group *group, c
 
 /* What can't be cut so has no plans. */
 static cleave_status add_group(pipeline_finder *f, const cleave_group_problem *problem,
-                               bool is_free, const cut_of *cut) {
+                               bool is_free, cut_of *cut) {
     cleave_error why = {""};
     int32_t n_devices = f->pricer->machine->n_devices;
     int32_t in_flight = cut->n_groups < cut->micro_batches ? cut->n_groups : cut->micro_batches;
@@ -244,24 +250,10 @@ static cleave_status add_group(pipeline_finder *f, const cleave_group_problem *p
     if (status != CLEAVE_OK && f->error != NULL)
         *f->error = why;
     CLEAVE_TRY(status);
+    if (group->least_seconds > 0)
+        cut->expected_seconds = fmin(cut->expected_seconds, group->least_seconds);
     for (int32_t family = 0; family < group->n_families; family++)
         CLEAVE_TRY(add_shapes(f, group, cut, is_free ? PIPELINE_FREE : family));
-    return CLEAVE_OK;
-}
-
-/* Of little, what shares of state save may be less than what has to be there to gather them, so
-   that plans without any are looked at, too. */
-static cleave_status add_cut(pipeline_finder *f, const cleave_group_problem *problem, bool is_free,
-                             cut_of *cut) {
-    int32_t before = f->planned.n;
-    cleave_group_problem open = *problem, whole = *problem;
-    open.only_updates = cut->only_updates;
-    whole.sharded = CLEAVE_SHARDED_NOTHING;
-    CLEAVE_TRY(add_group(f, &open, is_free, cut));
-    if (f->is_small && problem->sharded < 0)
-        CLEAVE_TRY(add_group(f, &whole, is_free, cut));
-    cut->expected_seconds = fmin(cut->expected_seconds, best_expected(f, before));
-    cut->known_seconds = is_free ? cut->known_seconds : cut->expected_seconds;
     return CLEAVE_OK;
 }
 
@@ -271,13 +263,35 @@ static double best_known(const pipeline_finder *f) {
     return best != NULL && best->excess_bytes == 0 ? (double)best->step * 1e-12 : (double)INFINITY;
 }
 
+/* What takes so much longer by its work alone, with the splits of baselines, free splits don't make
+   the best. */
+static double most_seconds(const pipeline_finder *f) {
+    return f->is_small ? 0 : far_behind * fmin(best_known(f), best_expected(f, 0));
+}
+
+/* Of little, what shares of state save may be less than what has to be there to gather them, so
+   that plans without any are looked at, too. */
+static cleave_status add_cut(pipeline_finder *f, const cleave_group_problem *problem, bool is_free,
+                             cut_of *cut) {
+    int32_t before = f->planned.n;
+    cleave_group_problem open = *problem, whole = *problem;
+    open.only_updates = cut->only_updates;
+    open.most_seconds = most_seconds(f);
+    whole.sharded = CLEAVE_SHARDED_NOTHING;
+    CLEAVE_TRY(add_group(f, &open, is_free, cut));
+    if (f->is_small && problem->sharded < 0)
+        CLEAVE_TRY(add_group(f, &whole, is_free, cut));
+    cut->expected_seconds = fmin(cut->expected_seconds, best_expected(f, before));
+    cut->known_seconds = is_free ? cut->known_seconds : cut->expected_seconds;
+    return CLEAVE_OK;
+}
+
 /* What is expected to take so much longer than the best even as people run it, no free splits make
    the best. */
 static cleave_status free_cut(pipeline_finder *f, const cleave_group_problem *problem,
                               cut_of *cut) {
-    double best = fmin(best_known(f), best_expected(f, 0));
-    bool is_behind = !f->is_small && isfinite(cut->expected_seconds) &&
-                     cut->expected_seconds > far_behind * best;
+    bool is_behind =
+        !f->is_small && isfinite(cut->expected_seconds) && cut->expected_seconds > most_seconds(f);
     if (cut->is_free || is_behind || pipeline_is_over(f))
         return CLEAVE_OK;
     cut->is_free = true;
@@ -353,6 +367,7 @@ static cleave_status add_cuts(pipeline_finder *f, cut_list *cuts) {
                                           .recompute = f->options->wish.recompute,
                                           .sharded = f->options->wish.zero - 1,
                                           .folds = f->options->only_folds,
+                                          .least_bubble = f->pricer->is_stream ? 0 : least_bubble,
                                           .memory_bytes = pipeline_memory(f)};
     int32_t n = 0;
     for (; n < cuts->n && !pipeline_is_over(f); n++) {

@@ -227,8 +227,8 @@ static cleave_status derive_parts(cleave_node_costs *costs, int32_t op, const cl
     /* On devices 0, 1, ..., so that times can be added up per part. */
     for (int32_t c = 0; c < of->n; c++)
         some.devices[c] = c;
-    return cleave_parts_derive_cells(costs->model, op, &some, of->numbers, &costs->scratch,
-                                     costs->parts, error);
+    return cleave_parts_derive_cells(costs->model, op, &some, of->numbers, of->alone,
+                                     &costs->scratch, costs->parts, error);
 }
 
 /* Of the cells together; `least` is [n_nests of the operator][CLEAVE_N_COMPUTE_PASSES]. */
@@ -255,7 +255,7 @@ static cleave_status price_cells(cleave_node_costs *costs, int32_t op, const cle
         found->least[i] = INT64_MAX;
     for (int32_t i = 0; i < b.n; i++) {
         int64_t price = prices[b.compute_of[i]];
-        found->total += price * some->like[b.device[i]];
+        found->total += price;
         busy[b.device[i]] += price;
         if (price < found->least[b.place[i]])
             found->least[b.place[i]] = price;
@@ -319,16 +319,21 @@ static cleave_status know(cleave_node_costs *costs, int32_t op, const cleave_spl
 cleave_status cleave_node_cost_of(cleave_node_costs *costs, int32_t op, const cleave_split *split,
                                   cleave_node_cost *cost, int64_t *least, cleave_error *error) {
     const node_model model = {costs->model, costs->padded_axes};
-    node_cells some;
-    known_cost known = {0};
-    cleave_arena_reset(&costs->scratch);
-    if (!node_cells_choose(&model, op, split, &costs->scratch, &some))
-        return cleave_fail_memory(error, "pricing operators");
-    CLEAVE_TRY(know(costs, op, split, &some, &known, error));
+    node_cell_sets sets;
+    cleave_node_cost found = {0};
     int32_t n_least = costs->model->operators[op].n_nests * CLEAVE_N_COMPUTE_PASSES;
-    for (int32_t i = 0; i < n_least && least != NULL; i++)
-        least[i] = known.least[i] < least[i] ? known.least[i] : least[i];
-    *cost = (cleave_node_cost){.total = known.total * some.n_times, .largest = known.largest};
+    cleave_arena_reset(&costs->scratch);
+    if (!node_cells_choose(&model, op, split, &costs->scratch, &sets))
+        return cleave_fail_memory(error, "pricing operators");
+    for (int32_t s = 0; s < sets.n; s++) {
+        known_cost known = {0};
+        CLEAVE_TRY(know(costs, op, split, &sets.items[s], &known, error));
+        for (int32_t i = 0; i < n_least && least != NULL; i++)
+            least[i] = known.least[i] < least[i] ? known.least[i] : least[i];
+        found.total += known.total * sets.items[s].n_times;
+        found.largest = known.largest > found.largest ? known.largest : found.largest;
+    }
+    *cost = found;
     return CLEAVE_OK;
 }
 

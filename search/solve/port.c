@@ -339,9 +339,9 @@ static cleave_status add_value(cleave_port_maker *m, const spec *s, int32_t valu
     int32_t i = 0;
     while (i < s->port->n_distinct && !cleave_sharding_equal(&s->port->distinct[i], &made))
         i++;
-    if (i == s->port->n_distinct)
-        CLEAVE_TRY(cleave_sharding_create(tensor, m->n_devices, m->entries, &m->arena,
-                                          &s->port->distinct[s->port->n_distinct++], error));
+    if (i == s->port->n_distinct &&
+        !cleave_sharding_copy(&made, &m->arena, &s->port->distinct[s->port->n_distinct++]))
+        return cleave_fail_memory(error, "sharding tensors");
     s->port->of_value[value] = i;
     return CLEAVE_OK;
 }

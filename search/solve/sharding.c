@@ -221,6 +221,33 @@ cleave_status cleave_sharding_create(const cleave_tensor *tensor, int32_t n_devi
     return CLEAVE_OK;
 }
 
+static void *copy_of(cleave_arena *arena, const void *items, int64_t n, size_t size, bool *copied) {
+    void *made = cleave_arena_alloc(arena, (size_t)n, size);
+    *copied = *copied && made != NULL;
+    if (made != NULL && n > 0)
+        memcpy(made, items, (size_t)n * size);
+    return made;
+}
+
+bool cleave_sharding_copy(const cleave_sharding *of, cleave_arena *arena, cleave_sharding *copy) {
+    cleave_sharding made = *of;
+    int64_t n_cells = 1;
+    bool copied = true;
+    made.shards = copy_of(arena, of->shards, of->n_shards, sizeof *of->shards, &copied);
+    made.members = copy_of(arena, of->members, of->n_members, sizeof *of->members, &copied);
+    made.shard_of = copy_of(arena, of->shard_of, of->n_devices, sizeof *of->shard_of, &copied);
+    made.rank_of = copy_of(arena, of->rank_of, of->n_devices, sizeof *of->rank_of, &copied);
+    for (int d = 0; d < of->rank; d++) {
+        made.ranges[d] =
+            copy_of(arena, of->ranges[d], of->n_ranges[d], sizeof *of->ranges[d], &copied);
+        n_cells *= of->grid != NULL ? of->n_ranges[d] : 1;
+    }
+    if (of->grid != NULL)
+        made.grid = copy_of(arena, of->grid, n_cells, sizeof *of->grid, &copied);
+    *copy = made;
+    return copied;
+}
+
 bool cleave_sharding_equal(const cleave_sharding *a, const cleave_sharding *b) {
     if (a == b)
         return true;

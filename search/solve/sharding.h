@@ -59,6 +59,9 @@ cleave_status cleave_sharding_create(const cleave_tensor *tensor, int32_t n_devi
                                      const cleave_shard_entry *entries, cleave_arena *arena,
                                      cleave_sharding *sharding, cleave_error *error);
 
+/* Of another arena than the original. */
+bool cleave_sharding_copy(const cleave_sharding *of, cleave_arena *arena, cleave_sharding *copy);
+
 /* The same boxes and replicas on the same devices. */
 bool cleave_sharding_equal(const cleave_sharding *a, const cleave_sharding *b);
 

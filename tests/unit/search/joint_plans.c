@@ -143,12 +143,13 @@ Test(joint_plans, send_behind_updates_what_is_there_whole) {
     for (int32_t i = 0; i < group.families[0].n_plans; i++) {
         const cleave_group_plan *plan = &group.families[0].plans[i];
         for (int32_t op = 0; op < model.n_operators; op++) {
-            bool is_whole = plan->sharded[op] == CLEAVE_SHARDED_UPDATE ||
-                            plan->sharded[op] == CLEAVE_SHARDED_GRADIENT;
-            if (plan->sharded[op] == CLEAVE_SHARDED_WEIGHT)
+            int32_t few = group.stands_for[op];
+            bool is_whole = plan->sharded[few] == CLEAVE_SHARDED_UPDATE ||
+                            plan->sharded[few] == CLEAVE_SHARDED_GRADIENT;
+            if (plan->sharded[few] == CLEAVE_SHARDED_WEIGHT)
                 continue; /* but its bias is whole */
-            cr_expect(is_whole == (plan->behind[op] > 0), "plan %d, %s, sharded %d: %lld ps", i,
-                      model.operators[op].name, plan->sharded[op], (long long)plan->behind[op]);
+            cr_expect(is_whole == (plan->behind[few] > 0), "plan %d, %s, sharded %d: %lld ps", i,
+                      model.operators[op].name, plan->sharded[few], (long long)plan->behind[few]);
             n_behind += is_whole;
         }
     }
@@ -170,9 +171,10 @@ Test(joint_plans, mix_no_more_than_is_quicker) {
         plan->beside = plan->once = plan->kept = plan->tied = plan->across = plan->late =
             plan->wrote = plan->passing = zero;
         for (int32_t op = 0; op < n; op++) {
-            plan->time[op] = i == 0 ? 100 : 101;
-            plan->behind[op] = i == 0 ? 100 : 0;
-            plan->stays[op] = i == 0 ? 100 : 50;
+            int32_t few = group.stands_for[op];
+            plan->time[few] = i == 0 ? 100 : 101;
+            plan->behind[few] = i == 0 ? 100 : 0;
+            plan->stays[few] = i == 0 ? 100 : 50;
         }
     }
     for (int32_t each = 50; each <= 125; each += 25) {
