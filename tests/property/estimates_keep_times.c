@@ -71,6 +71,21 @@ static void end(walk *w) {
     cleave_arena_free(&w->arena);
 }
 
+/* By kind it is as much as in all. */
+static void expect_all_kinds(walk *w, const cleave_program *program) {
+    cleave_error error = {""};
+    cleave_sent *sent;
+    int32_t n;
+    int64_t bytes = 0;
+    if (!program->symbolic)
+        return;
+    ok(w, cleave_program_sent_by_kind(program, &w->scratch, &sent, &n, &error), &error);
+    for (int32_t i = 0; i < n; i++)
+        bytes += sent[i].bytes_sent;
+    cr_assert_eq(bytes, cleave_program_bytes_sent(program, NULL), "%s: %lld bytes by kind", w->name,
+                 (long long)bytes);
+}
+
 static void expect_same(walk *w, int change, int64_t step) {
     cleave_error error = {""};
     cleave_program program;
@@ -89,6 +104,7 @@ static void expect_same(walk *w, int change, int64_t step) {
                  "%s, change %d: %lld bytes by the estimate, %lld sent", w->name, change,
                  (long long)cleave_estimate_bytes_sent(w->estimate),
                  (long long)cleave_program_bytes_sent(&program, NULL));
+    expect_all_kinds(w, &program);
     int64_t *in_slots = CLEAVE_ARENA_ARRAY(&w->scratch, int64_t, w->layout.n_devices);
     ok(w, cleave_estimate_plan(w->estimate, in_slots, &error), &error);
     for (int32_t d = 0; d < w->layout.n_devices; d++)
