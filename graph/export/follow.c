@@ -1,11 +1,11 @@
 /* Functions follow what they read, and outputs go where they are read.
 
    Between modules a framework moves nothing that need not move: the sum of two tensors that are cut
-   alike is cut so.  So a module's output is moved, before functions read it, to how the layout has
-   them; a function that reads another function's output takes it as it is, and what else it reads
-   comes to that.  Sums that modules want whole and whose gradients come as sums, too, add up in
-   shares first where such shares of what is added to them are kept: it need not be gathered then,
-   as the owners of blocks of sums in the program don't.
+   alike is cut so.  So a module's output is moved, before functions or the loss read it, to how the
+   layout has them; a function that reads another function's output takes it as it is, and what else
+   it reads comes to that.  Sums that modules want whole and whose gradients come as sums, too, add
+   up in shares first where such shares of what is added to them are kept: it need not be gathered
+   then, as the owners of blocks of sums in the program don't.
 
    What a stage is given goes from rank to rank of two groups, alike meshes, as it lies; where it is
    whole and the module that is given it wants a block, it is cut before it is sent. */
@@ -53,6 +53,7 @@ typedef struct wishes {
     int axis[CLEAVE_MAX_MESH];
     bool sums[CLEAVE_MAX_MESH]; /* gradients come in parts that add up */
     bool differ;
+    bool of_loss; /* the loss is among them */
 } wishes;
 
 static void add_wishes(const follower *f, int32_t reader, const cleave_nest *nest,
@@ -78,8 +79,9 @@ static void ask(const follower *f, int32_t reader, const cleave_nest *nest,
     if (op < 0 || op == reader)
         return;
     cleave_named named = f->plan->operators[reader].name.named;
-    add_wishes(f, reader, nest, operand, tensor,
-               named == CLEAVE_NAMED_NOTHING ? &by_function[op] : &by_module[op]);
+    wishes *all = named == CLEAVE_NAMED_NOTHING ? &by_function[op] : &by_module[op];
+    all->of_loss = all->of_loss || named == CLEAVE_NAMED_LOSS;
+    add_wishes(f, reader, nest, operand, tensor, all);
 }
 
 /* Can the output of a module be cut as these wishes say, in what their i-th says? */
@@ -120,17 +122,19 @@ static void settle_output(follower *f, int32_t op, const wishes *by_function,
     bool moves =
         planned->name.named == CLEAVE_NAMED_MODULE || planned->name.named == CLEAVE_NAMED_FUNCTION;
     const wishes *wish = asked ? by_function : by_module;
+    /* Logits are flattened into rows before the loss has them, of which no block may be one. */
+    bool logits = !asked && wish->of_loss;
     planned->then = planned->cut;
     for (int i = 0; i < f->plan->mesh.n; i++) {
         int own = planned->cut.axis[i];
         bool partial = own >= 0 && cleave_frame_adds_up(f->model, &f->model->operators[op], own);
-        if (!moves || (!asked && !partial))
+        if (!moves || (!asked && !logits && !partial))
             continue;
         bool clear = wish->axis[i] != UNKNOWN && !wish->differ;
         if (clear && (is_in_output(f, op, wish, i) || wish->axis[i] == own ||
                       cleave_mesh_is_alone(wish->axis[i])))
             planned->then.axis[i] = wish->axis[i];
-        else if (partial || clear)
+        else if (partial || (clear && !logits))
             planned->then.axis[i] = CLEAVE_MESH_REPEATS;
         if (partial && !asked && wish->sums[i] && planned->then.axis[i] == CLEAVE_MESH_REPEATS)
             planned->then.axis[i] = find_shares(f, op, i);
