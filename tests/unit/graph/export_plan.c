@@ -194,6 +194,16 @@ Test(export_plan, logits_go_to_how_the_loss_reads_them) {
     cr_expect_eq(plan.operators[head].then.axis[0], axis(head, "b0"));
 }
 
+/* What top.0 reads are nine outputs side by side: blocks of their columns are none of its. */
+Test(export_plan, parts_are_moved_before_they_are_put_together) {
+    load("dlrm.onnx", 8, 4);
+    int32_t bottom = split("/bot/bot.4/Gemm", "k");
+    split("/top/top.0/Gemm", "k");
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.operators[bottom].cut.axis[0], axis(bottom, "k"));
+    cr_expect_eq(plan.operators[bottom].then.axis[0], CLEAVE_MESH_REPEATS);
+}
+
 /* 10 classes are no 4 equal blocks: what the loss has rounded up it takes itself. */
 Test(export_plan, logits_stay_where_the_loss_has_uneven_blocks) {
     load("mlp.onnx", 8, 4);
