@@ -201,11 +201,35 @@ static cleave_status simulate_both(const cleave_machine *machine, cleave_priced_
     return bottleneck_find(problem, machine, arena, &result->busiest, error);
 }
 
+static void put_sent(cleave_json_writer *w, const cleave_sent *sent, int32_t n) {
+    static const cleave_step_part part_of[] = {[CLEAVE_ALL_REDUCE] = CLEAVE_PART_ALL_REDUCE,
+                                               [CLEAVE_REDUCE_SCATTER] = CLEAVE_PART_REDUCE_SCATTER,
+                                               [CLEAVE_ALL_GATHER] = CLEAVE_PART_ALL_GATHER,
+                                               [CLEAVE_ALL_TO_ALL] = CLEAVE_PART_ALL_TO_ALL};
+    cleave_json_open_array(w, "sent_by", false);
+    for (int32_t i = 0; i < n; i++) {
+        cleave_json_begin_object(w, true);
+        cleave_json_set_string(w, "kind",
+                               cleave_step_part_names[sent[i].messages ? CLEAVE_PART_MESSAGES
+                                                                       : part_of[sent[i].kind]]);
+        cleave_json_set_integer(w, "devices", sent[i].n_devices);
+        cleave_json_set_integer(w, "times", sent[i].times);
+        cleave_json_set_integer(w, "bytes", sent[i].bytes);
+        cleave_json_set_integer(w, "bytes_sent", sent[i].bytes_sent);
+        cleave_json_end_object(w);
+    }
+    cleave_json_end_array(w);
+}
+
 static cleave_status print_json(const cleave_priced_program *priced, const outcome *result,
                                 cleave_arena *arena, cleave_error *error) {
     cleave_json_writer w = {0};
     int64_t *bytes_between;
+    cleave_sent *sent = NULL;
+    int32_t n_sent = 0;
     CLEAVE_TRY(cleave_program_bytes_between(&priced->program, arena, &bytes_between, error));
+    if (priced->program.symbolic) /* else it is not known of all what is a collective */
+        CLEAVE_TRY(cleave_program_sent_by_kind(&priced->program, arena, &sent, &n_sent, error));
     cleave_json_begin_object(&w, false);
     cleave_json_set_number(&w, "step_seconds", result->step_seconds[result->rule]);
     cleave_json_set_number(&w, "scan_step_seconds", result->step_seconds[CLEAVE_RULE_SCAN]);
@@ -221,6 +245,8 @@ static cleave_status print_json(const cleave_priced_program *priced, const outco
     cleave_json_set_integer(&w, "transfers",
                             (int64_t)priced->program.n_messages * priced->program.n_windows);
     cleave_json_set_integer(&w, "bytes_sent", priced->bytes_sent);
+    if (sent != NULL)
+        put_sent(&w, sent, n_sent);
     inputs_put_bytes_between(&w, bytes_between, priced->n_devices);
     inputs_put_per_device(&w, "peak_bytes", priced->peak_bytes, priced->n_devices);
     if (priced->program.n_windows > 1)

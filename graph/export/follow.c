@@ -1,11 +1,12 @@
 /* Functions follow what they read, and outputs go where they are read.
 
    Between modules a framework moves nothing that need not move: the sum of two tensors that are cut
-   alike is cut so.  So a module's output is moved, before functions read it, to how the layout has
-   them; a function that reads another function's output takes it as it is, and what else it reads
-   comes to that.  Sums that modules want whole and whose gradients come as sums, too, add up in
-   shares first where such shares of what is added to them are kept: it need not be gathered then,
-   as the owners of blocks of sums in the program don't.
+   alike is cut so.  So a module's output is moved, before functions or the loss read it or it is
+   put together with others, to how the layout has them; a function that reads another function's
+   output takes it as it is, and what else it reads comes to that.  Sums that modules want whole and
+   whose gradients come as sums, too, add up in shares first where such shares of what is added to
+   them are kept: it need not be gathered then, as the owners of blocks of sums in the program
+   don't.
 
    What a stage is given goes from rank to rank of two groups, alike meshes, as it lies; where it is
    whole and the module that is given it wants a block, it is cut before it is sent. */
@@ -53,6 +54,7 @@ typedef struct wishes {
     int axis[CLEAVE_MAX_MESH];
     bool sums[CLEAVE_MAX_MESH]; /* gradients come in parts that add up */
     bool differ;
+    bool early; /* before what is no move of a program: parts are put together, logits flattened */
 } wishes;
 
 static void add_wishes(const follower *f, int32_t reader, const cleave_nest *nest,
@@ -69,17 +71,19 @@ static void add_wishes(const follower *f, int32_t reader, const cleave_nest *nes
 /* Adds the wishes of all that read one operand of `reader` to those of the operators that write
    what is behind it. */
 static void ask(const follower *f, int32_t reader, const cleave_nest *nest,
-                const cleave_operand *operand, int32_t tensor, wishes *by_function,
+                const cleave_operand *operand, int32_t tensor, bool joined, wishes *by_function,
                 wishes *by_module) {
     const cleave_view *view = &f->model->tensors[tensor].view;
     for (int32_t i = 0; view->kind != CLEAVE_VIEW_NONE && i < view->n_sources; i++)
-        ask(f, reader, nest, operand, view->sources[i], by_function, by_module);
+        ask(f, reader, nest, operand, view->sources[i], joined || view->n_sources > 1, by_function,
+            by_module);
     int32_t op = view->kind == CLEAVE_VIEW_NONE ? f->writer[tensor] : -1;
     if (op < 0 || op == reader)
         return;
     cleave_named named = f->plan->operators[reader].name.named;
-    add_wishes(f, reader, nest, operand, tensor,
-               named == CLEAVE_NAMED_NOTHING ? &by_function[op] : &by_module[op]);
+    wishes *all = named == CLEAVE_NAMED_NOTHING ? &by_function[op] : &by_module[op];
+    all->early = all->early || joined || named == CLEAVE_NAMED_LOSS;
+    add_wishes(f, reader, nest, operand, tensor, all);
 }
 
 /* Can the output of a module be cut as these wishes say, in what their i-th says? */
@@ -120,17 +124,20 @@ static void settle_output(follower *f, int32_t op, const wishes *by_function,
     bool moves =
         planned->name.named == CLEAVE_NAMED_MODULE || planned->name.named == CLEAVE_NAMED_FUNCTION;
     const wishes *wish = asked ? by_function : by_module;
+    /* A block of a part may be none of the whole, nor one of logits of the rows that the loss has.
+     */
+    bool early = !asked && wish->early;
     planned->then = planned->cut;
     for (int i = 0; i < f->plan->mesh.n; i++) {
         int own = planned->cut.axis[i];
         bool partial = own >= 0 && cleave_frame_adds_up(f->model, &f->model->operators[op], own);
-        if (!moves || (!asked && !partial))
+        if (!moves || (!asked && !early && !partial))
             continue;
         bool clear = wish->axis[i] != UNKNOWN && !wish->differ;
         if (clear && (is_in_output(f, op, wish, i) || wish->axis[i] == own ||
                       cleave_mesh_is_alone(wish->axis[i])))
             planned->then.axis[i] = wish->axis[i];
-        else if (partial || clear)
+        else if (partial || (clear && (asked || wish->axis[i] == CLEAVE_MESH_REPEATS)))
             planned->then.axis[i] = CLEAVE_MESH_REPEATS;
         if (partial && !asked && wish->sums[i] && planned->then.axis[i] == CLEAVE_MESH_REPEATS)
             planned->then.axis[i] = find_shares(f, op, i);
@@ -258,7 +265,8 @@ static void ask_all(const follower *f, wishes *by_function, wishes *by_module) {
         for (int32_t k = 0; k < f->model->operators[op].n_nests; k++) {
             const cleave_nest *nest = &f->model->nests[f->model->operators[op].nests[k]];
             for (int i = 0; i < nest->n_inputs; i++)
-                ask(f, op, nest, &nest->inputs[i], nest->inputs[i].tensor, by_function, by_module);
+                ask(f, op, nest, &nest->inputs[i], nest->inputs[i].tensor, false, by_function,
+                    by_module);
         }
 }
 

@@ -75,6 +75,42 @@ int64_t cleave_program_bytes_sent(const cleave_program *program,
     return messages * n_windows + collectives;
 }
 
+static cleave_sent *find_kind(cleave_sent *sent, int32_t *n, const cleave_collective *of) {
+    int32_t i = 0;
+    while (i < *n && (sent[i].kind != of->kind || sent[i].n_devices != of->n_devices))
+        i++;
+    if (i == *n)
+        sent[(*n)++] = (cleave_sent){.kind = of->kind, .n_devices = of->n_devices};
+    return &sent[i];
+}
+
+cleave_status cleave_program_sent_by_kind(const cleave_program *program, cleave_arena *arena,
+                                          cleave_sent **sent, int32_t *n_sent,
+                                          cleave_error *error) {
+    int32_t n_windows = count_windows(program), n = 0;
+    cleave_sent *list = CLEAVE_ARENA_ARRAY(arena, cleave_sent, program->n_collectives + 1);
+    if (list == NULL)
+        return cleave_fail_memory(error, "counting what collectives send");
+    for (int32_t c = 0; c < program->n_collectives; c++) {
+        const cleave_collective *of = &program->collectives[c];
+        int32_t times = cleave_program_spans(program, of) ? 1 : n_windows;
+        cleave_sent *kind = find_kind(list, &n, of);
+        kind->times += times;
+        kind->bytes += times * of->bytes;
+        kind->bytes_sent += times * (int64_t)(sent_per_byte(of) * (double)of->bytes + 0.5);
+    }
+    cleave_sent messages = {.messages = true, .n_devices = 2};
+    for (int32_t m = 0; m < program->n_messages; m++)
+        messages.bytes += program->messages[m].bytes * n_windows;
+    messages.times = (int64_t)program->n_messages * n_windows;
+    messages.bytes_sent = messages.bytes;
+    if (messages.times > 0)
+        list[n++] = messages;
+    *sent = list;
+    *n_sent = n;
+    return CLEAVE_OK;
+}
+
 /* Between every two devices; windows are so many devices apart. */
 typedef struct matrix {
     double *bytes;

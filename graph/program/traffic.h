@@ -19,7 +19,22 @@ typedef struct cleave_traffic_times {
 
 /* Bytes sent over one step by all devices of all windows.  `times` may be null. */
 int64_t cleave_program_bytes_sent(const cleave_program *program, const cleave_traffic_times *times);
-/* The same between every pair, [source x n + destination], n being the devices of all windows. */
+
+/* What collectives of one kind, of so many devices each, send in all; or messages. */
+typedef struct cleave_sent {
+    bool messages; /* else: */
+    cleave_collective_kind kind;
+    int32_t n_devices;
+    int64_t times;
+    int64_t bytes;      /* of vectors (of a reduce-scatter and an all-gather: whole), of messages */
+    int64_t bytes_sent; /* by all devices */
+} cleave_sent;
+
+/* Of a program in symbolic form, in the arena; all that `cleave_program_bytes_sent` counts. */
+cleave_status cleave_program_sent_by_kind(const cleave_program *program, cleave_arena *arena,
+                                          cleave_sent **sent, int32_t *n_sent, cleave_error *error);
+
+/* Bytes between every pair, [source x n + destination], n being the devices of all windows. */
 cleave_status cleave_program_bytes_between(const cleave_program *program, cleave_arena *arena,
                                            int64_t **bytes, cleave_error *error);
 

@@ -3,6 +3,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from llama_config import LLAMA
+
 
 class Perceptron(nn.Sequential):
     def __init__(self):
@@ -89,13 +91,10 @@ class RootMeanSquare(nn.Module):
         return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon))
 
 
-# A config.json of Llama's sort, and the model that it is, with the names of Hugging Face's.
-LLAMA = {"model_type": "llama", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
-         "num_key_value_heads": 2, "vocab_size": 64, "rms_norm_eps": 1e-5, "hidden_act": "silu",
-         "max_position_embeddings": 64, "tie_word_embeddings": False}
 LENGTH = 16
 
 
+# A model of Llama's sort, with the names of Hugging Face's.
 def _turned(x, cos, sin):
     a, b = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-b, a), dim=-1) * sin

@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 """Plans in PyTorch: on gloo ranks here, each trains as one device does, and sends what the program says.
 
-usage: torch_plans.py CLEAVE TREE [--ranks 2,4] [--layouts N] [--models NAME,...|all] [--seed S] [--verbose]
+usage: torch_plans.py CLEAVE TREE [--ranks 2,4] [--layouts N] [--models NAME,...|all] [--seed S] [--float] [--verbose]
 
 For every model and number of ranks: the plan that `cleave search` finds, and N layouts drawn at random, some with
 sharded updates, every second with operators on some ranks alone.  Three steps of SGD in double: losses, gradients of the
-first step and parameters are those of one device to 1e-10; on a mesh of one dimension the bytes that all ranks send in a
+first step and parameters are those of one device to 1e-10 (with --float in single precision, to 1e-4); on a mesh of one dimension the bytes that all ranks send in a
 step are those of the simulated program of the layout that was read back, to 1 %, where every operator is a module, and on
 any mesh those that `export` says DTensor moves, to 10 %, but for what modules and the loss send among themselves, and for
 models of which much else is sent.  Then what has to be refused is.
 Exits 77 where there is no PyTorch.
 """
 import argparse
+import contextlib
 import copy
 import itertools
 import json
+import logging
 import os
 import random
 import subprocess
@@ -31,43 +33,13 @@ except ImportError as error:
     print(f"skipped: {error}; ./bootstrap frameworks sets PyTorch up")
     sys.exit(77)
 
-BATCH, TOLERANCE, BYTES, MOVED = 8, 1e-10, 0.01, 0.1
+logging.getLogger("torch.distributed.tensor._collective_utils").setLevel(logging.ERROR)  # of gloo, which lacks all-to-all
+
+from drawn import MACHINE, draw_operator, primes
+
+BATCH, TOLERANCE, FLOAT_TOLERANCE, BYTES, MOVED = 8, 1e-10, 1e-4, 0.01, 0.1
 AMONG = ("allreduce_", "_allgather_base_")  # what modules and the loss send among themselves, which is not moved
 SLACK = 64 * BATCH  # bytes: what a loss cut by classes sends is a few numbers a row, and not just the program's
-
-# So slow that small models are worth splitting.
-MACHINE = {"cleave_machine": 1, "name": "slow", "network": {"join": 0, "through": "switch", "bandwidth": "50 MB/s",
-                                                            "latency": "1 us"},
-           "kinds": {"slow": {"memory": "1 GiB", "flops": "20 MFLOP/s", "memory_bandwidth": "1 GB/s",
-                              "efficiency": {"product": 1, "memory": 1}, "launch": "1 us", "source": "made up"}},
-           "node": {"count": 8, "devices": 1, "kind": "slow", "links": []}}
-
-
-def primes(n):
-    return [] if n == 1 else next([p] + primes(n // p) for p in range(2, n + 1) if n % p == 0)
-
-
-def draw_operator(rng, axes, mesh, narrow):
-    """Every dimension of the mesh cuts an axis or repeats the operator, or (`narrow`) leaves it to some: their coordinate;
-    devices in the order of a layout file."""
-    while True:
-        choice = [rng.choice([None, *axes, *axes]) for _ in mesh]
-        choice = [rng.randrange(size) if narrow and rng.random() < 0.25 else axis for axis, size in zip(choice, mesh)]
-        degree = {a: 1 for a in axes}
-        for size, axis in zip(mesh, choice):
-            if axis in degree:
-                degree[axis] *= size
-        if all(axes[a] >= d for a, d in degree.items()):
-            break
-    order = [(i, size) for wanted in [None, *axes] for i, (size, axis) in enumerate(zip(mesh, choice)) if axis == wanted]
-    stride = [int(torch.tensor(mesh[i + 1:]).prod()) for i in range(len(mesh))]
-    first = sum(at * stride[i] for i, at in enumerate(choice) if isinstance(at, int))
-    devices = [first + sum(digit * stride[i] for digit, (i, _) in zip(digits, order))
-               for digits in itertools.product(*(range(size) for _, size in order))]
-    replicas = len(devices)
-    for d in degree.values():
-        replicas //= d
-    return {"split": {a: d for a, d in degree.items() if d > 1}, "replicas": replicas, "devices": devices}
 
 
 class Case:
@@ -80,11 +52,10 @@ class Case:
         said = tools.cleave.run("export", *given, "-o", file)
         self.bytes, self.moved = said["exported"]["bytes_sent"], said["moved_bytes"]
         plan = tools.cleave.load(file)
+        self.mesh = list(plan.mesh)
         # A loss that is repeated has the gradient of its logits sent once in the program, and in torch not at all.
         uneven = any("rounded up" in lost["why"] for lost in plan.lost)
-        # Rows that are cut are flattened before a loss that some ranks have alone: DTensor makes them whole everywhere.
-        flattened = plan.loss and name not in tools.all_modules and any(w[0] == "@" for w in plan.loss.input)
-        self.moves = name in tools.all_moves and not uneven and not flattened
+        self.moves = name in tools.all_moves and not uneven
         self.counted = name in tools.all_modules and len(plan.mesh) == 1 and not uneven and plan.loss.input[0] != "R"
         # Partial sums: torch adds them up where they are read, and does on every rank what follows (a bias, a relu); in
         # the program owners do both, blocks of the longest dimension, and results and gradients move to and from them.
@@ -93,7 +64,7 @@ class Case:
 
 class Tools:
     def __init__(self, folder, cleave, models):
-        self.folder, self.cleave, self.inputs = folder, cleave, {}
+        self.folder, self.cleave, self.inputs, self.count = folder, cleave, {}, itertools.count().__next__
         self.all_modules, self.all_moves = models.ALL_MODULES, models.ALL_MOVES
         self.machine = os.path.join(folder, "machine.json")
         with open(self.machine, "w", encoding="utf-8") as stream:
@@ -140,19 +111,22 @@ class Tools:
 # ---- on a rank --------------------------------------------------------------------------------------------------
 
 
-def train(model, inputs, targets, traffic):
-    """The user's loop."""
-    optimizer, losses, first = torch.optim.SGD(model.parameters(), lr=0.1), [], {}
+def train(model, inputs, targets, traffic, first, after):
+    """The user's loop.  `first` is given every gradient of the first step, whole, and `after` what the model ends with."""
+    optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.1), []
     for step in range(3):
         with traffic() as counted:
             optimizer.zero_grad()
             loss = F.cross_entropy(model(*inputs), targets)
             loss.backward()
         if step == 0:
-            first = {n: whole(p.grad).clone() for n, p in model.named_parameters()}
+            for name, parameter in model.named_parameters():
+                first(name, whole(parameter.grad))
         optimizer.step()
         losses.append(loss.item())
-    return losses, first, {n: whole(p).clone() for n, p in model.state_dict().items()}, counted
+    for name, value in model.state_dict().items():
+        after(name, whole(value))
+    return losses, counted
 
 
 def whole(x):
@@ -160,41 +134,101 @@ def whole(x):
     return cleave.torch.whole(x.detach())
 
 
+class Kept(dict):
+    def __call__(self, name, value):
+        self[name] = value.clone()
+
+
+class Apart:
+    """The largest difference to tensors that were kept, by the largest value of each; they come one by one, since all of
+    them on every rank would fill the memory."""
+
+    def __init__(self, kept):
+        self.kept, self.missing, self.worst, self.where = kept, set(kept), 0.0, ""
+
+    def __call__(self, name, value):
+        self.missing.discard(name)
+        expected = self.kept[name].double()
+        off = ((value.double() - expected).abs().max() / expected.abs().max().clamp(min=1e-2)).item()
+        if not off <= self.worst:
+            self.worst, self.where = off, name
+
+    def result(self):
+        return (float("inf"), min(self.missing)) if self.missing else (self.worst, self.where)
+
+
 def apart(a, b):
-    """The largest difference of two dictionaries of tensors, by the largest value of each."""
-    worst = max((((a[n].double() - b[n].double()).abs().max() / b[n].double().abs().max().clamp(min=1e-2)).item(), n) for n in b)
-    return worst
+    """The largest difference of two dictionaries of tensors."""
+    found = Apart(b)
+    for name in b:
+        found(name, a[name])
+    return found.result()
 
 
-def check(case, reference, model, inputs, targets, verbose):
+class Reference:
+    """A model, what it learns of, and what one device makes of it, which one process has found and ranks read from its file,
+    as one page cache: copies on every rank would fill the memory."""
+
+    def __init__(self, make, data, dtype, file):
+        torch.manual_seed(1)
+        self.model, self.file = make().to(dtype), file
+        inputs, self.targets = data(BATCH)
+        self.inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in inputs)
+        self.element = torch.empty(0, dtype=dtype).element_size()
+
+    def find(self):
+        first, after = Kept(), Kept()
+        losses, _ = train(self.model, self.inputs, self.targets, contextlib.nullcontext, first, after)
+        torch.save((losses, dict(first), dict(after)), self.file)
+
+    def read(self):
+        self.losses, self.first, self.after = torch.load(self.file, mmap=True)
+        return self
+
+
+def find_reference(rank, *arguments):
+    torch.set_num_threads(1)
+    Reference(*arguments).find()
+
+
+def compare_bytes(case, sent, moved):
+    most = BYTES * case.bytes + SLACK
+    less = case.bytes - sent
+    if case.counted and not (-most <= less and (case.at_most or less <= most)):
+        yield f"{sent:.0f} bytes are sent, the program says {case.bytes}"
+    if case.moves and abs(moved - case.moved) > MOVED * case.moved + SLACK:
+        yield f"{moved:.0f} bytes are moved, and DTensor is said to move {case.moved:.0f}"
+
+
+def check(case, reference, tolerance):
+    """What there is to say of it: what differs, and what is wrong with that."""
     import cleave.torch
-    losses, gradients, parameters, _ = reference
-    model = cleave.torch.apply(model, case.plan)
-    mine, first, after, counted = train(model, inputs, targets, cleave.torch.Traffic)
+    model = cleave.torch.apply(copy.deepcopy(reference.model), case.plan)
+    first, after = Apart(reference.first), Apart(reference.after)
+    losses, counted = train(model, reference.inputs, reference.targets, cleave.torch.Traffic, first, after)
     sent = torch.tensor([float(counted.bytes), sum(counted.by_kind.get(kind, 0.0) for kind in AMONG)], dtype=torch.double)
     dist.all_reduce(sent)
-    sent, among = (sent / 2).tolist()  # they are double, and the program's are f32
-    moved = sent - among
-    loss = max(abs(x - y) for x, y in zip(mine, losses))
-    wrong = []
-    for what, (off, name) in (("loss", (loss, "")), ("gradient", apart(first, gradients)),
-                              ("parameter", apart(after, parameters))):
-        if not off <= TOLERANCE:
-            wrong.append(f"{what} {name} is off by {off:.1e}")
-    share, less = sent / case.bytes if case.bytes else 1.0, case.bytes - sent
-    most = BYTES * case.bytes + SLACK
-    if case.counted and not (-most <= less and (case.at_most or less <= most)):
-        wrong.append(f"{sent:.0f} bytes are sent, the program says {case.bytes}")
-    if case.moves and abs(moved - case.moved) > MOVED * case.moved + SLACK:
-        wrong.append(f"{moved:.0f} bytes are moved, and DTensor is said to move {case.moved:.0f}")
+    sent, among = (sent * 4 / reference.element).tolist()  # the program's are f32
+    found = {"loss": (max(abs(x - y) for x, y in zip(losses, reference.losses)), ""), "gradient": first.result(),
+             "parameter": after.result()}
+    wrong = [f"{what} {name} is off by {off:.1e}" for what, (off, name) in found.items() if not off <= tolerance]
+    wrong += compare_bytes(case, sent, sent - among)
     if counted.unknown:
         wrong.append(f"not counted: {counted.unknown}")
-    if dist.get_rank() == 0 and (verbose or wrong):
-        print(f"{case.name} {case.label} on {dist.get_world_size()}: {'; '.join(wrong) or 'as one device'}; bytes "
-              f"{share:.3f}{' (not compared)' if not case.counted else ' (at most)' if case.at_most else ''}, of what "
-              f"DTensor moves {moved / case.moved if case.moved else 1.0:.3f}{'' if case.moves else ' (not compared)'}",
-              flush=True)
-    return not wrong
+    return {"model": case.name, "label": case.label, "ranks": dist.get_world_size(), "mesh": case.mesh, "wrong": wrong,
+            **{what: off for what, (off, _) in found.items()},
+            "bytes": share(sent, case.bytes), "bytes_compared": case.counted and not case.at_most,
+            "moved": share(sent - among, case.moved), "moved_compared": case.moves}
+
+
+def share(a, b):
+    return a / b if b else 1.0
+
+
+def say(case, row):
+    compared = "(not compared)" if not case.counted else "(at most)" if case.at_most else ""
+    print(f"{case.name} {case.label} on {row['ranks']}: {'; '.join(row['wrong']) or 'as one device'}; bytes {row['bytes']:.3f} "
+          f"{compared}, of what DTensor moves {row['moved']:.3f} {'' if case.moves else '(not compared)'}", flush=True)
 
 
 def refused(words, call):
@@ -224,57 +258,74 @@ def check_refusals(case, model, other):
                 refused("is no plan of version 1", lambda: cleave.torch.load(case.layout))])
 
 
-def work(rank, ranks, cases, port, verbose, models):
+def work(rank, ranks, cases, of, other, options, port):
+    """`of` makes the Reference.  Where `other`, a model that is none of the cases', is given, what is refused is tried, too."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks))
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    import contextlib
-    ok, known = True, {}
+    ok, reference = True, Reference(*of).read()
     for case in cases:
-        if case.name not in known:
-            torch.manual_seed(1)
-            make, data = models[case.name]
-            model = make().double()
-            inputs, targets = data(BATCH)
-            inputs = tuple(x.double() if x.is_floating_point() else x for x in inputs)
-            known[case.name] = model, inputs, targets, train(copy.deepcopy(model), inputs, targets, contextlib.nullcontext)
-        model, inputs, targets, reference = known[case.name]
-        ok = check(case, reference, copy.deepcopy(model), inputs, targets, verbose) and ok
-    others = [m for m in known.values()]
-    ok = check_refusals(cases[0], known[cases[0].name][0], others[-1][0]) and ok
+        row = check(case, reference, FLOAT_TOLERANCE if options.float else TOLERANCE)
+        ok = ok and not row["wrong"]
+        if rank == 0 and (options.verbose or row["wrong"]):
+            say(case, row)
+        if rank == 0 and options.rows:
+            with open(options.rows, "a", encoding="utf-8") as stream:
+                stream.write(json.dumps(row) + "\n")
+    if other is not None:
+        ok = check_refusals(cases[0], reference.model, other()) and ok
     dist.destroy_process_group()
     sys.exit(0 if ok else 1)
 
 
-def main():
+def options_of(words):
     parser = argparse.ArgumentParser()
     parser.add_argument("cleave"), parser.add_argument("tree")
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--layouts", type=int, default=5)
     parser.add_argument("--models", default="")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--float", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--folder", help="keep models, layouts and plans here")
-    a = parser.parse_args()
+    parser.add_argument("--rows", help="append a line of JSON for each plan to this file")
+    return parser.parse_args(words)
+
+
+def fork(function, arguments, n):
+    try:
+        torch.multiprocessing.start_processes(function, arguments, nprocs=n, start_method="fork")
+    except torch.multiprocessing.ProcessExitedException:
+        return False
+    return True
+
+
+def run_cases(tools, name, make, data, ranks, other, options):
+    """All plans of a model; are they as one device, and how many are there?"""
+    torch.manual_seed(0)
+    cases = list(tools.cases(name, make, data, ranks, options.layouts, options.seed))
+    of = make, data, torch.float if options.float else torch.double, os.path.join(tools.folder, f"{name}.reference")
+    port = 20000 + (os.getpid() * 64 + tools.count()) % 12000
+    ok = fork(find_reference, of, 1) and fork(work, (ranks, cases, of, other, options, port), ranks)
+    return ok, len(cases)
+
+
+def main(words=None):
+    a = options_of(words)
     os.environ["CLEAVE"] = a.cleave
     sys.path[:0] = [os.path.join(a.tree, "python"), os.path.dirname(os.path.abspath(__file__))]
     import cleave
     import cleave.torch
     import models
     failed, n = 0, 0
+    names = {"": models.QUICK, "all": models.MODELS}.get(a.models) or a.models.split(",")
     for ranks in map(int, a.ranks.split(",")):
         with tempfile.TemporaryDirectory() as folder:
-            tools, cases = Tools(a.folder or folder, cleave, models), []
-            for name in {"": models.QUICK, "all": models.MODELS}.get(a.models) or a.models.split(","):
-                torch.manual_seed(0)
-                cases += tools.cases(name, *models.MODELS[name], ranks, a.layouts, a.seed)
-            n += len(cases)
-            port = 29000 + os.getpid() % 1000 + ranks
-            try:
-                torch.multiprocessing.start_processes(work, (ranks, cases, port, a.verbose, models.MODELS), nprocs=ranks,
-                                                      start_method="fork")
-            except torch.multiprocessing.ProcessExitedException:
-                failed += 1
+            tools = Tools(a.folder or folder, cleave, models)
+            for name in names:
+                other = next(m for m in models.QUICK if m != name) if name == names[0] else None
+                ok, cases = run_cases(tools, name, *models.MODELS[name], ranks, other and models.MODELS[other][0], a)
+                failed, n = failed + (not ok), n + cases
     if failed:
         sys.exit(1)
     print(f"{n} plans in PyTorch {torch.__version__} on {a.ranks} ranks: all as one device")

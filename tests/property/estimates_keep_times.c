@@ -88,6 +88,21 @@ static void expect_larger_in_slots(walk *w, int change, const int64_t *planned) 
     }
 }
 
+/* By kind it is as much as in all. */
+static void expect_all_kinds(walk *w, const cleave_program *program) {
+    cleave_error error = {""};
+    cleave_sent *sent;
+    int32_t n;
+    int64_t bytes = 0;
+    if (!program->symbolic)
+        return;
+    ok(w, cleave_program_sent_by_kind(program, &w->scratch, &sent, &n, &error), &error);
+    for (int32_t i = 0; i < n; i++)
+        bytes += sent[i].bytes_sent;
+    cr_assert_eq(bytes, cleave_program_bytes_sent(program, NULL), "%s: %lld bytes by kind", w->name,
+                 (long long)bytes);
+}
+
 static void expect_same(walk *w, int change, int64_t step) {
     cleave_error error = {""};
     cleave_program program;
@@ -107,6 +122,7 @@ static void expect_same(walk *w, int change, int64_t step) {
                  (long long)cleave_estimate_bytes_sent(w->estimate),
                  (long long)cleave_program_bytes_sent(&program, NULL));
     expect_larger_in_slots(w, change, program.peak_bytes);
+    expect_all_kinds(w, &program);
     /* The packed messages of all-to-alls leave other holes than those that are run one by one. */
     for (int32_t d = 0; d < w->layout.n_devices && w->layout.n_devices <= 6; d++) {
         double live = (double)cleave_estimate_live_bytes(w->estimate, d) + 4096;

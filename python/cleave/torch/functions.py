@@ -49,6 +49,8 @@ class Functions(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if func is F.scaled_dot_product_attention and self.attention is not None and any(isinstance(x, DTensor) for x in args):
+            return self.attend(func, *args, **kwargs)
         tensors = _tensors(args)
         parts = [x for x in tensors if isinstance(x, DTensor)]
         if parts and any(not isinstance(x, DTensor) or x.device_mesh != parts[0].device_mesh for x in tensors):
@@ -56,8 +58,6 @@ class Functions(TorchFunctionMode):
             args = [self.bring(x, *place) for x in args]
         if not args or not isinstance(args[0], DTensor):
             return func(*args, **kwargs)
-        if func is F.scaled_dot_product_attention and self.attention is not None:
-            return self.attend(func, *args, **kwargs)
         if func in VIEWS:
             return self.view(func, *args, **kwargs)
         if func in POOLS:

@@ -184,6 +184,35 @@ Test(export_plan, outputs_go_to_how_functions_read_them) {
 /* A sum over c that is read whole and whose gradient is a sum, since the next is cut by k: the bias
    is added to shares if such are kept of it.  Where the next is repeated its gradient is whole, and
    would have to be gathered again. */
+/* Of byte_gpt the loss reads [8 x 64, 256] of [8, 64, 256]: blocks of places are none of rows. */
+Test(export_plan, logits_go_to_how_the_loss_reads_them) {
+    load("byte_gpt.onnx", 8, 4);
+    int32_t head = split("/head/MatMul", "m");
+    split("@loss", "n");
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.operators[head].cut.axis[0], axis(head, "m"));
+    cr_expect_eq(plan.operators[head].then.axis[0], axis(head, "b0"));
+}
+
+/* What top.0 reads are nine outputs side by side: blocks of their columns are none of its. */
+Test(export_plan, parts_are_moved_before_they_are_put_together) {
+    load("dlrm.onnx", 8, 4);
+    int32_t bottom = split("/bot/bot.4/Gemm", "k");
+    split("/top/top.0/Gemm", "k");
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.operators[bottom].cut.axis[0], axis(bottom, "k"));
+    cr_expect_eq(plan.operators[bottom].then.axis[0], CLEAVE_MESH_REPEATS);
+}
+
+/* 10 classes are no 4 equal blocks: what the loss has rounded up it takes itself. */
+Test(export_plan, logits_stay_where_the_loss_has_uneven_blocks) {
+    load("mlp.onnx", 8, 4);
+    int32_t head = split("/4/Gemm", "n");
+    split("@loss", "v");
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.operators[head].then.axis[0], axis(head, "n"));
+}
+
 Test(export_plan, sums_add_up_in_shares_where_such_are_kept_of_what_is_added) {
     load("alexnet.onnx", 8, 2);
     int32_t dense = split("/classifier/classifier.4/Gemm", "c");

@@ -13,11 +13,12 @@ static cleave_arena arena;
 static cleave_model model;
 static cleave_layout layout;
 
-#define SIZES                                                                                      \
+#define SIZES_OF(KV_HEADS)                                                                         \
     "\"hidden_size\": 16, \"intermediate_size\": 32, \"num_hidden_layers\": 2, "                   \
-    "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 64, "                 \
+    "\"num_attention_heads\": 4, \"num_key_value_heads\": " KV_HEADS ", \"vocab_size\": 64, "      \
     "\"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"max_position_embeddings\": 64, "          \
     "\"tie_word_embeddings\": false}"
+#define SIZES SIZES_OF("2")
 
 static void import(const char *text) {
     cleave_error error = {""};
@@ -110,6 +111,36 @@ Test(megatron, sends_what_the_paper_says) {
     int64_t norms = (2 * LAYERS + 1) * 2 * (D - 1) * WIDTH * 4;
     int64_t loss = 3 * 2 * (D - 1) * N * T * 4 + 2 * (D - 1) * 4;
     cr_expect_eq(bytes_sent(), activations + norms + loss);
+}
+
+/* The same by kind: as many gathers as scatters of activations, each of a whole one, that every
+   device lacks all but a D-th of; all-reduces of the norms, and of a token's maximum, sum and
+   target. */
+Test(megatron, sends_what_the_paper_says_by_kind) {
+    cleave_program program;
+    cleave_error error = {""};
+    cleave_sent *sent;
+    int32_t n, n_kinds[CLEAVE_ALL_TO_ALL + 1] = {0};
+    const cleave_lower_options options = {.training = true, .symbolic_collectives = true};
+    import("{\"model_type\": \"llama\", " SIZES_OF("4"));
+    expect_made((cleave_baseline_shape){.tensor = 4}, 4);
+    cr_assert_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_assert_eq(cleave_program_sent_by_kind(&program, &arena, &sent, &n, &error), CLEAVE_OK);
+    int64_t times = 4 * LAYERS + 2 + 2,
+            bytes = (4 * LAYERS + 2) * N * T * WIDTH * 4 + 2 * N * T * 4;
+    for (int32_t i = 0; i < n; i++) {
+        n_kinds[sent[i].kind] += !sent[i].messages;
+        if (sent[i].messages || sent[i].kind == CLEAVE_ALL_REDUCE)
+            continue;
+        cr_expect_eq(sent[i].n_devices, 4);
+        cr_expect_eq(sent[i].times, times, "%lld", (long long)sent[i].times);
+        cr_expect_eq(sent[i].bytes, bytes, "%lld", (long long)sent[i].bytes);
+        cr_expect_eq(sent[i].bytes_sent, 3 * bytes, "%lld", (long long)sent[i].bytes_sent);
+    }
+    cr_expect_eq(n_kinds[CLEAVE_ALL_GATHER], 1);
+    cr_expect_eq(n_kinds[CLEAVE_REDUCE_SCATTER], 1);
+    cr_expect_eq(n_kinds[CLEAVE_ALL_TO_ALL], 0);
 }
 
 Test(megatron, without_sequence_parallelism_all_do_the_same_outside) {
