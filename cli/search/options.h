@@ -72,7 +72,7 @@ typedef struct search_request {
 #define ROW_SCHEDULE                                                                               \
     {                                                                                              \
         "--schedule", "KIND", OPTION_TEXT, offsetof(search_request, schedule),                     \
-            .help = "of a pipeline: 1f1b, gpipe, interleaved or zb-h1"                             \
+            .help = "of a pipeline: 1f1b, gpipe, interleaved, zb-h1 or zb-interleaved"             \
     }
 #define ROW_RECOMPUTE                                                                              \
     {                                                                                              \

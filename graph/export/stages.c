@@ -199,7 +199,9 @@ static void list_moved(cleave_export_maker *make, const cleave_schedule *schedul
 static void choose_kind(cleave_export_maker *make, int32_t n_groups, cleave_schedule *schedule) {
     const cleave_schedule *asked = &make->layout->schedule;
     bool one = schedule->n_stages == 1, many = schedule->n_stages > n_groups;
-    if (asked->kind == CLEAVE_SCHEDULE_ORDERS || (one && cleave_schedule_parts_weights(asked))) {
+    bool has_none =
+        asked->kind == CLEAVE_SCHEDULE_ORDERS || asked->kind == CLEAVE_SCHEDULE_ZB_INTERLEAVED;
+    if (has_none || (one && cleave_schedule_parts_weights(asked))) {
         schedule->kind = many ? CLEAVE_SCHEDULE_INTERLEAVED : CLEAVE_SCHEDULE_1F1B;
         cleave_export_lose(make, -1, -1, "order",
                            many  ? "blocks come in the order of PyTorch's ScheduleInterleaved1F1B"

@@ -27,6 +27,8 @@ typedef struct order {
     int32_t *first_chunk;   /* [n_slots + 1] */
     int32_t *item_of;       /* [n_windows][unplaced] -1: not in this micro-batch */
     int32_t *message_of;    /* [n_windows][unposted] what is done once is in the first */
+    const bool *is_parting; /* [unplaced] of a block, what is placed behind it; null: nothing is */
+    bool places_partings;   /* these alone, and else all but these */
 } order;
 
 /* Chunks that wait for their place. */
@@ -70,14 +72,15 @@ static int32_t place_item(const order *o, cleave_item item, int32_t in_window) {
 
 static void place_chunk(const order *o, const cleave_fragment_chunk *chunk, int32_t window) {
     const lower_assembly *assembly = o->assembly;
-    int32_t mark = chunk->first_mark;
+    int32_t mark = chunk->first_mark, end_mark = mark + chunk->n_marks;
     for (int32_t i = chunk->first_item; i <= chunk->first_item + chunk->n_items; i++) {
-        for (; mark < chunk->first_mark + chunk->n_marks && assembly->marks.items[mark].before == i;
-             mark++) {
+        for (; mark < end_mark && assembly->marks.items[mark].before == i; mark++) {
             const cleave_lane_mark *at = &assembly->marks.items[mark];
-            o->marked[mark] = o->lane_tail[at->device * CLEAVE_N_LANES + (int32_t)at->lane];
+            if (!o->places_partings)
+                o->marked[mark] = o->lane_tail[at->device * CLEAVE_N_LANES + (int32_t)at->lane];
         }
         if (i < chunk->first_item + chunk->n_items &&
+            (o->is_parting != NULL && o->is_parting[i]) == o->places_partings &&
             lower_runs_in(assembly->unplaced.items[i].when, window, assembly->n_windows))
             o->item_of[(int64_t)window * assembly->unplaced.n + i] =
                 place_item(o, assembly->unplaced.items[i], window);
@@ -138,7 +141,8 @@ static void place_slot(const order *o, int32_t slot, int32_t window, chunk_list 
     int32_t c = o->first_chunk[slot], end = o->first_chunk[slot + 1];
     for (; c < end && chunks[c].chunk.rank < CLEAVE_RANK_COMPUTE; c++)
         place_chunk(o, &chunks[c].chunk, window);
-    place_computes(o, slot, window);
+    if (!o->places_partings)
+        place_computes(o, slot, window);
     for (; c < end; c++)
         if (late == NULL || !is_sum(o, &chunks[c].chunk))
             place_chunk(o, &chunks[c].chunk, window);
@@ -260,6 +264,128 @@ static void place_late(const order *o, const chunk_list *late, const int32_t *gr
     }
 }
 
+/* ---- partings -------------------------------------------------------------------------------- */
+
+/* What a group has sent it can't write over until that has left, and waits for that.  The reader's
+   block knows for what; but on the sender's side the wait may stand anywhere behind it, and each
+   place costs something: where the reader's block stands, a group with work to do waits until a
+   slow link has taken what nobody is in need of; later, the buffer lies there for longer.  So it
+   stands before the group's next block but one of that stage and kind, when two buffers are in use
+   already, or before its next block of that micro-batch, which needs what was sent to have arrived.
+   These waits are the reader's partings, and come by themselves. */
+typedef struct partings {
+    order places;
+    const int32_t *group;
+    const cleave_schedule *schedule;
+    /* By kind of block and stage: has it partings?  And how many micro-batches have begun, have
+       been placed, and have parted. */
+    bool *has;
+    int32_t *begun, *placed, *parted;
+} partings;
+
+/* [n_devices] of the program, the group of stages; -1: none. */
+static int32_t *find_groups_of_devices(const order *o, const int32_t *group) {
+    lower_builder *builder = o->assembly->builder;
+    const lower_schedule *schedule = o->assembly->schedule;
+    int32_t *of = LOWER_ARRAY(builder, int32_t, builder->n_devices);
+    memset(of, -1, (size_t)builder->n_devices * sizeof *of);
+    for (int32_t n = 0; n < builder->model->n_nests; n++)
+        for (int32_t p = 0; p < builder->parts[n].n; p++)
+            of[builder->parts[n].items[p].device] = group[schedule->stage_of[n]];
+    return of;
+}
+
+/* The stage that sends what a block reads. */
+static int32_t sender_of(int kind, int32_t stage) {
+    return kind == CLEAVE_BLOCK_FORWARD ? stage - 1 : stage + 1;
+}
+
+/* The waits of a chunk on the devices of a group that sends; but where a device posts behind one
+   what may come to lie in the place of what it has sent.  `posts` [n_devices] is room. */
+static bool mark_partings(const order *o, const cleave_fragment_chunk *chunk,
+                          const int32_t *group_of, int32_t sender, int32_t *posts, bool *are) {
+    const lower_assembly *assembly = o->assembly;
+    bool has = false;
+    for (int32_t i = chunk->first_item + chunk->n_items - 1; i >= chunk->first_item; i--) {
+        const cleave_item *item = &assembly->unplaced.items[i];
+        if (item->kind == CLEAVE_ITEM_SEND || item->kind == CLEAVE_ITEM_RECEIVE)
+            posts[item->device] = 1 + chunk->first_item;
+        are[i] = item->kind == CLEAVE_ITEM_WAIT && item->lane == CLEAVE_LANE_MAIN &&
+                 group_of[item->device] == sender &&
+                 assembly->unposted.items[item->subject].source == item->device &&
+                 posts[item->device] != 1 + chunk->first_item;
+        has = has || are[i];
+    }
+    return has;
+}
+
+static partings find_partings(const order *o, const int32_t *group) {
+    lower_builder *builder = o->assembly->builder;
+    const lower_assembly *assembly = o->assembly;
+    const lower_schedule *schedule = assembly->schedule;
+    int32_t n_stages = builder->layout->schedule.n_stages, n = CLEAVE_N_BLOCK_KINDS * n_stages;
+    partings found = {.places = *o,
+                      .group = group,
+                      .schedule = &builder->layout->schedule,
+                      .has = LOWER_ARRAY(builder, bool, n),
+                      .begun = LOWER_ARRAY(builder, int32_t, n),
+                      .placed = LOWER_ARRAY(builder, int32_t, n),
+                      .parted = LOWER_ARRAY(builder, int32_t, n)};
+    bool *are = LOWER_ARRAY(builder, bool, assembly->unplaced.n);
+    const int32_t *group_of = find_groups_of_devices(o, group);
+    int32_t *posts = LOWER_ARRAY(builder, int32_t, builder->n_devices);
+    for (int32_t c = 0; c < assembly->chunks.n; c++) {
+        const cleave_fragment_chunk *chunk = &assembly->chunks.items[c].chunk;
+        const cleave_slot *slot = &schedule->slots[chunk->slot];
+        if (slot->nest < 0 || chunk->slot < schedule->n_prologue_slots ||
+            slot->block == CLEAVE_BLOCK_WEIGHT || is_sum(o, chunk))
+            continue;
+        int32_t stage = schedule->stage_of[slot->nest], sender = sender_of(slot->block, stage);
+        if (sender < 0 || sender >= n_stages || group[sender] == group[stage])
+            continue;
+        bool *has = &found.has[lower_turns_list(found.schedule, slot->block, stage)];
+        *has = mark_partings(o, chunk, group_of, group[sender], posts, are) || *has;
+    }
+    found.places.is_parting = are;
+    found.places.places_partings = true;
+    return found;
+}
+
+/* Of a block that reads, the next micro-batch that has not parted. */
+static void part(partings *of, const block_slots *lists, int32_t list) {
+    lower_assembly *assembly = of->places.assembly;
+    int32_t u = of->parted[list]++, window = lower_turns_window(assembly, u);
+    if (lower_turns_take(assembly, lower_turns_partings(of->schedule, list), u))
+        for (int32_t i = lists->first[list]; i < lists->first[list + 1]; i++)
+            place_slot(&of->places, lists->slots[i], window, NULL);
+}
+
+/* Before a block: of all that its group has sent, and that has been read. */
+static void part_before(partings *of, const block_slots *lists, const cleave_stage_block *block) {
+    int32_t n = of->schedule->n_stages;
+    of->begun[lower_turns_list(of->schedule, block->kind, block->stage)]++;
+    for (int kind = CLEAVE_BLOCK_FORWARD; kind <= CLEAVE_BLOCK_BACKWARD; kind++)
+        for (int32_t reader = 0; reader < n; reader++) {
+            int32_t list = lower_turns_list(of->schedule, kind, reader);
+            int32_t sender = sender_of(kind, reader);
+            if (!of->has[list] || of->group[sender] != of->group[block->stage])
+                continue;
+            bool sends = block->kind == kind && block->stage == sender;
+            int32_t begun = of->begun[lower_turns_list(of->schedule, kind, sender)];
+            bool goes_on = block->micro_batch < begun - sends; /* with what it has begun */
+            while (of->parted[list] < of->placed[list] &&
+                   (of->parted[list] + 2 < begun ||
+                    (goes_on && of->parted[list] <= block->micro_batch)))
+                part(of, lists, list);
+        }
+}
+
+static void part_all(partings *of, const block_slots *lists) {
+    for (int32_t list = 0; list < CLEAVE_N_BLOCK_KINDS * of->schedule->n_stages; list++)
+        while (of->has[list] && of->parted[list] < of->placed[list])
+            part(of, lists, list);
+}
+
 /* Block by block, and the updates.  What a group gives another one is what that waits for, and sums
    of its gradients would stand before it at links: so they begin when the last of it is sent. */
 static void place_blocks(const order *o) {
@@ -278,6 +404,9 @@ static void place_blocks(const order *o) {
     block_slots lists = list_block_slots(o);
     const int32_t *last_sent = find_last_sent(o, group, n_blocks, sequence);
     chunk_list late = {.chunks = LOWER_ARRAY(builder, int32_t, o->assembly->chunks.n)};
+    partings parting = find_partings(o, group);
+    order places = *o;
+    places.is_parting = parting.places.is_parting;
     for (int32_t b = 0; b < n_blocks; b++) {
         if (!builder->options->training && sequence[b].kind != CLEAVE_BLOCK_FORWARD)
             continue;
@@ -285,12 +414,15 @@ static void place_blocks(const order *o) {
         int32_t window = lower_turns_window(o->assembly, sequence[b].micro_batch);
         int32_t last = last_sent[group[sequence[b].stage]];
         bool waits = b <= last && window == o->assembly->n_windows - 1;
+        part_before(&parting, &lists, &sequence[b]);
         if (lower_turns_take(o->assembly, list, sequence[b].micro_batch))
             for (int32_t i = lists.first[list]; i < lists.first[list + 1]; i++)
-                place_slot(o, lists.slots[i], window, waits ? &late : NULL);
+                place_slot(&places, lists.slots[i], window, waits ? &late : NULL);
+        parting.placed[list]++;
         if (b == last)
-            place_late(o, &late, group, group[sequence[b].stage]);
+            place_late(&places, &late, group, group[sequence[b].stage]);
     }
+    part_all(&parting, &lists);
     lower_turns_take(o->assembly, LOWER_TURN_OF_UPDATES, of->micro_batches - 1);
     for (int32_t slot = schedule->n_prologue_slots; slot < schedule->n_slots; slot++)
         if (schedule->slots[slot].nest < 0)

@@ -7,9 +7,9 @@ static bool tells(const lower_assembly *assembly) { return assembly->builder->tu
 void lower_turns_begin(lower_assembly *assembly) {
     const cleave_schedule *schedule = &assembly->builder->layout->schedule;
     if (tells(assembly))
-        assembly->told.block_of =
-            LOWER_ARRAY(assembly->builder, int32_t,
-                        (2 + CLEAVE_N_BLOCK_KINDS * schedule->n_stages) * CLEAVE_FEW_MICRO_BATCHES);
+        assembly->told.block_of = LOWER_ARRAY(assembly->builder, int32_t,
+                                              (2 + 2 * CLEAVE_N_BLOCK_KINDS * schedule->n_stages) *
+                                                  CLEAVE_FEW_MICRO_BATCHES);
 }
 
 int32_t lower_turns_window(const lower_assembly *assembly, int32_t micro_batch) {

@@ -19,6 +19,10 @@ int32_t lower_turns_window(const lower_assembly *assembly, int32_t micro_batch);
 static inline int32_t lower_turns_list(const cleave_schedule *schedule, int kind, int32_t stage) {
     return kind * schedule->n_stages + stage;
 }
+/* And what comes behind one, by itself. */
+static inline int32_t lower_turns_partings(const cleave_schedule *schedule, int32_t list) {
+    return CLEAVE_N_BLOCK_KINDS * schedule->n_stages + list;
+}
 enum { LOWER_TURN_OF_PROLOGUE = -1, LOWER_TURN_OF_UPDATES = -2 };
 
 /* The next turn of the step is that of a block, by its list or one of the two above.  Is the block

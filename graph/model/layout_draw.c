@@ -51,12 +51,12 @@ static bool is_open(const cleave_schedule_draw *of) {
 static bool draw_stages(const cleave_schedule_draw *of, int32_t n_devices, cleave_random *random,
                         cleave_schedule *schedule, int32_t *n_groups) {
     static const cleave_schedule_kind kinds[] = {CLEAVE_SCHEDULE_1F1B, CLEAVE_SCHEDULE_GPIPE,
-                                                 CLEAVE_SCHEDULE_ZB_H1,
-                                                 CLEAVE_SCHEDULE_INTERLEAVED};
-    cleave_schedule_kind drawn = kinds[cleave_random_below(random, 4)];
+                                                 CLEAVE_SCHEDULE_ZB_H1, CLEAVE_SCHEDULE_INTERLEAVED,
+                                                 CLEAVE_SCHEDULE_ZB_INTERLEAVED};
+    cleave_schedule_kind drawn = kinds[cleave_random_below(random, 5)];
     int32_t groups = 1 + (int32_t)cleave_random_below(random, 3);
     schedule->kind = of->kind < 0 ? drawn : (cleave_schedule_kind)of->kind;
-    bool virtual = schedule->kind == CLEAVE_SCHEDULE_INTERLEAVED;
+    bool virtual = cleave_schedule_kind_goes_round(schedule->kind);
     int32_t each = !virtual ? 1 : of->virtual_stages > 0 ? of->virtual_stages : 2;
     if (of->stages > 0 && of->stages % each != 0)
         return false;

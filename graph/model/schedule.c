@@ -3,12 +3,12 @@
 
 #include <string.h>
 
-const char *const cleave_schedule_names[CLEAVE_N_SCHEDULES] = {"1f1b", "gpipe", "interleaved",
-                                                               "zb-h1", "orders"};
+const char *const cleave_schedule_names[CLEAVE_N_SCHEDULES] = {
+    "1f1b", "gpipe", "interleaved", "zb-h1", "zb-interleaved", "orders"};
 
 bool cleave_schedule_parts_weights(const cleave_schedule *schedule) {
     if (schedule->kind != CLEAVE_SCHEDULE_ORDERS)
-        return schedule->kind == CLEAVE_SCHEDULE_ZB_H1;
+        return cleave_schedule_kind_parts_weights(schedule->kind);
     for (int32_t g = 0; g < schedule->n_orders; g++)
         for (int32_t b = 0; b < schedule->n_blocks[g]; b++)
             if (schedule->orders[g][b].kind == CLEAVE_BLOCK_WEIGHT)
@@ -121,17 +121,27 @@ static cleave_stage_block interleaved(const orders *to, int32_t g, cleave_block_
     return (cleave_stage_block){(uint8_t)kind, turn * p + g, round * p + rest % p};
 }
 
+static void put_interleaved(orders *to, int32_t g, cleave_block_kind kind, int32_t i) {
+    to->blocks[g][to->n[g]++] = interleaved(to, g, kind, i);
+}
+
+/* Gradients of weights are put off by as many blocks as there are groups before. */
 static void order_interleaved(orders *to, int32_t g) {
     int32_t p = to->n_groups, v = to->of->n_stages / p, n = v * to->of->micro_batches;
-    int32_t ahead = 2 * (p - g - 1) + (v - 1) * p;
+    int32_t ahead = 2 * (p - g - 1) + (v - 1) * p, parted = 0;
+    bool parts = cleave_schedule_parts_weights(to->of);
     ahead = ahead < n ? ahead : n;
     for (int32_t i = 0; i < ahead; i++)
-        to->blocks[g][to->n[g]++] = interleaved(to, g, CLEAVE_BLOCK_FORWARD, i);
+        put_interleaved(to, g, CLEAVE_BLOCK_FORWARD, i);
     for (int32_t i = 0; i < n; i++) {
         if (i + ahead < n)
-            to->blocks[g][to->n[g]++] = interleaved(to, g, CLEAVE_BLOCK_FORWARD, i + ahead);
-        to->blocks[g][to->n[g]++] = interleaved(to, g, CLEAVE_BLOCK_BACKWARD, i);
+            put_interleaved(to, g, CLEAVE_BLOCK_FORWARD, i + ahead);
+        put_interleaved(to, g, CLEAVE_BLOCK_BACKWARD, i);
+        if (parts && i >= g)
+            put_interleaved(to, g, CLEAVE_BLOCK_WEIGHT, parted++);
     }
+    while (parts && parted < n)
+        put_interleaved(to, g, CLEAVE_BLOCK_WEIGHT, parted++);
 }
 
 static cleave_status check_interleaved(const orders *to) {
@@ -195,7 +205,7 @@ static cleave_status make_orders(orders *to, int32_t *next) {
     const cleave_schedule *of = to->of;
     if (of->kind == CLEAVE_SCHEDULE_ORDERS)
         return take_orders(to, next);
-    if (of->kind == CLEAVE_SCHEDULE_INTERLEAVED)
+    if (cleave_schedule_kind_goes_round(of->kind))
         CLEAVE_TRY(check_interleaved(to));
     else if (to->n_groups != of->n_stages)
         return cleave_fail(
@@ -206,7 +216,7 @@ static cleave_status make_orders(orders *to, int32_t *next) {
     for (int32_t g = 0; g < to->n_groups; g++)
         if (of->kind == CLEAVE_SCHEDULE_GPIPE)
             order_gpipe(to, g);
-        else if (of->kind == CLEAVE_SCHEDULE_INTERLEAVED)
+        else if (cleave_schedule_kind_goes_round(of->kind))
             order_interleaved(to, g);
         else
             order_1f1b(to, g);
@@ -272,8 +282,20 @@ static void look_again(const merging *of, int32_t stage) {
         of->begin[of->of->group[s]] = begin_of(of, of->of->group[s]);
 }
 
-/* By when blocks begin if each takes one unit, a backward with the gradients of weights two; ties
-   by stage. */
+/* One unit; a backward with the gradients of weights two. */
+static int32_t units_of(const cleave_stage_block *block, bool parts) {
+    return block->kind == CLEAVE_BLOCK_BACKWARD && !parts ? 2 : 1;
+}
+
+static bool comes_before(const int32_t a[3], const int32_t b[3]) {
+    for (int i = 0; i < 3; i++)
+        if (a[i] != b[i])
+            return a[i] < b[i];
+    return false;
+}
+
+/* By when blocks begin, in units; of those that begin at once first what ends first, since the rest
+   of the order, and of a link's, stands behind its messages; ties by stage. */
 static bool merge(const merging *of, int32_t n, cleave_stage_block *sequence) {
     bool parts = cleave_schedule_parts_weights(of->of->of);
     for (int32_t g = 0; g < of->of->n_groups; g++)
@@ -281,27 +303,25 @@ static bool merge(const merging *of, int32_t n, cleave_stage_block *sequence) {
     for (int32_t i = 0; i < n; i++) {
         int32_t next = -1;
         int64_t begins = 0;
-        bool waits = false;
+        int32_t rank[3] = {0}; /* of those that begin at once */
         for (int32_t g = 0; g < of->of->n_groups; g++) {
             int64_t begin = of->begin[g];
             if (begin < 0 || (next >= 0 && begin > begins))
                 continue;
-            bool way = gives_way(of, g, begin);
-            int32_t stage = of->of->blocks[g][of->head[g]].stage;
-            bool is_first = next < 0 || begin < begins || (waits && !way) ||
-                            (waits == way && stage < of->of->blocks[next][of->head[next]].stage);
-            if (is_first) {
+            const cleave_stage_block *block = &of->of->blocks[g][of->head[g]];
+            const int32_t its[3] = {units_of(block, parts), gives_way(of, g, begin), block->stage};
+            if (next < 0 || begin < begins || comes_before(its, rank)) {
                 next = g;
                 begins = begin;
-                waits = way;
+                memcpy(rank, its, sizeof rank);
             }
         }
         if (next < 0)
             return false;
         sequence[i] = of->of->blocks[next][of->head[next]++];
-        int64_t units = sequence[i].kind == CLEAVE_BLOCK_BACKWARD && !parts ? 2 : 1;
-        of->free[next] = begins + units;
-        *end_of(of, sequence[i].kind, sequence[i].stage, sequence[i].micro_batch) = begins + units;
+        int64_t ends = begins + units_of(&sequence[i], parts);
+        of->free[next] = ends;
+        *end_of(of, sequence[i].kind, sequence[i].stage, sequence[i].micro_batch) = ends;
         look_again(of, sequence[i].stage);
     }
     return true;

@@ -10,7 +10,8 @@
      are in flight (PipeDream-Flush, Narayanan et al. 2021);
    - interleaved: 1f1b of several stages a group, the micro-batches in rounds (Narayanan et al.
    2021);
-   - zb-h1: 1f1b with the gradients of weights put off, where they fill the bubble (Qi et al. 2024).
+   - zb-h1: 1f1b with the gradients of weights put off, where they fill the bubble (Qi et al. 2024);
+   - zb-interleaved: the same of interleaved.
 
    In each order a stage takes its micro-batches one after the other.  The orders make one sequence
    of all blocks, from dependencies and from unit times alone: it knows no costs, is topological,
@@ -30,6 +31,7 @@ typedef enum cleave_schedule_kind {
     CLEAVE_SCHEDULE_GPIPE,
     CLEAVE_SCHEDULE_INTERLEAVED,
     CLEAVE_SCHEDULE_ZB_H1,
+    CLEAVE_SCHEDULE_ZB_INTERLEAVED,
     CLEAVE_SCHEDULE_ORDERS, /* as the file says */
     CLEAVE_N_SCHEDULES
 } cleave_schedule_kind;
@@ -66,7 +68,15 @@ static inline bool cleave_schedule_is_plain(const cleave_schedule *schedule) {
     return schedule->micro_batches <= 1 && schedule->n_stages <= 1;
 }
 
+/* Does each group have several stages, by turns? */
+static inline bool cleave_schedule_kind_goes_round(cleave_schedule_kind kind) {
+    return kind == CLEAVE_SCHEDULE_INTERLEAVED || kind == CLEAVE_SCHEDULE_ZB_INTERLEAVED;
+}
+
 /* Are gradients of weights blocks by themselves? */
+static inline bool cleave_schedule_kind_parts_weights(cleave_schedule_kind kind) {
+    return kind == CLEAVE_SCHEDULE_ZB_H1 || kind == CLEAVE_SCHEDULE_ZB_INTERLEAVED;
+}
 bool cleave_schedule_parts_weights(const cleave_schedule *schedule);
 
 static inline int32_t cleave_schedule_stage_of(const cleave_schedule *schedule, int32_t op) {

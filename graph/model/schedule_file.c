@@ -22,7 +22,9 @@ static cleave_status read_kind(const cleave_json_cursor *root, cleave_schedule *
             schedule->kind = (cleave_schedule_kind)kind;
             return CLEAVE_OK;
         }
-    return cleave_json_fail(&at, error, "\"%.64s\" is none of: 1f1b, gpipe, interleaved, zb-h1",
+    return cleave_json_fail(&at, error,
+                            "\"%.64s\" is none of: 1f1b, gpipe, interleaved, zb-h1, "
+                            "zb-interleaved",
                             name);
 }
 

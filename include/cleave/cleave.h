@@ -175,7 +175,8 @@ CLEAVE_API int32_t cleave_layout_micro_batch_count(const cleave_layout *layout);
 /* The stages of a pipeline, and in which of them, from 0, an operator is; -1: no such operator. */
 CLEAVE_API int32_t cleave_layout_stage_count(const cleave_layout *layout);
 CLEAVE_API int32_t cleave_layout_stage(const cleave_layout *layout, int32_t op);
-/* In which order stages take micro-batches: "1f1b", "gpipe", "interleaved", "zb-h1" or "orders". */
+/* In which order stages take micro-batches: "1f1b", "gpipe", "interleaved", "zb-h1",
+   "zb-interleaved" or "orders". */
 CLEAVE_API const char *cleave_layout_schedule(const cleave_layout *layout);
 /* Does an operator's forward come again before its backward, instead of being kept? */
 CLEAVE_API bool cleave_layout_is_recomputed(const cleave_layout *layout, int32_t op);
@@ -217,7 +218,7 @@ typedef struct cleave_search_settings {
     int32_t micro_batches, stages; /* stages of a group of devices count as several */
     int32_t virtual_stages;        /* of a group, of an interleaved pipeline */
     int32_t tensor; /* devices that share each product, of megatron in stages or micro-batches */
-    const char *schedule;  /* "1f1b", "gpipe", "interleaved", "zb-h1" */
+    const char *schedule;  /* "1f1b", "gpipe", "interleaved", "zb-h1", "zb-interleaved" */
     const char *recompute; /* "none", "selective", "full" */
     const char *zero;      /* "0" to "3": shard nothing, updates, gradients, weights */
     /* Of a model that was loaded for one pass forward: what a batch takes where others follow it is

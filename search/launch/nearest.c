@@ -236,7 +236,7 @@ static bool choose_schedule(const finder *f, cleave_launch *of) {
     if (of->virtual_stages > 1)
         of->kind = CLEAVE_SCHEDULE_INTERLEAVED;
     else if ((launchers[of->launcher].kinds & BIT(schedule->kind)) != 0 &&
-             schedule->kind != CLEAVE_SCHEDULE_INTERLEAVED)
+             !cleave_schedule_kind_goes_round(schedule->kind))
         of->kind = schedule->kind;
     return true;
 }

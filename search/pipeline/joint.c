@@ -43,9 +43,9 @@ static double in_flight(const planning *p, int32_t stage) {
     return most < m ? most : m;
 }
 
-/* Gradients of weights are put off by as many micro-batches as there are groups before, and then
-   come behind all of a backward, in the course of which what they read takes the place of what was
-   kept. */
+/* Gradients of weights are put off by as many blocks as there are groups before, and then come
+   behind all of a backward, in the course of which what they read takes the place of what was kept;
+   but where a group has several stages, of another one than what is kept most of. */
 static double bytes_of(const planning *p, int32_t op, int32_t plan) {
     const cleave_group_plan *of = &p->family->plans[plan];
     int32_t stage = p->stage_of[op], g = group_of(p, stage), m = p->group->micro_batches;
@@ -53,9 +53,10 @@ static double bytes_of(const planning *p, int32_t op, int32_t plan) {
     double kept = (double)of->kept[few], bytes = (double)of->stays[few], n = in_flight(p, stage);
     if (op - of->back[few] < p->now.first_operator[stage])
         kept += (double)of->across[few];
-    if (p->shape->kind == CLEAVE_SCHEDULE_ZB_H1) {
-        bytes += (double)of->late[few] * (g + 1 < m ? g + 1 : m);
-        n--;
+    if (cleave_schedule_kind_parts_weights(p->shape->kind)) {
+        int32_t v = p->shape->n_virtual, late = g + 1 < m * v ? g + 1 : m * v; /* blocks */
+        bytes += (double)of->late[few] * late / v;
+        n -= v == 1;
     }
     if (group_of(p, p->stage_of[p->tied[op]]) != g)
         bytes += (double)of->tied[few];
@@ -178,7 +179,7 @@ static double foresee(const planning *p) {
     if (p->shape->is_stream) /* the next batch fills what this one leaves */
         return p->group->micro_batches * pace * 1e-12;
     double bubble = (all - slowest) / p->shape->n_virtual;
-    if (p->shape->kind == CLEAVE_SCHEDULE_ZB_H1)
+    if (cleave_schedule_kind_parts_weights(p->shape->kind))
         bubble /= 3;
     return (p->group->micro_batches * pace + bubble + path + left) * 1e-12;
 }

@@ -81,7 +81,7 @@ double pipeline_least_state(const pipeline_finder *f, const pipeline_candidate *
 
 double pipeline_least_seconds(const pipeline_finder *f, const pipeline_candidate *of) {
     double bubble = (of->n_groups - 1.0) / of->micro_batches / of->n_virtual;
-    if (of->kind == CLEAVE_SCHEDULE_ZB_H1)
+    if (cleave_schedule_kind_parts_weights(of->kind))
         bubble /= 3;
     return f->all_work / f->pricer->machine->n_devices * (1 + (f->pricer->is_stream ? 0 : bubble));
 }
@@ -232,17 +232,19 @@ static cleave_status add_kinds(pipeline_finder *f, pipeline_candidate of) {
             pipeline_is_wanted(wish->stages, of.n_groups))
             CLEAVE_TRY(add(f, of));
     }
-    of.kind = CLEAVE_SCHEDULE_INTERLEAVED;
     int32_t asked = wish->virtual_stages > 1 ? wish->virtual_stages : 0; /* else some powers of 2 */
     int32_t most = asked > 0 ? asked : 4;
     for (of.n_virtual = asked > 0 ? asked : 2; of.n_virtual <= most && of.n_groups > 1;
          of.n_virtual *= 2)
-        if ((wish->kind < 0 || wish->kind == CLEAVE_SCHEDULE_INTERLEAVED) &&
-            pipeline_is_wanted(wish->virtual_stages, of.n_virtual) &&
-            pipeline_is_wanted(wish->stages, of.n_groups * of.n_virtual) &&
-            of.micro_batches % of.n_groups == 0 &&
-            of.n_groups * of.n_virtual <= f->pricer->model->n_operators)
-            CLEAVE_TRY(add(f, of));
+        for (int i = 0; i < (cleave_model_trains(f->pricer->model) ? 2 : 1); i++) {
+            of.kind = i == 0 ? CLEAVE_SCHEDULE_INTERLEAVED : CLEAVE_SCHEDULE_ZB_INTERLEAVED;
+            if ((wish->kind < 0 || wish->kind == (int)of.kind) &&
+                pipeline_is_wanted(wish->virtual_stages, of.n_virtual) &&
+                pipeline_is_wanted(wish->stages, of.n_groups * of.n_virtual) &&
+                of.micro_batches % of.n_groups == 0 &&
+                of.n_groups * of.n_virtual <= f->pricer->model->n_operators)
+                CLEAVE_TRY(add(f, of));
+        }
     return CLEAVE_OK;
 }
 

@@ -133,7 +133,9 @@ static cleave_status foresee_work(pipeline_finder *f, const cleave_layout *layou
         slowest = group[g] > slowest ? group[g] : slowest;
     }
     double bubble = (all - slowest) / of->n_virtual;
-    bubble = f->pricer->is_stream ? 0 : of->kind == CLEAVE_SCHEDULE_ZB_H1 ? bubble / 3 : bubble;
+    bubble = f->pricer->is_stream                           ? 0
+             : cleave_schedule_kind_parts_weights(of->kind) ? bubble / 3
+                                                            : bubble;
     of->least_seconds = m * slowest + bubble + once;
     return CLEAVE_OK;
 }

@@ -22,7 +22,9 @@ cleave_status cleave_schedule_wish_begin(const char *kind, const char *recompute
             begun.recompute = what;
     if (kind != NULL && begun.kind < 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "schedule \"%.64s\" is none of: 1f1b, gpipe, interleaved, zb-h1", kind);
+                           "schedule \"%.64s\" is none of: 1f1b, gpipe, interleaved, zb-h1, "
+                           "zb-interleaved",
+                           kind);
     if (recompute != NULL && begun.recompute < 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "recompute \"%.64s\" is none of: none, selective, alternate, full",

@@ -222,10 +222,15 @@ static cleave_status add_shapes(pipeline_finder *f, const cleave_group *group, c
     of.kind = CLEAVE_SCHEDULE_GPIPE;
     if (is_asked)
         CLEAVE_TRY(add_shape(f, group, of));
-    of.kind = CLEAVE_SCHEDULE_INTERLEAVED;
-    for (of.n_virtual = 2; of.n_virtual <= 4 && n_groups > 1; of.n_virtual *= 2)
-        if (of.micro_batches % n_groups == 0 && !f->pricer->is_stream)
+    for (of.n_virtual = 2; of.n_virtual <= 4 && n_groups > 1; of.n_virtual *= 2) {
+        if (of.micro_batches % n_groups != 0 || f->pricer->is_stream)
+            continue;
+        of.kind = CLEAVE_SCHEDULE_INTERLEAVED;
+        CLEAVE_TRY(add_shape(f, group, of));
+        of.kind = CLEAVE_SCHEDULE_ZB_INTERLEAVED;
+        if (is_asked || trains)
             CLEAVE_TRY(add_shape(f, group, of));
+    }
     return CLEAVE_OK;
 }
 

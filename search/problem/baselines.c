@@ -89,7 +89,7 @@ static cleave_status begin(baseline_builder *b, const cleave_baseline_shape *sha
     if (schedule != NULL) {
         CLEAVE_TRY(cleave_schedule_copy(schedule, b->arena, &b->layout->schedule, error));
         b->n_groups = schedule->n_stages;
-        if (schedule->kind == CLEAVE_SCHEDULE_INTERLEAVED)
+        if (cleave_schedule_kind_goes_round(schedule->kind))
             b->n_groups = shape->n_groups;
     }
     if (n % b->n_groups != 0)

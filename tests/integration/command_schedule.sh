@@ -100,7 +100,7 @@ expect_error 2 'takes statistics over the batch' search --model "$models/resnet5
     --quiet --method data-parallel --micro-batches 2 -o "$work/x.json"
 expect_error 2 'takes statistics over the batch' search --model "$models/resnet50.onnx" --batch 8 --machine "$p100" --devices 4 \
     --quiet --method random --micro-batches 2 -o "$work/x.json"
-expect_error 2 'none of: 1f1b, gpipe, interleaved, zb-h1' search "${four[@]}" --schedule 2f2b -o "$work/x.json"
+expect_error 2 'none of: 1f1b, gpipe, interleaved, zb-h1, zb-interleaved' search "${four[@]}" --schedule 2f2b -o "$work/x.json"
 expect_error 2 'none of: none, selective, alternate, full' search "${four[@]}" --recompute all -o "$work/x.json"
 expect_error 2 'stages and micro-batches that are asked for' search "${four[@]}" --stages 3 --micro-batches 2 -o "$work/x.json"
 [ ! -e "$work/x.json" ] || fail "a refused search left a file"

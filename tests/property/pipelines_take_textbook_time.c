@@ -5,6 +5,7 @@
      gpipe, 1f1b    (m + P - 1) (f + b)
      interleaved    m (f + b) + (P - 1) (f + b) / v, with v stages a group
      zb-h1          m (f + b + w) + (P - 1) (f + b - w), with w apart and m >= P
+     zb-interleaved m (f + b + w) + (P - 1) (f + b - w) / v
 
    Both engines give these for blocks put down in the order of the sequence, whose messages take one
    picosecond, and for whole lowered programs on a machine where nothing but arithmetic takes time.
@@ -22,14 +23,15 @@
 #include <stdlib.h>
 
 static const cleave_schedule_kind kinds[] = {CLEAVE_SCHEDULE_GPIPE, CLEAVE_SCHEDULE_1F1B,
-                                             CLEAVE_SCHEDULE_INTERLEAVED, CLEAVE_SCHEDULE_ZB_H1};
+                                             CLEAVE_SCHEDULE_INTERLEAVED, CLEAVE_SCHEDULE_ZB_H1,
+                                             CLEAVE_SCHEDULE_ZB_INTERLEAVED};
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
 
 /* f, b and w of one micro-batch on one group; w is 0 where b has it. */
 static double formula(cleave_schedule_kind kind, int32_t P, int32_t v, int32_t m, double f,
                       double b, double w) {
-    double bubble = kind == CLEAVE_SCHEDULE_ZB_H1 ? f + b - w : (f + b) / v;
-    return m * (f + b + w) + (P - 1) * bubble;
+    double bubble = cleave_schedule_kind_parts_weights(kind) ? f + b - w : f + b;
+    return m * (f + b + w) + (P - 1) * bubble / v;
 }
 
 /* ---- blocks in the order of the sequence ----------------------------------------------------- */
@@ -189,8 +191,8 @@ static int64_t makespan(pipeline *of, const char *what) {
 }
 
 static void expect_formula(cleave_schedule_kind kind, int32_t P, int32_t v, int32_t m) {
-    const int64_t f = 600000000, b = kind == CLEAVE_SCHEDULE_ZB_H1 ? f : 2 * f,
-                  w = kind == CLEAVE_SCHEDULE_ZB_H1 ? f : 0; /* of a group */
+    bool parts = cleave_schedule_kind_parts_weights(kind);
+    const int64_t f = 600000000, b = parts ? f : 2 * f, w = parts ? f : 0; /* of a group */
     char what[64];
     pipeline of;
     snprintf(what, sizeof what, "%s, P = %d, v = %d, m = %d", cleave_schedule_names[kind], P, v, m);
@@ -198,7 +200,7 @@ static void expect_formula(cleave_schedule_kind kind, int32_t P, int32_t v, int3
     for (int32_t s = 0; s < P * v; s++) {
         of.work[CLEAVE_BLOCK_FORWARD][s] = f / v;
         of.work[CLEAVE_BLOCK_BACKWARD][s] = b / v;
-        of.work[CLEAVE_BLOCK_WEIGHT][s] = w;
+        of.work[CLEAVE_BLOCK_WEIGHT][s] = w / v;
     }
     int64_t step = makespan(&of, what);
     int64_t expected = (int64_t)formula(kind, P, v, m, (double)f, (double)b, (double)w);
@@ -215,11 +217,11 @@ Test(textbook, equal_blocks_take_the_published_times) {
             for (int i = 0; i < 3; i++)
                 for (int32_t v = 1; v <= 4; v *= 2) {
                     int32_t P = groups[p];
-                    if (v == 1 || (kinds[k] == CLEAVE_SCHEDULE_INTERLEAVED && P > 1))
+                    if (v == 1 || (cleave_schedule_kind_goes_round(kinds[k]) && P > 1))
                         expect_formula(kinds[k], P, v, times[i] * P);
                 }
     for (int k = 0; k < N_KINDS; k++)
-        expect_formula(kinds[k], 4, kinds[k] == CLEAVE_SCHEDULE_INTERLEAVED ? 2 : 1, 256);
+        expect_formula(kinds[k], 4, cleave_schedule_kind_goes_round(kinds[k]) ? 2 : 1, 256);
     expect_formula(CLEAVE_SCHEDULE_GPIPE, 8, 1, 3); /* fewer than stages */
     expect_formula(CLEAVE_SCHEDULE_1F1B, 8, 1, 3);
     expect_formula(CLEAVE_SCHEDULE_1F1B, 8, 1, 1);
@@ -230,9 +232,9 @@ static const char *draw(pipeline *of, int i, int k, int64_t serialization, char 
     cleave_random random = {.key = (uint64_t)i};
     cleave_schedule_kind kind = kinds[k];
     int32_t P = 2 + (int32_t)cleave_random_below(&random, 7), m = P;
-    int32_t v = kind == CLEAVE_SCHEDULE_INTERLEAVED ? 2 + (int32_t)(i & 1) : 1;
+    int32_t v = cleave_schedule_kind_goes_round(kind) ? 2 + (int32_t)(i & 1) : 1;
     m *= 1 + (int32_t)cleave_random_below(&random, 4);
-    if (kind != CLEAVE_SCHEDULE_INTERLEAVED)
+    if (!cleave_schedule_kind_goes_round(kind))
         m += (int32_t)cleave_random_below(&random, (uint32_t)P);
     snprintf(what, n, "case %d, %s, P = %d, m = %d", i, cleave_schedule_names[kind], P, m);
     begin(of, kind, P, v, m);
@@ -253,7 +255,7 @@ Test(textbook, engines_agree_on_unequal_stages_with_links_of_their_own) {
         pipeline of;
         int k = (int)cleave_random_below(&random, N_KINDS);
         draw(&of, i, k, 1 + cleave_random_below(&random, 3000), what, sizeof what);
-        of.posts_early = i % 2 == 0 && kinds[k] != CLEAVE_SCHEDULE_INTERLEAVED;
+        of.posts_early = i % 2 == 0 && !cleave_schedule_kind_goes_round(kinds[k]);
         makespan(&of, what);
         cleave_arena_free(&of.arena);
     }
@@ -435,15 +437,15 @@ static void expect_program_time(cleave_schedule_kind kind, int32_t P, int32_t v,
 
 static void expect_program_formula(cleave_schedule_kind kind, int32_t P, int32_t v, int32_t m) {
     double t = product_picoseconds;
-    bool parts = kind == CLEAVE_SCHEDULE_ZB_H1;
+    bool parts = cleave_schedule_kind_parts_weights(kind);
     expect_program_time(kind, P, v, m, 0,
-                        formula(kind, P, v, m, v * t, (parts ? 1 : 2 * v) * t, parts ? t : 0));
+                        formula(kind, P, v, m, v * t, (parts ? v : 2 * v) * t, parts ? v * t : 0));
 }
 
 /* A stage begins with a rectifier, whose gradient is the last thing that its backward gives. */
 Test(textbook, programs_of_equal_stages_take_the_published_times) {
     for (int k = 0; k < N_KINDS; k++) {
-        int32_t v = kinds[k] == CLEAVE_SCHEDULE_INTERLEAVED ? 2 : 1;
+        int32_t v = cleave_schedule_kind_goes_round(kinds[k]) ? 2 : 1;
         expect_program_formula(kinds[k], 1, v, 4);
         expect_program_formula(kinds[k], 2, v, 2);
         expect_program_formula(kinds[k], 2, v, 8);
@@ -502,7 +504,7 @@ Test(textbook, sums_of_gradients_are_sent_behind_what_other_stages_wait_for) {
         cleave_arena arena = {0};
         cleave_program program;
         cleave_error error = {""};
-        int32_t S = kinds[k] == CLEAVE_SCHEDULE_INTERLEAVED ? 2 * P : P, first[2 * P] = {0};
+        int32_t S = cleave_schedule_kind_goes_round(kinds[k]) ? 2 * P : P, first[2 * P] = {0};
         for (int32_t s = 1; s < S; s++)
             first[s] = 2 * s;
         cleave_model model = make_chain(&arena, S, INT64_C(2) * P * P, 16);
@@ -518,6 +520,49 @@ Test(textbook, sums_of_gradients_are_sent_behind_what_other_stages_wait_for) {
     }
 }
 
+/* What the main lane of a device does, a letter each: (f)orward or (b)ackward of a block, (s)end,
+   and (r)eceived or (w)ait until what was sent has left. */
+static void tell(const cleave_program *program, int32_t device, char *told, size_t most) {
+    size_t n = 0;
+    for (int32_t i = 0; i < program->n_items; i++) {
+        const cleave_item *item = &program->items[i];
+        char letter = 0;
+        if (item->device != device || item->lane != CLEAVE_LANE_MAIN)
+            continue;
+        if (item->kind == CLEAVE_ITEM_COMPUTE)
+            letter = program->computes[item->subject].pass == CLEAVE_PASS_FORWARD ? 'f' : 'b';
+        if (item->kind == CLEAVE_ITEM_SEND)
+            letter = 's';
+        if (item->kind == CLEAVE_ITEM_WAIT)
+            letter = program->messages[item->subject].source == device ? 'w' : 'r';
+        if (letter != 0 && (n == 0 || letter == 's' || letter == 'w' || told[n - 1] != letter) &&
+            n + 1 < most)
+            told[n++] = letter;
+    }
+    told[n] = '\0';
+}
+
+/* The first device does F0 F1 B0 F2 B1 F3 B2 B3: of what it has sent it waits before the backward
+   of that micro-batch.  The second one, F0 B0 F1 B1 ..., gives gradients, behind which nothing of a
+   micro-batch comes there: it waits before the next backward but one. */
+Test(textbook, senders_wait_when_two_buffers_are_in_use_or_what_they_sent_has_come_back) {
+    int32_t first[2] = {0, 2};
+    cleave_arena arena = {0};
+    cleave_program program;
+    cleave_error error = {""};
+    char told[64];
+    cleave_model model = make_chain(&arena, 2, 16, 16);
+    cleave_layout layout = make_layout(&model, first, 2, 2, CLEAVE_SCHEDULE_1F1B, 4, &arena);
+    const cleave_lower_options options = {.training = true};
+    cr_assert_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK, "%s",
+                 error.message);
+    tell(&program, 0, told, sizeof told);
+    cr_expect_str_eq(told, "fsfswrbfswrbfswrbwrb");
+    tell(&program, 1, told, sizeof told);
+    cr_expect_str_eq(told, "rfbsrfbsrfwbsrfwbsww");
+    cleave_arena_free(&arena);
+}
+
 /* Products dealt out by chance, with launches and messages that take their time: on links of their
    own, from every device to every other, both rules give the same. */
 Test(textbook, rules_agree_on_programs_of_unequal_stages_with_links_of_their_own) {
@@ -528,7 +573,7 @@ Test(textbook, rules_agree_on_programs_of_unequal_stages_with_links_of_their_own
     for (int i = 0; i < 200; i++) {
         cleave_arena scratch = {0};
         cleave_schedule_kind kind = kinds[i % N_KINDS];
-        int32_t P = 4, S = kind == CLEAVE_SCHEDULE_INTERLEAVED ? 2 * P : P, n = 2 * S;
+        int32_t P = 4, S = cleave_schedule_kind_goes_round(kind) ? 2 * P : P, n = 2 * S;
         int32_t m = P << cleave_random_below(&random, 3), first[16] = {0};
         cleave_model model = make_chain(&scratch, n, 8 * (int64_t)m, 512);
         for (int32_t s = 1; s < S; s++)

@@ -217,15 +217,15 @@ static void try_recomputation(subject *s, const cleave_schedule *drawn) {
 
 static void try_kinds(subject *s, const cleave_schedule *drawn, cleave_random *random) {
     static const cleave_schedule_kind kinds[] = {CLEAVE_SCHEDULE_GPIPE, CLEAVE_SCHEDULE_1F1B,
-                                                 CLEAVE_SCHEDULE_ZB_H1};
+                                                 CLEAVE_SCHEDULE_ZB_H1, CLEAVE_SCHEDULE_INTERLEAVED,
+                                                 CLEAVE_SCHEDULE_ZB_INTERLEAVED};
     cleave_schedule schedule = *drawn;
-    if (drawn->kind == CLEAVE_SCHEDULE_INTERLEAVED)
-        try_schedule(s, drawn, "interleaved");
-    for (int k = 0; k < 3 && drawn->kind != CLEAVE_SCHEDULE_INTERLEAVED; k++) {
+    bool goes_round = cleave_schedule_kind_goes_round(drawn->kind);
+    for (int k = goes_round ? 3 : 0; k < (goes_round ? 5 : 3); k++) {
         schedule.kind = kinds[k];
         try_schedule(s, &schedule, cleave_schedule_names[kinds[k]]);
     }
-    if (drawn->kind != CLEAVE_SCHEDULE_INTERLEAVED) {
+    if (!goes_round) {
         try_in_flight(s, drawn, CLEAVE_SCHEDULE_1F1B, random);
         try_in_flight(s, drawn, CLEAVE_SCHEDULE_ZB_H1, random);
     }
@@ -251,7 +251,7 @@ static void check_model(const cleave_model *model, int usually) {
             const cleave_schedule drawn = s.layout.schedule;
             n++;
             n_staged += drawn.n_stages > 1;
-            n_interleaved += drawn.kind == CLEAVE_SCHEDULE_INTERLEAVED && drawn.n_stages > 2;
+            n_interleaved += cleave_schedule_kind_goes_round(drawn.kind) && drawn.n_stages > 2;
             try_kinds(&s, &drawn, &random);
             worst = s.worst > worst ? s.worst : worst;
         }
@@ -383,7 +383,7 @@ Test(schedules, what_is_kept_is_what_is_in_flight) {
 static cleave_layout by_samples(const cleave_model *model, int32_t P, cleave_schedule_kind kind,
                                 int32_t m, cleave_arena *arena) {
     cleave_layout layout;
-    int32_t first[MOST_STAGES], S = kind == CLEAVE_SCHEDULE_INTERLEAVED ? 2 * P : P;
+    int32_t first[MOST_STAGES], S = cleave_schedule_kind_goes_round(kind) ? 2 * P : P;
     int32_t devices[N_DEVICES], n = N_DEVICES / P;
     cleave_error error = {""};
     ok(cleave_layout_create(model, N_DEVICES, arena, &layout, &error), &error, "layout");
@@ -411,9 +411,9 @@ static cleave_layout by_samples(const cleave_model *model, int32_t P, cleave_sch
    into each other, with a schedule or without. */
 Test(schedules, arenas_are_near_what_lives_at_once) {
     static const cleave_schedule_kind kinds[] = {CLEAVE_SCHEDULE_GPIPE, CLEAVE_SCHEDULE_1F1B,
-                                                 CLEAVE_SCHEDULE_ZB_H1,
-                                                 CLEAVE_SCHEDULE_INTERLEAVED};
-    enum { MOST_DRAWN = 24 };
+                                                 CLEAVE_SCHEDULE_ZB_H1, CLEAVE_SCHEDULE_INTERLEAVED,
+                                                 CLEAVE_SCHEDULE_ZB_INTERLEAVED};
+    enum { MOST_DRAWN = 24, N_KINDS = sizeof kinds / sizeof *kinds };
     cleave_arena arena = {0};
     cleave_model model;
     cleave_error error = {""};
@@ -423,16 +423,17 @@ Test(schedules, arenas_are_near_what_lives_at_once) {
                            &model, &error),
        &error, "byte_gpt");
     for (int32_t P = 1; P <= N_DEVICES; P *= 2)
-        for (int i = 0; i < 4 * 2; i++) {
+        for (int i = 0; i < N_KINDS * 2; i++) {
             cleave_arena scratch = {0};
             cleave_program program;
-            cleave_layout layout = by_samples(&model, P, kinds[i % 4], i < 4 ? 4 : 2, &scratch);
+            cleave_layout layout =
+                by_samples(&model, P, kinds[i % N_KINDS], i < N_KINDS ? 4 : 2, &scratch);
             if (layout.schedule.micro_batches % P == 0) {
                 lower(&model, &layout, &scratch, &program, "byte_gpt");
                 double ratio = arena_over_live(&program, &scratch);
                 cr_expect_leq(ratio, 1.05, "%s, P = %d, m = %d: %.4f",
-                              cleave_schedule_names[kinds[i % 4]], P, layout.schedule.micro_batches,
-                              ratio);
+                              cleave_schedule_names[kinds[i % N_KINDS]], P,
+                              layout.schedule.micro_batches, ratio);
                 worst = ratio > worst ? ratio : worst;
             }
             cleave_arena_free(&scratch);

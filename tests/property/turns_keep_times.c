@@ -67,15 +67,15 @@ static void draw_times(drawn *of, cleave_random *random) {
 }
 
 static void draw(drawn *of, uint64_t seed, int32_t P, int32_t m) {
-    static const cleave_schedule_kind kinds[] = {CLEAVE_SCHEDULE_1F1B, CLEAVE_SCHEDULE_1F1B,
-                                                 CLEAVE_SCHEDULE_INTERLEAVED, CLEAVE_SCHEDULE_ZB_H1,
-                                                 CLEAVE_SCHEDULE_GPIPE};
+    static const cleave_schedule_kind kinds[] = {
+        CLEAVE_SCHEDULE_1F1B,  CLEAVE_SCHEDULE_1F1B,  CLEAVE_SCHEDULE_INTERLEAVED,
+        CLEAVE_SCHEDULE_ZB_H1, CLEAVE_SCHEDULE_GPIPE, CLEAVE_SCHEDULE_ZB_INTERLEAVED};
     cleave_random random = {.key = seed};
     cleave_error error = {""};
-    int k = (int)below(&random, P > 1 ? 5 : 2);
+    int k = (int)below(&random, P > 1 ? 6 : 2);
     *of = (drawn){.schedule = {.micro_batches = m, .kind = kinds[k]}, .P = P};
     int32_t v =
-        of->schedule.kind == CLEAVE_SCHEDULE_INTERLEAVED ? 2 + (int32_t)below(&random, 2) : 1;
+        cleave_schedule_kind_goes_round(of->schedule.kind) ? 2 + (int32_t)below(&random, 2) : 1;
     of->schedule.n_stages = P * v;
     of->n_each = P > 8 ? 1 : 1 + (int32_t)below(&random, 3);
     of->n_links = P * P;
@@ -207,7 +207,7 @@ static void put_block(made *to, const cleave_stage_block *block, int32_t window)
     int kind = block->kind;
     int32_t s = block->stage, g = of->group[s], before = kind == 0 ? s - 1 : s + 1;
     bool last = block->micro_batch + 1 == of->schedule.micro_batches,
-         parts = of->schedule.kind == CLEAVE_SCHEDULE_ZB_H1;
+         parts = cleave_schedule_parts_weights(&of->schedule);
     int32_t work[3];
     for (int32_t r = 0; r < of->n_each; r++) {
         int32_t device = g * of->n_each + r;
@@ -388,7 +388,7 @@ Test(turns, of_a_thousand_micro_batches_few_are_gone_through) {
     for (int i = 0; counted < n / 4; i++) {
         drawn of;
         draw(&of, 1000000 + (uint64_t)i, P, M);
-        bool rounds = of.schedule.kind == CLEAVE_SCHEDULE_INTERLEAVED;
+        bool rounds = cleave_schedule_kind_goes_round(of.schedule.kind);
         if (of.schedule.kind != CLEAVE_SCHEDULE_GPIPE) {
             cleave_turns_time few = time_of_few(&of, false);
             double periods = of.schedule.micro_batches / (rounds ? P : 1);

@@ -345,7 +345,8 @@ Test(layout_file, each_error_of_a_schedule_names_file_place_and_value) {
         {STAGED("\"micro_batches\": 0", "1"),
          "p.json: $.schedule.micro_batches: 0 is not in the range 1 to 2147483647"},
         {STAGED("\"kind\": \"orders\"", "1"),
-         "p.json: $.schedule.kind: \"orders\" is none of: 1f1b, gpipe, interleaved, zb-h1"},
+         "p.json: $.schedule.kind: \"orders\" is none of: 1f1b, gpipe, interleaved, zb-h1, "
+         "zb-interleaved"},
         {STAGED("\"stages\": [\"dense2\"]", "1"),
          "p.json: $.schedule.stages[0]: the model has no operator \"dense2\""},
         {STAGED("\"stages\": [\"dense0\"]", "1"),

@@ -115,6 +115,17 @@ Test(schedule, interleaved_stages_go_by_rounds) {
                                         "B3.2 F3.3 B3.3 B1.2 B1.3"});
 }
 
+/* Gradients of weights follow g blocks late. */
+Test(schedule, zb_interleaved_puts_off_the_gradients_of_weights_by_blocks) {
+    int32_t group[4];
+    cleave_schedule schedule = round_robin(CLEAVE_SCHEDULE_ZB_INTERLEAVED, 4, 2, 2, group);
+    cr_expect(cleave_schedule_parts_weights(&schedule));
+    expect_orders(
+        &schedule, group, 2,
+        (const char *const[]){"F0.0 F0.1 F2.0 F2.1 B2.0 W2.0 B2.1 W2.1 B0.0 W0.0 B0.1 W0.1",
+                              "F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 W3.0 B1.0 W3.1 B1.1 W1.0 W1.1"});
+}
+
 /* Gradients of weights follow s micro-batches late. */
 Test(schedule, zb_h1_puts_off_the_gradients_of_weights) {
     int32_t group[2];
@@ -154,9 +165,10 @@ Test(schedule, the_sequence_goes_by_unit_times) {
     int32_t group[2];
     cleave_schedule schedule = round_robin(CLEAVE_SCHEDULE_GPIPE, 2, 2, 2, group);
     expect_sequence(&schedule, group, "F0.0 F0.1 F1.0 F1.1 B1.0 B1.1 B0.0 B0.1");
-    /* B1.0 3-5, B0.0 and F1.1 5-7 and 5-6, B1.1 6-8; of two at once that of the earlier stage. */
+    /* B1.0 3-5, B0.0 and F1.1 5-7 and 5-6, B1.1 6-8; of two at once that which ends first, and else
+       that of the earlier stage. */
     schedule.kind = CLEAVE_SCHEDULE_1F1B;
-    expect_sequence(&schedule, group, "F0.0 F0.1 F1.0 B1.0 B0.0 F1.1 B1.1 B0.1");
+    expect_sequence(&schedule, group, "F0.0 F0.1 F1.0 B1.0 F1.1 B0.0 B1.1 B0.1");
 }
 
 /* All blocks once, each behind what it reads, and a stage's micro-batches one after the other. */
@@ -181,12 +193,12 @@ static void check_sequence(const cleave_schedule *schedule, const int32_t *group
 
 Test(schedule, every_sequence_is_topological) {
     static const cleave_schedule_kind kinds[] = {CLEAVE_SCHEDULE_1F1B, CLEAVE_SCHEDULE_GPIPE,
-                                                 CLEAVE_SCHEDULE_ZB_H1,
-                                                 CLEAVE_SCHEDULE_INTERLEAVED};
-    for (int k = 0; k < 4; k++)
+                                                 CLEAVE_SCHEDULE_ZB_H1, CLEAVE_SCHEDULE_INTERLEAVED,
+                                                 CLEAVE_SCHEDULE_ZB_INTERLEAVED};
+    for (int k = 0; k < 5; k++)
         for (int32_t P = 1; P <= 4; P++)
             for (int32_t m = 1; m <= 24; m++) {
-                int32_t group[MOST_STAGES], v = kinds[k] == CLEAVE_SCHEDULE_INTERLEAVED ? 2 : 1;
+                int32_t group[MOST_STAGES], v = cleave_schedule_kind_goes_round(kinds[k]) ? 2 : 1;
                 cleave_schedule schedule = round_robin(kinds[k], v * P, P, m, group);
                 if (v == 1 || m % P == 0)
                     check_sequence(&schedule, group);

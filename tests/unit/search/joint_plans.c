@@ -78,8 +78,8 @@ static int64_t needs(const cleave_joint_plan *plan) {
    groups of four devices: products that are shared gather what they read, and keep it. */
 Test(joint_plans, count_the_memory_that_their_layouts_need) {
     static const cleave_schedule_kind kinds[] = {CLEAVE_SCHEDULE_1F1B, CLEAVE_SCHEDULE_ZB_H1,
-                                                 CLEAVE_SCHEDULE_GPIPE,
-                                                 CLEAVE_SCHEDULE_INTERLEAVED};
+                                                 CLEAVE_SCHEDULE_GPIPE, CLEAVE_SCHEDULE_INTERLEAVED,
+                                                 CLEAVE_SCHEDULE_ZB_INTERLEAVED};
     const cleave_group_problem of = {.model = &model,
                                      .few = &few,
                                      .machine = &machine,
@@ -94,11 +94,11 @@ Test(joint_plans, count_the_memory_that_their_layouts_need) {
        &error);
     cr_assert_geq(group.n_families, 3);
     for (int32_t f = 0; f < group.n_families; f++)
-        for (int k = 0; k < 4; k++)
+        for (int k = 0; k < 5; k++)
             for (int lean = 0; lean < 2; lean++) {
                 cleave_joint_shape shape = {.n_groups = 2,
                                             .n_virtual =
-                                                1 + (kinds[k] == CLEAVE_SCHEDULE_INTERLEAVED),
+                                                1 + cleave_schedule_kind_goes_round(kinds[k]),
                                             .kind = kinds[k],
                                             .family = f,
                                             .most_bytes = INT64_C(1) << 40,
