@@ -52,7 +52,8 @@ static const option_row rows[] = {
     {"--engine", "scan|events", OPTION_TEXT, offsetof(simulate_values, engine),
      .help = "links serve in program order (scan, the default) or by readiness (events)"},
     {"--closed-form", NULL, OPTION_FLAG, offsetof(simulate_values, closed_form),
-     .help = "collectives as one item each, as the search prices them"},
+     .help = "collectives as one item each, as the search prices them; --json counts what is sent "
+             "by their kinds, too"},
     {"--trace", "T.json", OPTION_OUTPUT, offsetof(simulate_values, trace),
      .help = "write the timeline as a Chrome trace, for ui.perfetto.dev"},
     ROW_JSON(simulate_values),
