@@ -143,13 +143,13 @@ Test(joint_plans, send_behind_updates_what_is_there_whole) {
     for (int32_t i = 0; i < group.families[0].n_plans; i++) {
         const cleave_group_plan *plan = &group.families[0].plans[i];
         for (int32_t op = 0; op < model.n_operators; op++) {
-            int32_t few = group.stands_for[op];
-            bool is_whole = plan->sharded[few] == CLEAVE_SHARDED_UPDATE ||
-                            plan->sharded[few] == CLEAVE_SHARDED_GRADIENT;
-            if (plan->sharded[few] == CLEAVE_SHARDED_WEIGHT)
+            int32_t at = group.stands_for[op];
+            bool is_whole = plan->sharded[at] == CLEAVE_SHARDED_UPDATE ||
+                            plan->sharded[at] == CLEAVE_SHARDED_GRADIENT;
+            if (plan->sharded[at] == CLEAVE_SHARDED_WEIGHT)
                 continue; /* but its bias is whole */
-            cr_expect(is_whole == (plan->behind[few] > 0), "plan %d, %s, sharded %d: %lld ps", i,
-                      model.operators[op].name, plan->sharded[few], (long long)plan->behind[few]);
+            cr_expect(is_whole == (plan->behind[at] > 0), "plan %d, %s, sharded %d: %lld ps", i,
+                      model.operators[op].name, plan->sharded[at], (long long)plan->behind[at]);
             n_behind += is_whole;
         }
     }
@@ -171,10 +171,10 @@ Test(joint_plans, mix_no_more_than_is_quicker) {
         plan->beside = plan->once = plan->kept = plan->tied = plan->across = plan->late =
             plan->wrote = plan->passing = zero;
         for (int32_t op = 0; op < n; op++) {
-            int32_t few = group.stands_for[op];
-            plan->time[few] = i == 0 ? 100 : 101;
-            plan->behind[few] = i == 0 ? 100 : 0;
-            plan->stays[few] = i == 0 ? 100 : 50;
+            int32_t at = group.stands_for[op];
+            plan->time[at] = i == 0 ? 100 : 101;
+            plan->behind[at] = i == 0 ? 100 : 0;
+            plan->stays[at] = i == 0 ? 100 : 50;
         }
     }
     for (int32_t each = 50; each <= 125; each += 25) {
