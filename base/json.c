@@ -6,6 +6,7 @@
 #include "base/file.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,6 +267,17 @@ cleave_status cleave_json_get_number(const cleave_json_cursor *at, const char *k
     cleave_json_cursor member;
     CLEAVE_TRY(cleave_json_get(at, key, &member, error));
     return cleave_json_number(&member, value, error);
+}
+
+cleave_status cleave_json_get_amount(const cleave_json_cursor *at, const char *key, bool positive,
+                                     double *value, cleave_error *error) {
+    cleave_json_cursor member;
+    CLEAVE_TRY(cleave_json_get(at, key, &member, error));
+    CLEAVE_TRY(cleave_json_number(&member, value, error));
+    if (!(*value >= 0) || (positive && *value <= 0) || !isfinite(*value))
+        return cleave_json_fail(&member, error, "%g is not %s", *value,
+                                positive ? "more than 0" : "0 or more");
+    return CLEAVE_OK;
 }
 
 cleave_status cleave_json_get_array(const cleave_json_cursor *at, const char *key,

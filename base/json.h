@@ -69,6 +69,9 @@ cleave_status cleave_json_get_integer(const cleave_json_cursor *at, const char *
                                       int64_t most, int64_t *value, cleave_error *error);
 cleave_status cleave_json_get_number(const cleave_json_cursor *at, const char *key, double *value,
                                      cleave_error *error);
+/* A number of 0 or more, or of more than 0, and not infinite. */
+cleave_status cleave_json_get_amount(const cleave_json_cursor *at, const char *key, bool positive,
+                                     double *value, cleave_error *error);
 cleave_status cleave_json_get_array(const cleave_json_cursor *at, const char *key,
                                     cleave_json_cursor *array, cleave_error *error);
 /* An error at this place: "FILE: PATH: ...". */

@@ -28,17 +28,6 @@ static const char *const fit_keys[] = {"family",
                                        "near",
                                        "far_seconds_per_byte",
                                        NULL};
-static cleave_status get_number(const machine_reader *r, const cleave_json_cursor *at,
-                                const char *key, bool positive, double *value) {
-    cleave_json_cursor member;
-    CLEAVE_TRY(cleave_json_get(at, key, &member, r->error));
-    CLEAVE_TRY(cleave_json_number(&member, value, r->error));
-    if (!(*value >= 0) || (positive && *value <= 0) || !isfinite(*value))
-        return cleave_json_fail(&member, r->error, "%g is not %s", *value,
-                                positive ? "more than 0" : "0 or more");
-    return CLEAVE_OK;
-}
-
 static cleave_status get_bytes(const machine_reader *r, const cleave_json_cursor *at,
                                const char *key, bool required, int64_t *value) {
     double bytes;
@@ -65,13 +54,13 @@ static cleave_status read_kernel(const machine_reader *r, const cleave_json_curs
     CLEAVE_TRY(machine_read_string(r, at, "key", &kernel->key));
     CLEAVE_TRY(machine_read_string(r, at, "family", &kernel->family));
     if (cleave_json_find(at, "seconds", &member)) {
-        CLEAVE_TRY(get_number(r, at, "seconds", true, &kernel->seconds));
-        CLEAVE_TRY(get_number(r, at, "spread", false, &kernel->spread));
+        CLEAVE_TRY(cleave_json_get_amount(at, "seconds", true, &kernel->seconds, r->error));
+        CLEAVE_TRY(cleave_json_get_amount(at, "spread", false, &kernel->spread, r->error));
     }
     if (cleave_json_find(at, "alone", &member))
-        CLEAVE_TRY(get_number(r, at, "alone", true, &kernel->alone_seconds));
-    CLEAVE_TRY(get_number(r, at, "flops", false, &kernel->flops));
-    CLEAVE_TRY(get_number(r, at, "bytes", false, &kernel->bytes));
+        CLEAVE_TRY(cleave_json_get_amount(at, "alone", true, &kernel->alone_seconds, r->error));
+    CLEAVE_TRY(cleave_json_get_amount(at, "flops", false, &kernel->flops, r->error));
+    CLEAVE_TRY(cleave_json_get_amount(at, "bytes", false, &kernel->bytes, r->error));
     return cleave_json_get_integer(at, "workspace", 0, INT64_MAX, &kernel->workspace_bytes,
                                    r->error);
 }
@@ -108,23 +97,27 @@ static cleave_status read_fits(const machine_reader *r, const cleave_json_cursor
         CLEAVE_TRY(cleave_json_expect_object(&element, r->error));
         CLEAVE_TRY(cleave_json_expect_keys(&element, fit_keys, r->error));
         CLEAVE_TRY(machine_read_string(r, &element, "family", &fit->family));
-        CLEAVE_TRY(get_number(r, &element, "launch_seconds", false, &fit->launch_seconds));
-        CLEAVE_TRY(get_number(r, &element, "seconds_per_flop", false, &fit->seconds_per_flop));
-        CLEAVE_TRY(get_number(r, &element, "seconds_per_byte", false, &fit->seconds_per_byte));
-        CLEAVE_TRY(get_number(r, &element, "spread", false, &fit->spread));
+        CLEAVE_TRY(cleave_json_get_amount(&element, "launch_seconds", false, &fit->launch_seconds,
+                                          r->error));
+        CLEAVE_TRY(cleave_json_get_amount(&element, "seconds_per_flop", false,
+                                          &fit->seconds_per_flop, r->error));
+        CLEAVE_TRY(cleave_json_get_amount(&element, "seconds_per_byte", false,
+                                          &fit->seconds_per_byte, r->error));
+        CLEAVE_TRY(cleave_json_get_amount(&element, "spread", false, &fit->spread, r->error));
         if (cleave_json_find(&element, "workspace", &member))
             CLEAVE_TRY(cleave_json_integer(&member, 0, INT64_MAX, &fit->workspace_bytes, r->error));
         if (cleave_json_find(&element, "largest", &member))
-            CLEAVE_TRY(get_number(r, &element, "largest", false, &fit->largest_bytes));
+            CLEAVE_TRY(
+                cleave_json_get_amount(&element, "largest", false, &fit->largest_bytes, r->error));
         if (cleave_json_find(&element, "alone", &member))
-            CLEAVE_TRY(get_number(r, &element, "alone", true, &fit->alone));
+            CLEAVE_TRY(cleave_json_get_amount(&element, "alone", true, &fit->alone, r->error));
         if (fit->alone > 1)
             return cleave_json_fail(&member, r->error, "%g is more than 1", fit->alone);
         if (!cleave_json_find(&element, "near", &member))
             continue;
-        CLEAVE_TRY(get_number(r, &element, "near", true, &fit->near_bytes));
-        CLEAVE_TRY(
-            get_number(r, &element, "far_seconds_per_byte", true, &fit->far_seconds_per_byte));
+        CLEAVE_TRY(cleave_json_get_amount(&element, "near", true, &fit->near_bytes, r->error));
+        CLEAVE_TRY(cleave_json_get_amount(&element, "far_seconds_per_byte", true,
+                                          &fit->far_seconds_per_byte, r->error));
         if (fit->far_seconds_per_byte < fit->seconds_per_byte)
             return cleave_json_fail(&element, r->error, "%g seconds per byte are fewer than %g",
                                     fit->far_seconds_per_byte, fit->seconds_per_byte);

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-door_layout *door_layout_new(cleave_error *error) {
+/* An empty holder, or null and an error. */
+static door_layout *make(cleave_error *error) {
     door_layout *made = calloc(1, sizeof *made);
     if (made == NULL)
         cleave_fail_memory(error, "making a layout");
@@ -24,7 +25,7 @@ static cleave_status conclude(cleave_status status, door_layout *made, cleave_la
 
 cleave_status cleave_layout_load(const char *path, const cleave_model *model,
                                  cleave_layout **layout, cleave_error *error) {
-    door_layout *made = door_layout_new(error);
+    door_layout *made = make(error);
     if (made == NULL)
         return CLEAVE_FAILED;
     return conclude(cleave_layout_read(path, model, &made->arena, &made->layout, error), made,
@@ -34,7 +35,7 @@ cleave_status cleave_layout_load(const char *path, const cleave_model *model,
 cleave_status cleave_layout_load_text(const char *text, size_t bytes, const char *name,
                                       const cleave_model *model, cleave_layout **layout,
                                       cleave_error *error) {
-    door_layout *made = door_layout_new(error);
+    door_layout *made = make(error);
     if (made == NULL)
         return CLEAVE_FAILED;
     return conclude(
@@ -67,7 +68,7 @@ static cleave_status make_baseline(const cleave_model *model, const cleave_machi
 cleave_status cleave_layout_baseline(const cleave_model *model, const cleave_machine *machine,
                                      const char *name, uint64_t seed, cleave_layout **layout,
                                      cleave_error *error) {
-    door_layout *made = door_layout_new(error);
+    door_layout *made = make(error);
     if (made == NULL)
         return CLEAVE_FAILED;
     return conclude(make_baseline(model, machine, name, seed, made, error), made, layout);

@@ -23,9 +23,6 @@ typedef struct door_layout {
     cleave_arena arena;
 } door_layout;
 
-/* An empty holder, or null and an error. */
-door_layout *door_layout_new(cleave_error *error);
-
 /* Settings of `bytes` bytes, which begin with their size, from those of a program that may have
    been compiled with more or fewer of them; what it has not stays as it is.  `given` may be null.
    BAD_INPUT where it sets some that are not known here. */

@@ -19,7 +19,8 @@ cleave_status placement_find_hosts(const char *file, cleave_arena *arena, cleave
     return CLEAVE_OK;
 }
 
-int32_t placement_node_devices(const cleave_machine *machine, int32_t node) {
+/* Devices of a node of the machine, the nodes counted from 0; 0: there is no such node. */
+static int32_t count_devices(const cleave_machine *machine, int32_t node) {
     for (int32_t t = 0; t < machine->n_node_types; t++) {
         if (node < machine->node_types[t].count)
             return machine->node_types[t].n_devices;
@@ -32,7 +33,7 @@ int32_t placement_node_devices(const cleave_machine *machine, int32_t node) {
 static cleave_status take(const cleave_hosts *hosts, const cleave_machine *machine, int32_t i,
                           int32_t n_left, int32_t *n, cleave_error *error) {
     const cleave_host *host = &hosts->items[i];
-    int32_t wanted = machine != NULL ? placement_node_devices(machine, i) : host->slots;
+    int32_t wanted = machine != NULL ? count_devices(machine, i) : host->slots;
     *n = wanted < n_left ? wanted : n_left;
     if (*n > host->slots)
         return cleave_fail(error, CLEAVE_BAD_INPUT,

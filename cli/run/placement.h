@@ -18,7 +18,4 @@ cleave_status placement_make(const cleave_hosts *hosts, const cleave_machine *ma
                              int32_t n_ranks, cleave_arena *arena, const char **text,
                              cleave_error *error);
 
-/* Devices of a node of the machine, the nodes counted from 0; 0: there is no such node. */
-int32_t placement_node_devices(const cleave_machine *machine, int32_t node);
-
 #endif

@@ -3,7 +3,6 @@
 
 #include "cli/sweep/knee.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -122,16 +121,6 @@ void sweep_put(const sweep *of, cleave_json_writer *w) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static cleave_status get_number(const cleave_json_cursor *at, const char *key, double *value,
-                                cleave_error *error) {
-    cleave_json_cursor member;
-    CLEAVE_TRY(cleave_json_get(at, key, &member, error));
-    CLEAVE_TRY(cleave_json_number(&member, value, error));
-    return isfinite(*value) && *value >= 0
-               ? CLEAVE_OK
-               : cleave_json_fail(&member, error, "%g is below 0", *value);
-}
-
 static cleave_status get_count(const cleave_json_cursor *at, const char *key, int64_t least,
                                int64_t *value, cleave_error *error) {
     return cleave_json_get_integer(at, key, least, INT64_MAX, value, error);
@@ -149,10 +138,11 @@ static cleave_status get_record(const cleave_json_cursor *at, cleave_arena *aren
                                 sweep_record *record, cleave_error *error) {
     CLEAVE_TRY(get_text(at, "method", arena, &record->method, error));
     CLEAVE_TRY(get_count(at, "batch", 0, &record->batch, error));
-    CLEAVE_TRY(get_number(at, "step_seconds", &record->step_seconds, error));
+    CLEAVE_TRY(cleave_json_get_amount(at, "step_seconds", false, &record->step_seconds, error));
     CLEAVE_TRY(get_count(at, "peak_bytes", 0, &record->peak_bytes, error));
     CLEAVE_TRY(get_count(at, "bytes_sent", -1, &record->bytes_sent, error));
-    CLEAVE_TRY(get_number(at, "lower_bound_seconds", &record->lower_bound_seconds, error));
+    CLEAVE_TRY(cleave_json_get_amount(at, "lower_bound_seconds", false,
+                                      &record->lower_bound_seconds, error));
     CLEAVE_TRY(get_count(at, "micro_batches", 1, &record->micro_batches, error));
     CLEAVE_TRY(get_count(at, "stages", 1, &record->stages, error));
     return get_count(at, "recomputed_operators", 0, &record->recomputed_operators, error);
@@ -164,7 +154,7 @@ cleave_status sweep_record_take(const cleave_json *searched, cleave_arena *arena
     sweep_record made = {.is_done = true};
     CLEAVE_TRY(get_record(&root, arena, &made, error));
     CLEAVE_TRY(cleave_json_get(&root, "price_shares", &shares, error));
-    CLEAVE_TRY(get_number(&shares, "links", &made.links, error));
+    CLEAVE_TRY(cleave_json_get_amount(&shares, "links", false, &made.links, error));
     *record = made;
     return CLEAVE_OK;
 }
@@ -181,7 +171,7 @@ static cleave_status get_point(const cleave_json_cursor *at, cleave_arena *arena
         CLEAVE_TRY(get_text(at, "why", arena, &made.why, error));
     } else {
         CLEAVE_TRY(get_record(at, arena, &made, error));
-        CLEAVE_TRY(get_number(at, "links", &made.links, error));
+        CLEAVE_TRY(cleave_json_get_amount(at, "links", false, &made.links, error));
         if (made.step_seconds <= 0)
             return cleave_json_fail(at, error, "a step takes more than no time");
     }

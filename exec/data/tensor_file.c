@@ -234,8 +234,9 @@ const cleave_safetensors *cleave_tensor_file_part(const cleave_tensor_file *file
     return file->n_shards > 0 ? &file->shards[i] : &file->file;
 }
 
-const cleave_safetensors *cleave_tensor_file_part_of(const cleave_tensor_file *file,
-                                                     const cleave_safetensors_entry *entry) {
+/* The part that has this tensor. */
+static const cleave_safetensors *part_of(const cleave_tensor_file *file,
+                                         const cleave_safetensors_entry *entry) {
     return cleave_tensor_file_part(
         file, file->n_shards > 0 ? file->shard_of[entry - file->file.entries] : 0);
 }
@@ -245,10 +246,10 @@ cleave_status cleave_tensor_file_read(const cleave_tensor_file *file,
                                       int64_t count, void *data, cleave_error *error) {
     if (file->values == NULL) {
         int64_t i = entry - file->file.entries;
-        return i < file->n_plain ? cleave_safetensors_read(cleave_tensor_file_part_of(file, entry),
-                                                           entry, first, count, data, error)
-                                 : read_stack(file, &file->stacks.items[i - file->n_plain], first,
-                                              count, data, error);
+        return i < file->n_plain
+                   ? cleave_safetensors_read(part_of(file, entry), entry, first, count, data, error)
+                   : read_stack(file, &file->stacks.items[i - file->n_plain], first, count, data,
+                                error);
     }
     if (first < 0 || count < 0 || first > entry->n_elements || count > entry->n_elements - first)
         return cleave_fail(error, CLEAVE_FAILED, "elements %lld to %lld of %s, which has %lld",
@@ -267,7 +268,7 @@ void cleave_tensor_file_expect(const cleave_tensor_file *file,
     if (file->values != NULL || entry->n_elements == 0 ||
         entry - file->file.entries >= file->n_plain)
         return;
-    const cleave_safetensors *part = cleave_tensor_file_part_of(file, entry);
+    const cleave_safetensors *part = part_of(file, entry);
     int64_t size = cleave_safetensors_bytes(entry) / entry->n_elements;
     posix_fadvise(fileno(part->stream), (off_t)(part->data_start + entry->offset + first * size),
                   (off_t)(count * size), POSIX_FADV_WILLNEED);

@@ -36,8 +36,5 @@ void cleave_tensor_file_expect(const cleave_tensor_file *file,
 /* The open files that it is made of; none of what was decoded whole. */
 int32_t cleave_tensor_file_n_parts(const cleave_tensor_file *file);
 const cleave_safetensors *cleave_tensor_file_part(const cleave_tensor_file *file, int32_t i);
-/* The one that has this tensor. */
-const cleave_safetensors *cleave_tensor_file_part_of(const cleave_tensor_file *file,
-                                                     const cleave_safetensors_entry *entry);
 
 #endif

@@ -226,7 +226,8 @@ int32_t lower_operand_passed(lowering *state, int32_t tensor, int32_t device,
     return id;
 }
 
-lower_region lower_operand_region(const lowering *state, int32_t operand) {
+/* What an operand holds, as it lies there. */
+static lower_region region_of(const lowering *state, int32_t operand) {
     const lower_operand *of = &state->operands.items[operand];
     lower_region region = lower_region_of(&state->base, of->buffer);
     region.box = of->box;
@@ -279,7 +280,7 @@ static void arrive_held(lowering *state, lower_operand *operand, const lower_ope
 static void arrive_from_operand(lowering *state, lower_operand *operand,
                                 const lower_operand_piece *piece) {
     lower_builder *builder = &state->base;
-    lower_region from = lower_operand_region(state, piece->from_operand);
+    lower_region from = region_of(state, piece->from_operand);
     lower_region to = {
         .buffer = operand->buffer, .box = piece->piece.box, .offset = piece->piece.offset};
     memcpy(to.stride, piece->piece.stride, sizeof to.stride);

@@ -168,8 +168,6 @@ int32_t lower_operand_need(lowering *state, int32_t tensor, int32_t device, cons
 /* Makes one for a box that another part has: see `passed`. */
 int32_t lower_operand_passed(lowering *state, int32_t tensor, int32_t device,
                              const cleave_box *box);
-/* What it holds, as it lies there. */
-lower_region lower_operand_region(const lowering *state, int32_t operand);
 
 /* What a visit does with a base tensor under its own; does it gather it?  And its main lane waits
    there (shard.c). */

@@ -6,7 +6,6 @@
 #include "base/json.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -166,16 +165,6 @@ static cleave_status get_flag(const cleave_json_cursor *at, const char *key, boo
     return CLEAVE_OK;
 }
 
-static cleave_status get_share(const cleave_json_cursor *at, const char *key, double *value,
-                               cleave_error *error) {
-    cleave_json_cursor member;
-    CLEAVE_TRY(cleave_json_get(at, key, &member, error));
-    CLEAVE_TRY(cleave_json_number(&member, value, error));
-    if (!(*value >= 0) || !isfinite(*value))
-        return cleave_json_fail(&member, error, "%g is below 0", *value);
-    return CLEAVE_OK;
-}
-
 static cleave_status get_element(const cleave_json_cursor *list, int32_t index, int64_t most,
                                  int64_t *value, cleave_error *error) {
     cleave_json_cursor at = cleave_json_element(list, index);
@@ -214,7 +203,7 @@ static cleave_status get_price(const cleave_json_cursor *at, cleave_price *price
     *price = (cleave_price){0};
     CLEAVE_TRY(get_count(at, "step", &price->step, error));
     CLEAVE_TRY(get_count(at, "excess", &price->excess_bytes, error));
-    return get_share(at, "over", &price->over, error);
+    return cleave_json_get_amount(at, "over", false, &price->over, error);
 }
 
 static cleave_status get_random(const cleave_json_cursor *at, cleave_random *random,
@@ -267,8 +256,8 @@ static cleave_status get_task_numbers(const cleave_json_cursor *at, cleave_refin
     CLEAVE_TRY(get_flag(at, "improved", &t->improved, error));
     CLEAVE_TRY(get_flag(at, "lean", &t->lean, error));
     CLEAVE_TRY(get_spread(at, t->spread, error));
-    CLEAVE_TRY(get_share(at, "annealed_from", &t->annealed_from, error));
-    CLEAVE_TRY(get_share(at, "temperature", &t->temperature, error));
+    CLEAVE_TRY(cleave_json_get_amount(at, "annealed_from", false, &t->annealed_from, error));
+    CLEAVE_TRY(cleave_json_get_amount(at, "temperature", false, &t->temperature, error));
     CLEAVE_TRY(get_count(at, "proposals", &t->proposals, error));
     CLEAVE_TRY(get_count(at, "accepted", &t->accepted, error));
     CLEAVE_TRY(get_count(at, "work", &t->work, error));

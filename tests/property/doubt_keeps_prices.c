@@ -49,18 +49,23 @@ static int check_baseline(trial *t, const char *method) {
     return doubted.peak_bytes != planned.peak_bytes; /* it was made of an estimate */
 }
 
-static int check(const char *model, bool settles) {
-    trial t = {0};
+static void begin(trial *t, const char *model, bool settles) {
     char path[4096];
-    int n_estimated = 0;
-    snprintf(t.name, sizeof t.name, "%s, %s", model, settles ? "settled" : "not settled");
+    *t = (trial){0};
+    snprintf(t->name, sizeof t->name, "%s, %s", model, settles ? "settled" : "not settled");
     snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, model);
-    ok(&t, cleave_model_import(path, 16, true, &t.arena, &t.model, &t.error));
-    t.machine = make_machine(&t.arena, 2, 4, "1 TiB");
-    for (int32_t l = 0; l < t.machine.n_links && settles; l++)
-        t.machine.links[l].protocol.receiving.small = 1.2;
-    ok(&t, cleave_choose_collectives(&t.machine, false, &t.arena, &t.rules, &t.error));
-    ok(&t, cleave_pricer_create(&t.model, &t.machine, 1, 0, &t.pricer, &t.error));
+    ok(t, cleave_model_import(path, 16, true, &t->arena, &t->model, &t->error));
+    t->machine = make_machine(&t->arena, 2, 4, "1 TiB");
+    for (int32_t l = 0; l < t->machine.n_links && settles; l++)
+        t->machine.links[l].protocol.receiving.small = 1.2;
+    ok(t, cleave_choose_collectives(&t->machine, false, &t->arena, &t->rules, &t->error));
+    ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &t->pricer, &t->error));
+}
+
+static int check(const char *model, bool settles) {
+    trial t;
+    int n_estimated = 0;
+    begin(&t, model, settles);
     for (int b = 0; cleave_baseline_names[b] != NULL; b++)
         n_estimated += check_baseline(&t, cleave_baseline_names[b]);
     cleave_pricer_destroy(&t.pricer);
@@ -68,10 +73,53 @@ static int check(const char *model, bool settles) {
     return n_estimated;
 }
 
+static const char *const names[] = {"lenet5", "byte_gpt", "byte_lstm"};
+
 Test(prices_in_doubt, are_those_of_programs) {
-    static const char *const names[] = {"lenet5", "byte_gpt", "byte_lstm"};
     int n_estimated = 0;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         n_estimated += check(names[i], false) + check(names[i], true);
     cr_expect_gt(n_estimated, 6);
+}
+
+static void check_limit(trial *t, const cleave_layout *layout, const cleave_price *whole,
+                        int percent) {
+    cleave_price_subject what = {.layout = layout};
+    cleave_price price;
+    t->pricer.memory_limit_bytes = whole->peak_bytes / 100 * percent + percent;
+    ok(t, cleave_pricer_estimate(&t->pricer, layout, false, &what.estimate, &t->error));
+    ok(t, cleave_pricer_price(&t->pricer, &what, NULL, &price, &t->error));
+    bool fits = whole->peak_bytes <= t->pricer.memory_limit_bytes;
+    cr_expect_eq(price.excess_bytes == 0, fits, "%s at %d %%", t->name, percent);
+    cr_expect_eq(price.step, whole->step, "%s at %d %%", t->name, percent);
+    cr_expect(!fits || price.peak_bytes <= t->pricer.memory_limit_bytes, "%s at %d %%", t->name,
+              percent);
+    cleave_estimate_destroy(what.estimate);
+}
+
+/* However near the limit is to what a proposal takes, and however its memory is planned: it fits
+   where the smallest plan of its program does. */
+Test(prices_in_doubt, fit_where_programs_do) {
+    static const int percents[] = {70, 90, 99, 100, 103, 110, 130, 160};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        trial t;
+        begin(&t, names[i], false);
+        for (int b = 0; cleave_baseline_names[b] != NULL; b++) {
+            cleave_layout layout;
+            bool applies;
+            ok(&t, cleave_baseline_layout(&t.model, &t.machine, cleave_baseline_names[b], 1,
+                                          &t.arena, &layout, &applies, &t.error));
+            if (!applies || !cleave_layout_is_whole(&layout))
+                continue;
+            layout.collectives = t.rules;
+            t.pricer.memory_limit_bytes = 0;
+            const cleave_price_subject what = {.layout = &layout};
+            cleave_price whole;
+            ok(&t, cleave_pricer_price(&t.pricer, &what, NULL, &whole, &t.error));
+            for (size_t p = 0; p < sizeof percents / sizeof percents[0]; p++)
+                check_limit(&t, &layout, &whole, percents[p]);
+        }
+        cleave_pricer_destroy(&t.pricer);
+        cleave_arena_free(&t.arena);
+    }
 }

@@ -16,10 +16,6 @@ bool cleave_config_is_json(const void *data, size_t bytes) {
     return i < bytes && text[i] == '{';
 }
 
-const char *cleave_config_family(int i) {
-    return i >= 0 && i < cleave_n_families ? cleave_families[i].model_type : NULL;
-}
-
 static cleave_status find_family(const cleave_json_cursor *root, const cleave_family **family,
                                  cleave_error *error) {
     cleave_json_cursor at;

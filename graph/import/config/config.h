@@ -30,7 +30,4 @@ typedef struct cleave_config_request {
 cleave_status cleave_config_decode(const cleave_config_request *from, cleave_arena *arena,
                                    cleave_onnx_graph *graph, cleave_error *error);
 
-/* The families, sorted; null behind the last one. */
-const char *cleave_config_family(int i);
-
 #endif

@@ -8,11 +8,17 @@
    Where pairs are neighbours, x is parted into first and second elements before it is turned.  Read
    so, it would be copied element by element; one nest takes it as it lay, and adds up the two
    elements of each pair times a table of rotations. */
-#include "graph/import/operators/turn.h"
 #include "graph/import/draft_views.h"
 #include "graph/import/operators/pointwise.h"
 
 #include <string.h>
+
+typedef struct turn {
+    int32_t whole, exchanged; /* tensors of one shape: x, and x with its halves exchanged */
+    int64_t turned;           /* columns of x that are turned; the tables have as many */
+    int64_t negative;         /* the first columns of `exchanged` that count negatively */
+    int cosine, sine;         /* inputs of the node */
+} turn;
 
 /* Elements that are known: a constant, or an initializer, which as a table is not trained. */
 static const cleave_onnx_tensor *known_table(const cleave_value *value) {
@@ -92,7 +98,7 @@ static bool fits(const cleave_tensor *table, const cleave_tensor *x) {
     return fit;
 }
 
-static cleave_status read_table(cleave_importer *im, const cleave_turn *t, int i, int64_t negative,
+static cleave_status read_table(cleave_importer *im, const turn *t, int i, int64_t negative,
                                 bool is_filled, int32_t *tensor) {
     const cleave_value *value = cleave_import_input(im, i);
     const cleave_onnx_tensor *known = known_table(value);
@@ -139,7 +145,8 @@ static cleave_status add_table(cleave_importer *im, cleave_nest *nest, int32_t t
     return CLEAVE_OK;
 }
 
-cleave_status cleave_import_turn(cleave_importer *im, const cleave_turn *t) {
+/* whole x cosines + exchanged x sines, with the signs: output 0 of the node. */
+static cleave_status import_turn(cleave_importer *im, const turn *t) {
     const cleave_tensor x = im->tensors.items[t->whole].tensor;
     cleave_nest nest;
     int32_t cosines, sines, signs;
@@ -257,8 +264,7 @@ static cleave_status turn_pairs(cleave_importer *im, int32_t x, int32_t pairs, i
 }
 
 /* Sets *done where that is what is turned. */
-static cleave_status turn_neighbours(cleave_importer *im, int32_t x, const cleave_turn *t,
-                                     bool *done) {
+static cleave_status turn_neighbours(cleave_importer *im, int32_t x, const turn *t, bool *done) {
     const cleave_onnx_tensor *cosines = known_table(cleave_import_input(im, t->cosine));
     const cleave_onnx_tensor *sines = known_table(cleave_import_input(im, t->sine));
     const cleave_tensor *flat = &im->tensors.items[x].tensor;
@@ -323,7 +329,7 @@ static cleave_status check_part(cleave_importer *im, const cleave_tensor *part,
 /* Inputs: x, cosines, sines, right, left, and perhaps the rest. */
 cleave_status cleave_import_turned(cleave_importer *im) {
     int32_t x, parts[3];
-    cleave_turn t = {.cosine = 1, .sine = 2};
+    turn t = {.cosine = 1, .sine = 2};
     int n = im->node->n_inputs - 3;
     CLEAVE_TRY(cleave_import_tensor(im, 0, &x));
     for (int i = 0; i < n; i++) {
@@ -348,5 +354,5 @@ cleave_status cleave_import_turned(cleave_importer *im) {
     if (name == NULL)
         return cleave_import_no_memory(im);
     CLEAVE_TRY(cleave_import_join(im, name, n, parts, last, &t.exchanged));
-    return cleave_import_turn(im, &t);
+    return import_turn(im, &t);
 }
