@@ -318,7 +318,7 @@ def main(words=None):
     import cleave.torch
     import models
     failed, n = 0, 0
-    names = {"": models.QUICK, "all": models.MODELS}.get(a.models) or a.models.split(",")
+    names = list({"": models.QUICK, "all": models.MODELS}.get(a.models) or a.models.split(","))
     for ranks in map(int, a.ranks.split(",")):
         with tempfile.TemporaryDirectory() as folder:
             tools = Tools(a.folder or folder, cleave, models)
