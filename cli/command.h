@@ -62,7 +62,8 @@ extern const command command_calibrate, command_search, command_simulate, comman
         "--framework", "NAME", OPTION_TEXT, offsetof(type, framework),                             \
             .standard = "compiled",                                                                \
             .help = "whose kernels prices of data sheets are: compiled or eager (PyTorch), "       \
-                    "torchtitan, llm-foundry, megatron, megatron-fused, megatron-deepspeed, mist"  \
+                    "torchtitan, llm-foundry, megatron, megatron-fused, megatron-deepspeed, "      \
+                    "megatron-deepspeed-torch-norm, mist"                                          \
     }
 #define ROW_PRECISION(type)                                                                        \
     {                                                                                              \

@@ -51,10 +51,11 @@ cleave_status inputs_framework(const char *framework, cleave_machine *machine,
     while (found < CLEAVE_N_FRAMEWORKS && strcmp(framework, cleave_frameworks[found].name) != 0)
         found++;
     if (found == CLEAVE_N_FRAMEWORKS)
-        return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "--framework %s: compiled, eager, torchtitan, llm-foundry, megatron, "
-                           "megatron-fused, megatron-deepspeed and mist are known",
-                           framework);
+        return cleave_fail(
+            error, CLEAVE_BAD_INPUT,
+            "--framework %s: compiled, eager, torchtitan, llm-foundry, megatron, "
+            "megatron-fused, megatron-deepspeed, megatron-deepspeed-torch-norm and mist are known",
+            framework);
     for (int32_t k = 0; k < machine->n_kinds; k++)
         machine->kinds[k].framework = (cleave_framework)found;
     return CLEAVE_OK;

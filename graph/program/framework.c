@@ -27,6 +27,19 @@
 #define ON_THE_WAY                                                                                 \
     { 0, 1 }
 
+/* Its softmax of f32 is PyTorch's, and the mask before it is filled in place. */
+#define MEGATRON_DEEPSPEED(called, keeps_the_normed)                                               \
+    {                                                                                              \
+        .name = called, .is_eager = true, .fills_masks = true, .holds_for_messages = true,         \
+        .records_streams = true, .keeps_outputs = true, .keeps_normed = keeps_the_normed,          \
+        .buckets = CLEAVE_BUCKETS_AT_ONCE, .loss = LOSS_OF_MEGATRON(true, false), .chores = {      \
+            [CLEAVE_CHORE_ADD] = BY_A_KERNEL,                                                      \
+            [CLEAVE_CHORE_ACCUMULATE] = BY_A_KERNEL,                                               \
+            [CLEAVE_CHORE_PACK] = {1, 1},                                                          \
+            [CLEAVE_CHORE_BUCKET] = {3, 3}                                                         \
+        }                                                                                          \
+    }
+
 const cleave_framework_row cleave_frameworks[CLEAVE_N_FRAMEWORKS] = {
     [CLEAVE_COMPILED] = {.name = "compiled",
                          .gathers = FSDP2(false),
@@ -80,21 +93,14 @@ const cleave_framework_row cleave_frameworks[CLEAVE_N_FRAMEWORKS] = {
         {.name = "megatron-fused",
          .loss = {.apart = true, .in_place = true, .forward = {2, 3}, .backward = {1, 2}},
          .chores = {[CLEAVE_CHORE_ADD] = BY_A_KERNEL}},
-    /* Its softmax of f32 is PyTorch's, and the mask before it is filled in place. */
-    [CLEAVE_MEGATRON_DEEPSPEED] =
-        {.name = "megatron-deepspeed",
-         .is_eager = true,
-         .fills_masks = true,
-         .holds_for_messages = true,
-         .buckets = CLEAVE_BUCKETS_AT_ONCE,
-         .loss = LOSS_OF_MEGATRON(true, false),
-         .chores = {[CLEAVE_CHORE_ADD] = BY_A_KERNEL,
-                    [CLEAVE_CHORE_ACCUMULATE] = BY_A_KERNEL,
-                    [CLEAVE_CHORE_PACK] = {1, 1},
-                    [CLEAVE_CHORE_BUCKET] = {3, 3}}},
-    /* flash-attn's norms and products, and Megatron-LM's loss of logits as they come. */
+    [CLEAVE_MEGATRON_DEEPSPEED] = MEGATRON_DEEPSPEED("megatron-deepspeed", true),
+    [CLEAVE_MEGATRON_DEEPSPEED_TORCH_NORM] =
+        MEGATRON_DEEPSPEED("megatron-deepspeed-torch-norm", false),
+    /* flash-attn's norms and products, and Megatron-LM's loss of logits as they come; its
+       optimizers are made with their states (<mist/re_swap_manager/optimizer.py>). */
     [CLEAVE_MIST] =
         {.name = "mist",
+         .begins_with_states = true,
          .loss = LOSS_OF_MEGATRON(false, false),
          .chores = {[CLEAVE_CHORE_ADD] = BY_A_KERNEL, [CLEAVE_CHORE_ACCUMULATE] = BY_A_KERNEL}},
 };

@@ -17,6 +17,16 @@
      without ZeRO flattens all gradients when backward is through, multiplies that and copies it
      out again (DeepSpeed: <deepspeed/runtime/engine.py>, 500 million elements at most).  In
      Megatron-LM gradients lie in their bucket.
+   - Backward of a layer norm reads what it read, or, as Megatron-DeepSpeed asks of apex unless told
+     not to (--disable-mem-efficient-ln), what it gave, which a product has kept anyway.
+   - torch.distributed records its stream for what a collective reads and writes (PyTorch:
+     <torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp>, unless TORCH_NCCL_AVOID_RECORD_STREAMS is
+     set): when that is let go, its block is free again once the device has got there
+     (<c10/cuda/CUDACachingAllocator.cpp>).  The host is ahead meanwhile, and allocates what comes
+     then; not of the next micro-batch, for whose sizes DeepSpeed's stages wait.
+   - The last of DeepSpeed's stages has two buffers at least, for micro-batches in turn, and lets
+     what it gave go when the next of the same buffer gives (<deepspeed/runtime/pipe/engine.py>,
+     PipelineEngine._exec_forward_pass; <deepspeed/runtime/pipe/schedule.py>).
    - DeepSpeed's stages send and receive by calls for which the stream of kernels waits
      (<deepspeed/runtime/pipe/p2p.py>: torch.distributed's send and recv, one after the other): both
      ends compute nothing meanwhile.  Megatron-LM sends and receives at once, and waits for both. */
@@ -34,6 +44,7 @@ typedef enum cleave_framework {
     CLEAVE_MEGATRON,
     CLEAVE_MEGATRON_FUSED, /* its loss is */
     CLEAVE_MEGATRON_DEEPSPEED,
+    CLEAVE_MEGATRON_DEEPSPEED_TORCH_NORM, /* its models have torch's layer norm */
     CLEAVE_MIST,
     CLEAVE_N_FRAMEWORKS
 } cleave_framework;
@@ -86,6 +97,10 @@ typedef struct cleave_framework_row {
     bool spells_out;         /* norms by the mean square and rotary positions */
     bool fills_masks;        /* of stored scores in place, in a view of them */
     bool holds_for_messages; /* both ends compute nothing while one is on its way */
+    bool records_streams;    /* of what collectives send */
+    bool keeps_outputs;      /* logits, until those of the micro-batch after the next are there */
+    bool keeps_normed;       /* of a layer norm its result for backward, not what it read */
+    bool begins_with_states; /* of the optimizer; else its first update makes them */
     cleave_loss_kernels loss;
     cleave_gathering gathers;
     cleave_buckets buckets;

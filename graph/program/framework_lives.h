@@ -15,7 +15,7 @@ typedef struct framework_use {
     bool is_made_again; /* what backward reads is */
     int32_t own;     /* 1 + the buffer of this device that it was gathered from; 0: not gathered */
     bool is_written; /* by a compute */
-    bool is_scores;  /* backward of a softmax reads it */
+    bool is_let_go;  /* backward reads what came of it: of scores, or of what a norm read */
     bool is_added;   /* computes write gradients there, not copies of others' */
 } framework_use;
 
@@ -23,12 +23,16 @@ typedef struct framework_lives {
     const cleave_program *program;
     const cleave_framework_row *framework;
     int32_t *parameter;      /* 1 + the persistent buffer with most, [n_tensors x n_devices]; */
+    int64_t *largest;        /* elements of the largest piece of an activation, likewise; */
     int32_t *written;        /* 1 + the buffer that a compute wrote last, [n_tensors x n_devices] */
     int32_t *waiting, *next; /* for backward: first item of [n_nests x n_devices], [n_items] */
     framework_use *uses;     /* [n_buffers] */
     bool *again;             /* [n_nests] it is recomputed */
     bool *is_read;           /* [n_nests] backward of another reads what it gives */
     bool *is_inside;         /* [n_nests] in a checkpoint, and made again although we keep it */
+    bool *is_sent;           /* [n_tensors x n_devices] by a collective of the main lane */
+    int32_t *run, *run_end;  /* [n_items] in which run of a device's computes forward, or backward,
+                                of one micro-batch an item is; and the last item of each run */
     int32_t *layer, *made_from; /* [n_devices] 1 + the operator with which what is made again of a
                                    layer began, and the item */
     cleave_allocations all;
@@ -52,8 +56,14 @@ static inline void framework_put(framework_lives *l, int32_t device, int32_t fir
                            cleave_moment(last + 1, 0), bytes);
 }
 
+/* From an item of the first step on. */
+static inline void framework_keep(framework_lives *l, int32_t device, int32_t first,
+                                  int64_t bytes) {
+    cleave_allocations_keep(&l->all, device, cleave_moment(first, CLEAVE_STEPS_OF_ITEM - 1), bytes);
+}
+
 /* framework_uses.c: what the computes of the program, in their order, do with its buffers, and what
-   waits from forward until backward besides these. */
-void framework_note_uses(framework_lives *l);
+   waits from forward until backward besides these.  False when memory is short. */
+bool framework_note_uses(framework_lives *l, cleave_arena *scratch);
 
 #endif

@@ -10,7 +10,8 @@
    - What was gathered from a group of which the device is one is gathered again for backward, and
      its own share kept (Megatron-LM's sequence parallelism: Korthikanti et al. 2022, 4.2.2; DTensor
      keeps the whole).
-   - A softmax keeps what it gives, not its scores; dropout keeps a byte for each element.
+   - A softmax keeps what it gives, not its scores, and some layer norms likewise; dropout keeps a
+     byte for each element, of all where a device drops out a share and gets the others'.
    - Without a compiler a selective checkpoint keeps what it is told to, read by backward or not
      (the policies of torch.utils.checkpoint): of a product between functions that are recomputed
      its result, until its own backward.  And a whole layer is made again when its backward begins,
@@ -21,8 +22,15 @@
    - The gradient of a parameter that the device has whole lies in a buffer that stays
      (Megatron-LM), or comes with backward, beside a bucket (graph/program/framework.h); it has the
      type in which gradients are added up over devices.
+   - Logits may wait for those of other micro-batches (graph/program/framework.h).
 
-   And what lives at a time is added up, without the holes that a plan may have. */
+   And what lives at a time is added up, without the holes that a plan may have.
+
+   What the allocator reserves for that depends on the order of all steps: the first has no states
+   of the optimizer, unless they are there from the beginning, until its end, where they lie in what
+   activations have let go; steps follow until one asks the device for nothing more.  Where a
+   framework records streams, the block of what a collective reads or writes is free when forward,
+   or backward, of the micro-batch has ended: until then the device may not have got there. */
 #ifndef CLEAVE_GRAPH_PROGRAM_FRAMEWORK_MEMORY_H
 #define CLEAVE_GRAPH_PROGRAM_FRAMEWORK_MEMORY_H
 

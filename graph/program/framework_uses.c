@@ -28,6 +28,15 @@ static bool reads_scores(const cleave_model *model, const cleave_nest *nest) {
     return false;
 }
 
+/* Is input k of a nest what a layer norm is of, whose backward reads its result instead?  Not what
+   came from elsewhere: that stays until its gradient is sent. */
+static bool reads_normed(const framework_lives *l, const cleave_nest *nest, int k) {
+    const cleave_model *model = l->program->model;
+    const cleave_operator *op = &model->operators[nest->op];
+    return l->framework->keeps_normed && strcmp(op->type, "LayerNormalization") == 0 &&
+           nest->inputs[k].tensor == model->nests[op->nests[0]].inputs[0].tensor;
+}
+
 /* Was a piece put together of this device's own and those of others? */
 static void note_gathered(framework_lives *l, int32_t b, framework_use *of) {
     const cleave_buffer *whole = &l->program->buffers[b];
@@ -126,8 +135,11 @@ static void note_backward(framework_lives *l, const cleave_compute *compute, int
     for (int k = 0; k <= nest->n_inputs; k++) {
         int32_t b = k < nest->n_inputs ? compute->inputs[k] : compute->output;
         framework_use *of = b >= 0 ? &l->uses[l->program->buffers[b].storage] : NULL;
-        if (of != NULL && k == 0 && scores) {
-            of->is_scores = true;
+        bool goes =
+            k < nest->n_inputs &&
+            ((k == 0 && scores) || (of != NULL && of->is_written && reads_normed(l, nest, k)));
+        if (of != NULL && goes) {
+            of->is_let_go = true;
         } else if (of != NULL) {
             note_read(of, item);
         }
@@ -150,7 +162,8 @@ static bool ends_kept_product(const framework_lives *l, int32_t id) {
 }
 
 /* What waits from forward until backward besides what that reads: of dropout a mask of a byte for
-   each element; without a compiler the result of a product that a checkpoint keeps. */
+   each element, of all where the device gets what others dropped out, which a framework does on
+   each of them; without a compiler the result of a product that a checkpoint keeps. */
 static void note_waiting(framework_lives *l, int32_t item) {
     const cleave_program *program = l->program;
     const cleave_item *at = &program->items[item];
@@ -170,9 +183,9 @@ static void note_waiting(framework_lives *l, int32_t item) {
         int32_t from = *first - 1, subject = program->items[from].subject;
         const cleave_buffer *output = &program->buffers[program->computes[subject].output];
         *first = l->next[from];
-        framework_put(l, at->device, masks ? from : program->buffers[output->storage].last + 1,
-                      item,
-                      masks ? output->bytes / cleave_type_bytes(output->type) : output->bytes);
+        framework_put(
+            l, at->device, masks ? from : program->buffers[output->storage].last + 1, item,
+            masks ? l->largest[framework_place(l, output->tensor, at->device)] : output->bytes);
     }
 }
 
@@ -220,8 +233,57 @@ static void note_inside(framework_lives *l) {
     }
 }
 
-void framework_note_uses(framework_lives *l) {
+/* What collectives send beside computes of activations, and on which devices. */
+static void note_sent(framework_lives *l) {
     const cleave_program *program = l->program;
+    for (int32_t c = 0; c < program->n_collectives && l->framework->records_streams; c++) {
+        const cleave_collective *of = &program->collectives[c];
+        for (int32_t k = 0; k < of->n_devices && of->lane == CLEAVE_LANE_MAIN; k++)
+            if (of->tensor >= 0 && cleave_program_has(program, of->devices[k]))
+                l->is_sent[framework_place(
+                    l, of->tensor, cleave_program_stands_for(program, of->devices[k]))] = true;
+    }
+}
+
+/* Numbers the runs of a device's items by 1 + their first: a new one begins where backward follows
+   forward, or the other way round, or where a pass of a nest comes again.  False when memory is
+   short. */
+static bool note_runs(framework_lives *l, cleave_arena *scratch) {
+    const cleave_program *program = l->program;
+    enum { N_PASSES = CLEAVE_PASS_UPDATE + 1 }; /* that of the update stands for forward again */
+    int64_t n_devices = program->n_devices;
+    int32_t *open = CLEAVE_ARENA_ARRAY(scratch, int32_t, n_devices);
+    int32_t *seen =
+        CLEAVE_ARENA_ARRAY(scratch, int32_t, program->model->n_nests * N_PASSES * n_devices);
+    bool *is_backward = CLEAVE_ARENA_ARRAY(scratch, bool, n_devices);
+    if (open == NULL || seen == NULL || is_backward == NULL)
+        return false;
+    for (int32_t i = 0; i < program->n_items; i++) {
+        const cleave_item *item = &program->items[i];
+        int32_t *run = &open[item->device];
+        if (item->kind == CLEAVE_ITEM_COMPUTE) {
+            const cleave_compute *compute = &program->computes[item->subject];
+            bool again = program->slots[item->slot].generation > 0;
+            bool backward = compute->pass != CLEAVE_PASS_FORWARD || again;
+            int pass = again ? CLEAVE_PASS_UPDATE : (int)compute->pass;
+            int32_t *last =
+                &seen[((int64_t)compute->nest * N_PASSES + pass) * n_devices + item->device];
+            if (*run == 0 || backward != is_backward[item->device] || *last == *run)
+                *run = i + 1;
+            *last = *run;
+            is_backward[item->device] = backward;
+        }
+        l->run[i] = *run;
+        l->run_end[*run] = i;
+    }
+    return true;
+}
+
+bool framework_note_uses(framework_lives *l, cleave_arena *scratch) {
+    const cleave_program *program = l->program;
+    if (l->framework->records_streams && !note_runs(l, scratch))
+        return false;
+    note_sent(l);
     if (l->framework->is_eager)
         note_readers(l);
     for (int32_t b = 0; b < program->n_buffers; b++) {
@@ -231,6 +293,11 @@ void framework_note_uses(framework_lives *l) {
                                      .backward_last = -1,
                                      .loss_first = -1,
                                      .made_from = -1};
+        if (of->kind == CLEAVE_BUFFER_ACTIVATION && of->tensor >= 0) {
+            int64_t *most = &l->largest[framework_place(l, of->tensor, of->device)];
+            int64_t elements = framework_size_of(program, b);
+            *most = *most > elements ? *most : elements;
+        }
         if (of->kind != CLEAVE_BUFFER_PARAMETER || !of->persistent)
             continue;
         int32_t *known = &l->parameter[framework_place(l, of->tensor, of->device)];
@@ -255,4 +322,5 @@ void framework_note_uses(framework_lives *l) {
         note_waiting(l, i);
         note_filling(l, compute, i);
     }
+    return true;
 }

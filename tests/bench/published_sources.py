@@ -180,7 +180,7 @@ def sailor(folder):
                "model": model, "sequence": 2048, "batch": row["gbs"],
                "micro_batch": row["mbs"], "data": row["dp_per_stage"].split("|")[0], "tensor": tensor[0],
                "pipeline": row["pp"], "sequence_parallel": "no", "precision": "f32", "attention": "stored",
-               "framework": "megatron-deepspeed", "shares": int(row["pp"]) > 1, "step": row["measured_iter_s"]}
+               "framework": "megatron-deepspeed" if "OPT" in row["model"] else "megatron-deepspeed-torch-norm", "shares": int(row["pp"]) > 1, "step": row["measured_iter_s"]}
         run["reserved"] = f"{float(row['max_mem_bytes']) - BESIDES_TORCH[run['kind']]:.0f}"
         ends = [[int(n) for n in part.split("-")] for part in row["layers_per_stage"].split("|")]
         if ends[-1][1] != layers + 1:  # 0 is the embedding, the last is the head
