@@ -282,20 +282,8 @@ static void look_again(const merging *of, int32_t stage) {
         of->begin[of->of->group[s]] = begin_of(of, of->of->group[s]);
 }
 
-/* One unit; a backward with the gradients of weights two. */
-static int32_t units_of(const cleave_stage_block *block, bool parts) {
-    return block->kind == CLEAVE_BLOCK_BACKWARD && !parts ? 2 : 1;
-}
-
-static bool comes_before(const int32_t a[3], const int32_t b[3]) {
-    for (int i = 0; i < 3; i++)
-        if (a[i] != b[i])
-            return a[i] < b[i];
-    return false;
-}
-
-/* By when blocks begin, in units; of those that begin at once first what ends first, since the rest
-   of the order, and of a link's, stands behind its messages; ties by stage. */
+/* By when blocks begin if each takes one unit, a backward with the gradients of weights two; ties
+   by stage. */
 static bool merge(const merging *of, int32_t n, cleave_stage_block *sequence) {
     bool parts = cleave_schedule_parts_weights(of->of->of);
     for (int32_t g = 0; g < of->of->n_groups; g++)
@@ -303,25 +291,27 @@ static bool merge(const merging *of, int32_t n, cleave_stage_block *sequence) {
     for (int32_t i = 0; i < n; i++) {
         int32_t next = -1;
         int64_t begins = 0;
-        int32_t rank[3] = {0}; /* of those that begin at once */
+        bool waits = false;
         for (int32_t g = 0; g < of->of->n_groups; g++) {
             int64_t begin = of->begin[g];
             if (begin < 0 || (next >= 0 && begin > begins))
                 continue;
-            const cleave_stage_block *block = &of->of->blocks[g][of->head[g]];
-            const int32_t its[3] = {units_of(block, parts), gives_way(of, g, begin), block->stage};
-            if (next < 0 || begin < begins || comes_before(its, rank)) {
+            bool way = gives_way(of, g, begin);
+            int32_t stage = of->of->blocks[g][of->head[g]].stage;
+            bool is_first = next < 0 || begin < begins || (waits && !way) ||
+                            (waits == way && stage < of->of->blocks[next][of->head[next]].stage);
+            if (is_first) {
                 next = g;
                 begins = begin;
-                memcpy(rank, its, sizeof rank);
+                waits = way;
             }
         }
         if (next < 0)
             return false;
         sequence[i] = of->of->blocks[next][of->head[next]++];
-        int64_t ends = begins + units_of(&sequence[i], parts);
-        of->free[next] = ends;
-        *end_of(of, sequence[i].kind, sequence[i].stage, sequence[i].micro_batch) = ends;
+        int64_t units = sequence[i].kind == CLEAVE_BLOCK_BACKWARD && !parts ? 2 : 1;
+        of->free[next] = begins + units;
+        *end_of(of, sequence[i].kind, sequence[i].stage, sequence[i].micro_batch) = begins + units;
         look_again(of, sequence[i].stage);
     }
     return true;

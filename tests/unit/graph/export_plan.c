@@ -360,6 +360,15 @@ Test(export_plan, with_modules_that_run_again_there_is_no_zero_bubble) {
     cr_expect_not_null(find_lost(-1, "order"));
 }
 
+Test(export_plan, of_stages_by_turns_there_is_no_zero_bubble) {
+    load("byte_gpt.onnx", 8, 4);
+    put_in_stages("/block.1.norm_1/LayerNormalization", true, true);
+    layout.schedule.kind = CLEAVE_SCHEDULE_ZB_INTERLEAVED;
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.schedule.kind, CLEAVE_SCHEDULE_1F1B, "one stage a group");
+    cr_expect_not_null(find_lost(-1, "order"));
+}
+
 static double count_moves(void) {
     double bytes = -1;
     make(CLEAVE_TARGET_TORCH);

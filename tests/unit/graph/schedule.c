@@ -165,10 +165,9 @@ Test(schedule, the_sequence_goes_by_unit_times) {
     int32_t group[2];
     cleave_schedule schedule = round_robin(CLEAVE_SCHEDULE_GPIPE, 2, 2, 2, group);
     expect_sequence(&schedule, group, "F0.0 F0.1 F1.0 F1.1 B1.0 B1.1 B0.0 B0.1");
-    /* B1.0 3-5, B0.0 and F1.1 5-7 and 5-6, B1.1 6-8; of two at once that which ends first, and else
-       that of the earlier stage. */
+    /* B1.0 3-5, B0.0 and F1.1 5-7 and 5-6, B1.1 6-8; of two at once that of the earlier stage. */
     schedule.kind = CLEAVE_SCHEDULE_1F1B;
-    expect_sequence(&schedule, group, "F0.0 F0.1 F1.0 B1.0 F1.1 B0.0 B1.1 B0.1");
+    expect_sequence(&schedule, group, "F0.0 F0.1 F1.0 B1.0 B0.0 F1.1 B1.1 B0.1");
 }
 
 /* All blocks once, each behind what it reads, and a stage's micro-batches one after the other. */
