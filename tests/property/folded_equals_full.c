@@ -462,14 +462,14 @@ static void draw_staged_split(trial *t, int32_t op, int32_t group, int32_t n_gro
 /* Equal groups of devices, one stage each or two by turns. */
 static bool draw_stages(trial *t, int32_t n_groups) {
     static const cleave_schedule_kind kinds[] = {CLEAVE_SCHEDULE_1F1B, CLEAVE_SCHEDULE_GPIPE,
-                                                 CLEAVE_SCHEDULE_ZB_H1, CLEAVE_SCHEDULE_INTERLEAVED,
-                                                 CLEAVE_SCHEDULE_ZB_INTERLEAVED};
+                                                 CLEAVE_SCHEDULE_ZB_H1,
+                                                 CLEAVE_SCHEDULE_INTERLEAVED};
     cleave_error error = {""};
     cleave_schedule *schedule = &t->layout.schedule;
     ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &t->layout, &error),
        &error);
-    schedule->kind = kinds[below(t, 5)];
-    schedule->n_stages = cleave_schedule_kind_goes_round(schedule->kind) ? 2 * n_groups : n_groups;
+    schedule->kind = kinds[below(t, 4)];
+    schedule->n_stages = schedule->kind == CLEAVE_SCHEDULE_INTERLEAVED ? 2 * n_groups : n_groups;
     schedule->first_operator = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, schedule->n_stages);
     if (schedule->n_stages > t->model.n_operators)
         return false;
