@@ -161,6 +161,11 @@ static double wait_for_others(const planning *p, int32_t g) {
     return waits;
 }
 
+/* The bubble of a kind is that of 1F1B, by so many. */
+static double turns_of(const cleave_joint_shape *shape) {
+    return shape->n_virtual * (cleave_schedule_kind_parts_weights(shape->kind) ? 3.0 : 1.0);
+}
+
 static double foresee(const planning *p) {
     double all = 0, slowest = 0, left = 0, path = 0, pace = 0;
     for (int32_t g = 0; g < p->shape->n_groups; g++) {
@@ -178,10 +183,43 @@ static double foresee(const planning *p) {
     }
     if (p->shape->is_stream) /* the next batch fills what this one leaves */
         return p->group->micro_batches * pace * 1e-12;
-    double bubble = (all - slowest) / p->shape->n_virtual;
-    if (cleave_schedule_kind_parts_weights(p->shape->kind))
-        bubble /= 3;
+    double bubble = (all - slowest) / turns_of(p->shape);
     return (p->group->micro_batches * pace + bubble + path + left) * 1e-12;
+}
+
+/* Picoseconds of an operator, of each the least that any plan has. */
+typedef struct least_times {
+    double time, beside, once, behind;
+} least_times;
+
+static least_times least_of(const cleave_group_family *family, int32_t few) {
+    least_times least = {INFINITY, INFINITY, INFINITY, INFINITY};
+    for (int32_t i = 0; i < family->n_plans; i++) {
+        const cleave_group_plan *plan = &family->plans[i];
+        least.time = fmin(least.time, (double)plan->time[few]);
+        least.beside = fmin(least.beside, (double)plan->beside[few]);
+        least.once = fmin(least.once, (double)plan->once[few]);
+        least.behind = fmin(least.behind, (double)plan->behind[few]);
+    }
+    return least;
+}
+
+/* The slowest group takes no less than groups do on average, and that no less than one with as much
+   of everything as they have on average. */
+double cleave_joint_least_seconds(const cleave_model *model, const cleave_group *group,
+                                  const cleave_joint_shape *shape) {
+    const cleave_group_family *family = &group->families[shape->family];
+    double time = 0, beside = 0, left = 0, n = shape->n_groups, m = group->micro_batches;
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        const least_times least = least_of(family, group->stands_for[op]);
+        time += least.time / n;
+        beside += least.beside / n;
+        left += (least.behind + never_hidden * least.once) / n;
+    }
+    time += fmax(beside - hides * time, never_hidden * beside);
+    if (shape->is_stream)
+        return m * time * 1e-12;
+    return (time * (m + (n - 1) / turns_of(shape)) + left) * 1e-12;
 }
 
 /* Fills groups, cut as they are. */

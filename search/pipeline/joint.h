@@ -41,6 +41,12 @@ typedef struct cleave_joint_plan {
     double seconds;          /* foreseen */
 } cleave_joint_plan;
 
+/* What no plan of that shape is foreseen to take less than: its operators, each as quick as any
+   plan has it, shared out evenly, with the bubble of its kind.  Of the shape neither memory nor
+   what is sent is looked at. */
+double cleave_joint_least_seconds(const cleave_model *model, const cleave_group *group,
+                                  const cleave_joint_shape *shape);
+
 /* `fits` false: nothing found has room.  In the arena. */
 cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_group *group,
                                      const cleave_joint_shape *shape, cleave_arena *arena,

@@ -184,7 +184,35 @@ static double best_expected(const pipeline_finder *f, int32_t from) {
     return best;
 }
 
-static cleave_status add_shape(pipeline_finder *f, const cleave_group *group,
+/* Seconds of the best that is known to fit; infinite: nothing is. */
+static double best_known(const pipeline_finder *f) {
+    const cleave_price *best = pipeline_best(f);
+    return best != NULL && best->excess_bytes == 0 ? (double)best->step * 1e-12 : (double)INFINITY;
+}
+
+/* What takes so much longer by its work alone, with the splits of baselines, free splits don't make
+   the best. */
+static double most_seconds(const pipeline_finder *f) {
+    return f->is_small ? 0 : far_behind * fmin(best_known(f), best_expected(f, 0));
+}
+
+/* Does a shape leave the best so far behind, however it is planned? */
+static bool is_left_behind(const pipeline_finder *f, const cleave_group *group,
+                           const pipeline_candidate *of, cut_of *cut) {
+    const cleave_joint_shape shape = {.n_groups = of->n_groups,
+                                      .n_virtual = of->n_virtual,
+                                      .kind = of->kind,
+                                      .is_stream = f->pricer->is_stream,
+                                      .family = of->family == PIPELINE_FREE ? 0 : of->family};
+    double least = cleave_joint_least_seconds(f->pricer->model, group, &shape),
+           most = most_seconds(f);
+    bool is_behind = most > 0 && least > most;
+    if (is_behind)
+        cut->expected_seconds = fmin(cut->expected_seconds, least);
+    return is_behind;
+}
+
+static cleave_status add_shape(pipeline_finder *f, const cleave_group *group, cut_of *cut,
                                pipeline_candidate of) {
     bool fits;
     const cleave_schedule_wish *wish = &f->options->wish;
@@ -193,7 +221,8 @@ static cleave_status add_shape(pipeline_finder *f, const cleave_group *group,
     if ((wish->kind >= 0 && wish->kind != (int)of.kind) ||
         !pipeline_is_wanted(wish->virtual_stages, of.n_virtual) ||
         !pipeline_is_wanted(wish->stages, of.n_groups * of.n_virtual) ||
-        of.n_groups * of.n_virtual > f->pricer->model->n_operators)
+        of.n_groups * of.n_virtual > f->pricer->model->n_operators ||
+        is_left_behind(f, group, &of, cut))
         return CLEAVE_OK;
     CLEAVE_TRY(plan(f, group, (int64_t)(share_counted * (double)pipeline_memory(f)), &of, &fits));
     CLEAVE_TRY(add_plan(f, &of, fits));
@@ -206,7 +235,7 @@ static cleave_status add_shape(pipeline_finder *f, const cleave_group *group,
 
 /* gpipe keeps more than 1f1b and is no quicker, so it is for who asks for it.  Kinds that differ in
    backward alone are one where there is none. */
-static cleave_status add_shapes(pipeline_finder *f, const cleave_group *group, const cut_of *cut,
+static cleave_status add_shapes(pipeline_finder *f, const cleave_group *group, cut_of *cut,
                                 int32_t family) {
     int32_t n_groups = cut->n_groups;
     pipeline_candidate of = {.n_groups = n_groups,
@@ -214,22 +243,22 @@ static cleave_status add_shapes(pipeline_finder *f, const cleave_group *group, c
                              .n_virtual = 1,
                              .micro_batches = group->micro_batches,
                              .family = family};
-    CLEAVE_TRY(add_shape(f, group, of));
+    CLEAVE_TRY(add_shape(f, group, cut, of));
     of.kind = CLEAVE_SCHEDULE_ZB_H1;
     bool is_asked = f->options->wish.kind >= 0, trains = cleave_model_trains(f->pricer->model);
     if (is_asked || (n_groups > 1 && trains))
-        CLEAVE_TRY(add_shape(f, group, of));
+        CLEAVE_TRY(add_shape(f, group, cut, of));
     of.kind = CLEAVE_SCHEDULE_GPIPE;
     if (is_asked)
-        CLEAVE_TRY(add_shape(f, group, of));
+        CLEAVE_TRY(add_shape(f, group, cut, of));
     for (of.n_virtual = 2; of.n_virtual <= 4 && n_groups > 1; of.n_virtual *= 2) {
         if (of.micro_batches % n_groups != 0 || f->pricer->is_stream)
             continue;
         of.kind = CLEAVE_SCHEDULE_INTERLEAVED;
-        CLEAVE_TRY(add_shape(f, group, of));
+        CLEAVE_TRY(add_shape(f, group, cut, of));
         of.kind = CLEAVE_SCHEDULE_ZB_INTERLEAVED;
         if (is_asked || trains)
-            CLEAVE_TRY(add_shape(f, group, of));
+            CLEAVE_TRY(add_shape(f, group, cut, of));
     }
     return CLEAVE_OK;
 }
@@ -260,18 +289,6 @@ static cleave_status add_group(pipeline_finder *f, const cleave_group_problem *p
     for (int32_t family = 0; family < group->n_families; family++)
         CLEAVE_TRY(add_shapes(f, group, cut, is_free ? PIPELINE_FREE : family));
     return CLEAVE_OK;
-}
-
-/* Seconds of the best that is known to fit; infinite: nothing is. */
-static double best_known(const pipeline_finder *f) {
-    const cleave_price *best = pipeline_best(f);
-    return best != NULL && best->excess_bytes == 0 ? (double)best->step * 1e-12 : (double)INFINITY;
-}
-
-/* What takes so much longer by its work alone, with the splits of baselines, free splits don't make
-   the best. */
-static double most_seconds(const pipeline_finder *f) {
-    return f->is_small ? 0 : far_behind * fmin(best_known(f), best_expected(f, 0));
 }
 
 /* Of little, what shares of state save may be less than what has to be there to gather them, so

@@ -114,6 +114,10 @@ Test(joint_plans, count_the_memory_that_their_layouts_need) {
                        &error);
                 if (!fits)
                     continue;
+                double least = cleave_joint_least_seconds(&model, &group, &shape);
+                cr_expect(least > 0 && least <= plan.seconds * (1 + 1e-9),
+                          "family %d, %s, %d: %g s foreseen, and no less than %g", f,
+                          cleave_schedule_names[kinds[k]], lean, plan.seconds, least);
                 double counted = (double)plan.bytes, needed = (double)needs(&plan);
                 printf("family %d, %s%s: %.1f MB counted, %.1f needed\n", f,
                        cleave_schedule_names[kinds[k]], lean ? ", lean" : "", counted / 1e6,
