@@ -13,8 +13,9 @@
 /* What is counted is a little less than the memory that a plan needs in the end: messages, and
    gradients on their way. */
 static const double share_counted = 0.9;
-/* No kind leaves less of a bubble than this share of what 1F1B leaves. */
-static const double least_bubble = 0.25;
+/* No kind leaves less of a bubble than this share of what 1F1B leaves: that is four virtual stages
+   with gradients of weights apart. */
+static const double least_bubble = 1.0 / 12;
 /* Plans are expected to take what they take but for so much; and free splits make them so much
    quicker at most. */
 static const double in_doubt = 1.1, far_behind = 1.3;
