@@ -9,8 +9,9 @@
 /* What computes do with the memory of a buffer; items, -1: none. */
 typedef struct framework_use {
     int32_t forward_last, backward_first, backward_last;
-    int32_t loss_first; /* of a loss over classes that reads it, the first of forward */
-    int32_t logits;     /* 1 + the buffer of the logits whose gradient it is */
+    int32_t message_last; /* posted from it */
+    int32_t loss_first;   /* of a loss over classes that reads it, the first of forward */
+    int32_t logits;       /* 1 + the buffer of the logits whose gradient it is */
     int32_t made_from; /* the first item of its layer that is made again; -1: it is not, or later */
     bool is_made_again; /* what backward reads is */
     int32_t own;     /* 1 + the buffer of this device that it was gathered from; 0: not gathered */

@@ -159,6 +159,17 @@ static int32_t first_of(const framework_lives *l, int32_t b) {
     return how->made_from >= 0 && how->made_from < of->first ? how->made_from : of->first;
 }
 
+/* The last item that needs it.  Who sends it to another stage waits there until it has left; ours
+   waits when the memory is wanted. */
+static int32_t last_of(const framework_lives *l, int32_t b) {
+    const cleave_buffer *of = &l->program->buffers[b];
+    const framework_use *how = &l->uses[b];
+    int32_t last = how->forward_last > how->backward_last ? how->forward_last : how->backward_last;
+    if (how->message_last < 0 || l->program->items[of->last].kind != CLEAVE_ITEM_WAIT)
+        return of->last;
+    return last > how->message_last ? last : how->message_last;
+}
+
 /* Until its last item, and its block until the run of that has ended where it is sent. */
 static void put_buffer(framework_lives *l, int32_t b, int32_t first, int32_t last, int64_t bytes) {
     const cleave_buffer *of = &l->program->buffers[b];
@@ -182,7 +193,8 @@ static void list_changes(framework_lives *l, const bool *has, const bool *done) 
         const framework_use *how = &l->uses[b];
         if (!has[b] || done[b] || of->storage != b || of->last < of->first)
             continue;
-        bool goes = how->forward_last >= 0 && how->forward_last < of->last;
+        int32_t last = last_of(l, b);
+        bool goes = how->forward_last >= 0 && how->forward_last < last;
         if (of->persistent) {
             framework_keep(l, of->device, is_made_late(l, b) ? program->n_items - 1 : 0,
                            bytes_of(program, b));
@@ -196,15 +208,15 @@ static void list_changes(framework_lives *l, const bool *has, const bool *done) 
             framework_put(l, of->device, of->first, how->forward_last, of->bytes);
             framework_put(l, of->device, how->forward_last + 1, how->backward_first - 1,
                           program->buffers[how->own - 1].bytes);
-            framework_put(l, of->device, how->backward_first, of->last, of->bytes);
+            framework_put(l, of->device, how->backward_first, last, of->bytes);
         } else if (how->is_made_again && goes && how->backward_first > how->forward_last) {
             framework_put(l, of->device, of->first, how->forward_last, of->bytes);
             framework_put(l, of->device, how->made_from >= 0 ? how->made_from : how->backward_first,
-                          of->last, of->bytes);
+                          last, of->bytes);
         } else if (how->is_let_go && goes && how->backward_first < 0) {
             put_buffer(l, b, of->first, how->forward_last, of->bytes);
         } else {
-            put_buffer(l, b, first_of(l, b), of->last, bytes_of(program, b));
+            put_buffer(l, b, first_of(l, b), last, bytes_of(program, b));
         }
     }
 }

@@ -279,6 +279,16 @@ static bool note_runs(framework_lives *l, cleave_arena *scratch) {
     return true;
 }
 
+static void note_messages(framework_lives *l) {
+    const cleave_program *program = l->program;
+    for (int32_t m = 0; m < program->n_messages; m++) {
+        const cleave_message *message = &program->messages[m];
+        framework_use *of = &l->uses[program->buffers[message->source_buffer].storage];
+        of->message_last =
+            message->send_item > of->message_last ? message->send_item : of->message_last;
+    }
+}
+
 bool framework_note_uses(framework_lives *l, cleave_arena *scratch) {
     const cleave_program *program = l->program;
     if (l->framework->records_streams && !note_runs(l, scratch))
@@ -291,6 +301,7 @@ bool framework_note_uses(framework_lives *l, cleave_arena *scratch) {
         l->uses[b] = (framework_use){.forward_last = -1,
                                      .backward_first = -1,
                                      .backward_last = -1,
+                                     .message_last = -1,
                                      .loss_first = -1,
                                      .made_from = -1};
         if (of->kind == CLEAVE_BUFFER_ACTIVATION && of->tensor >= 0) {
@@ -304,6 +315,7 @@ bool framework_note_uses(framework_lives *l, cleave_arena *scratch) {
         if (*known == 0 || framework_size_of(program, *known - 1) < framework_size_of(program, b))
             *known = b + 1;
     }
+    note_messages(l);
     for (int32_t s = 0; s < program->n_slots; s++)
         if (program->slots[s].nest >= 0 && program->slots[s].generation > 0)
             l->again[program->slots[s].nest] = true;

@@ -66,6 +66,22 @@ Test(framework_memory, messages_and_shares_take_nothing) {
     cr_expect_eq(bytes(), 14 * KIB);
 }
 
+/* A framework's sender waits at once: what is sent at 3 lives no longer, wherever ours waits, but
+   where something else needs it. */
+Test(framework_memory, what_is_sent_to_a_stage_goes_when_it_has_left) {
+    cleave_item ten[10] = {[8] = {.kind = CLEAVE_ITEM_WAIT}};
+    cleave_message message = {.destination = 1, .send_item = 3};
+    message.source_buffer = add(CLEAVE_BUFFER_ACTIVATION_GRADIENT, 0, 2, 8, 8 * KIB);
+    add(CLEAVE_BUFFER_ACTIVATION, 0, 5, 7, 20 * KIB);
+    program.items = ten;
+    program.messages = &message;
+    cr_expect_eq(bytes(), 28 * KIB);
+    program.n_messages = 1;
+    cr_expect_eq(bytes(), 20 * KIB);
+    ten[8].kind = CLEAVE_ITEM_COPY;
+    cr_expect_eq(bytes(), 28 * KIB);
+}
+
 /* 1 MiB is of a segment of 2, 3 MiB of one of 20 and 11 MiB one of 12.  When these 11 go, 10 MiB
    find the 12 too large by more than 1 MiB, whose rest is split off and takes 1.5 MiB more; 12 MiB
    that come then need a segment of their own. */
