@@ -178,20 +178,31 @@ static const cleave_field olmoe[] = {LLAMA_SIZES(0, 4096),
                                      FLAG("attention_bias", attention_bias, 0),
                                      FUNCTION("hidden_act", "silu")};
 
+/* DeepSeek's experts: dense layers before them, some that all tokens go through, choices among the
+   best groups. */
+#define ROUTED(n_experts, n_shared, inner_standard, n_dense, n_groups, n_open, scale)              \
+    EXTENT("n_routed_experts", experts, n_experts),                                                \
+        EXTENT("num_local_experts", experts, n_experts),                                           \
+        EXTENT("n_shared_experts", shared_experts, n_shared),                                      \
+        EXTENT("moe_intermediate_size", expert_inner, inner_standard),                             \
+        COUNT("first_k_dense_replace", dense_layers, n_dense),                                     \
+        EXTENT("n_group", groups, n_groups), EXTENT("topk_group", group_choices, n_open),          \
+        NUMBER("routed_scaling_factor", expert_scale, scale)
+/* And its attention, whose queries, keys and values come from latents. */
+#define LATENT                                                                                     \
+    COUNT("q_lora_rank", query_rank, 1536), EXTENT("kv_lora_rank", value_rank, 512),               \
+        EXTENT("qk_rope_head_dim", head, 64), EXTENT("head_dim", head, 64),                        \
+        EXTENT("qk_nope_head_dim", plain_head, 128), EXTENT("v_head_dim", value_head, 128),        \
+        FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 0),           \
+        EXTENT("moe_layer_freq", sparse_step, 1), FUNCTION("hidden_act", "silu")
+
 static const cleave_field glm4_moe[] = {LLAMA_SIZES(8, 131072),
                                         TURNED("rope_theta"),
                                         NUMBER("partial_rotary_factor", rotary.share, 0.5),
                                         NUMBER("rms_norm_eps", epsilon, 1e-5),
                                         EXPERTS(8),
-                                        EXTENT("n_routed_experts", experts, 128),
-                                        EXTENT("num_local_experts", experts, 128),
-                                        EXTENT("n_shared_experts", shared_experts, 1),
-                                        EXTENT("moe_intermediate_size", expert_inner, 1408),
-                                        COUNT("first_k_dense_replace", dense_layers, 1),
-                                        EXTENT("n_group", groups, 1),
-                                        EXTENT("topk_group", group_choices, 1),
+                                        ROUTED(128, 1, 1408, 1, 1, 1, 1),
                                         FLAG("norm_topk_prob", normalises, 1),
-                                        NUMBER("routed_scaling_factor", expert_scale, 1),
                                         EXTENT("head_dim", head, 0),
                                         FLAG("use_qk_norm", qk_norm, 0),
                                         FLAG("attention_bias", attention_bias, 0),
@@ -201,53 +212,22 @@ static const cleave_field glm4_moe[] = {LLAMA_SIZES(8, 131072),
 static const cleave_field deepseek_v2[] = {
     LLAMA(0, 2048),
     EXPERTS(6),
-    EXTENT("n_routed_experts", experts, 64),
+    ROUTED(64, 2, 1407, 0, 1, 1, 1),
     EXTENT("num_experts", experts, 64),
-    EXTENT("n_shared_experts", shared_experts, 2),
-    EXTENT("moe_intermediate_size", expert_inner, 1407),
-    COUNT("first_k_dense_replace", dense_layers, 0),
-    EXTENT("n_group", groups, 1),
-    EXTENT("topk_group", group_choices, 1),
+    LATENT,
     NOT("norm_topk_prob"),
-    NUMBER("routed_scaling_factor", expert_scale, 1),
-    COUNT("q_lora_rank", query_rank, 1536),
-    EXTENT("kv_lora_rank", value_rank, 512),
-    EXTENT("qk_rope_head_dim", head, 64),
-    EXTENT("head_dim", head, 64),
-    EXTENT("qk_nope_head_dim", plain_head, 128),
-    EXTENT("v_head_dim", value_head, 128),
-    FLAG("tie_word_embeddings", tied, 0),
-    FLAG("attention_bias", attention_bias, 0),
     NOT("mlp_bias"),
     IS("scoring_func", "softmax"),
-    EITHER("topk_method", limits_groups, "greedy group_limited_greedy"),
-    EXTENT("moe_layer_freq", sparse_step, 1),
-    FUNCTION("hidden_act", "silu")};
+    EITHER("topk_method", limits_groups, "greedy group_limited_greedy")};
 
 static const cleave_field deepseek_v3[] = {LLAMA(0, 4096),
                                            EXPERTS(8),
-                                           EXTENT("n_routed_experts", experts, 256),
-                                           EXTENT("num_local_experts", experts, 256),
-                                           EXTENT("n_shared_experts", shared_experts, 1),
-                                           EXTENT("moe_intermediate_size", expert_inner, 2048),
-                                           COUNT("first_k_dense_replace", dense_layers, 3),
-                                           EXTENT("n_group", groups, 8),
-                                           EXTENT("topk_group", group_choices, 4),
+                                           ROUTED(256, 1, 2048, 3, 8, 4, 2.5),
+                                           LATENT,
                                            FLAG("norm_topk_prob", normalises, 1),
-                                           NUMBER("routed_scaling_factor", expert_scale, 2.5),
-                                           COUNT("q_lora_rank", query_rank, 1536),
-                                           EXTENT("kv_lora_rank", value_rank, 512),
-                                           EXTENT("qk_rope_head_dim", head, 64),
-                                           EXTENT("head_dim", head, 64),
-                                           EXTENT("qk_nope_head_dim", plain_head, 128),
-                                           EXTENT("v_head_dim", value_head, 128),
                                            FLAG("rope_interleave", interleaved, 1),
-                                           FLAG("tie_word_embeddings", tied, 0),
-                                           FLAG("attention_bias", attention_bias, 0),
                                            IS("scoring_func", "sigmoid"),
-                                           IS("topk_method", "noaux_tc"),
-                                           EXTENT("moe_layer_freq", sparse_step, 1),
-                                           FUNCTION("hidden_act", "silu")};
+                                           IS("topk_method", "noaux_tc")};
 
 static const cleave_field gemma[] = {LLAMA(16, 8192),
                                      EXTENT("head_dim", head, 256),
