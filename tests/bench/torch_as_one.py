@@ -37,7 +37,7 @@ def rows_of(a, name, ranks):
             os.remove(file + ".part")
         try:
             torch_plans.main([a.cleave, a.tree, "--ranks", str(ranks), "--layouts", str(a.layouts), "--models", name, "--rows",
-                              file + ".part", *(["--float"] if a.float else [])])
+                              file + ".part", "--limit", "0", *(["--float"] if a.float else [])])
         except SystemExit as end:
             if not os.path.exists(file + ".part"):
                 raise SystemExit(f"{name} on {ranks} ranks: no plan ran, exit {end.code}") from None

@@ -14,7 +14,6 @@ Exits 77 where there is no PyTorch.
 import argparse
 import contextlib
 import copy
-import itertools
 import json
 import logging
 import os
@@ -27,7 +26,6 @@ try:
     import torch
     import torch._dynamo  # once, before ranks are forked: DTensor asks for it in its first operator
     import torch.distributed as dist
-    import torch.multiprocessing
     import torch.nn.functional as F
 except ImportError as error:
     print(f"skipped: {error}; ./bootstrap frameworks sets PyTorch up")
@@ -35,6 +33,7 @@ except ImportError as error:
 
 logging.getLogger("torch.distributed.tensor._collective_utils").setLevel(logging.ERROR)  # of gloo, which lacks all-to-all
 
+import ranks as gloo
 from drawn import MACHINE, draw_operator, primes
 
 BATCH, TOLERANCE, FLOAT_TOLERANCE, BYTES, MOVED = 8, 1e-10, 1e-4, 0.01, 0.1
@@ -64,7 +63,7 @@ class Case:
 
 class Tools:
     def __init__(self, folder, cleave, models):
-        self.folder, self.cleave, self.inputs, self.count = folder, cleave, {}, itertools.count().__next__
+        self.folder, self.cleave, self.inputs = folder, cleave, {}
         self.all_modules, self.all_moves = models.ALL_MODULES, models.ALL_MOVES
         self.machine = os.path.join(folder, "machine.json")
         with open(self.machine, "w", encoding="utf-8") as stream:
@@ -186,9 +185,9 @@ class Reference:
         return self
 
 
-def find_reference(rank, *arguments):
-    torch.set_num_threads(1)
+def find_reference(*arguments):
     Reference(*arguments).find()
+    return True
 
 
 def compare_bytes(case, sent, moved):
@@ -258,12 +257,9 @@ def check_refusals(case, model, other):
                 refused("is no plan of version 1", lambda: cleave.torch.load(case.layout))])
 
 
-def work(rank, ranks, cases, of, other, options, port):
+def work(cases, of, other, options):
     """`of` makes the Reference.  Where `other`, a model that is none of the cases', is given, what is refused is tried, too."""
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks))
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    ok, reference = True, Reference(*of).read()
+    ok, reference, rank = True, Reference(*of).read(), dist.get_rank()
     for case in cases:
         row = check(case, reference, FLOAT_TOLERANCE if options.float else TOLERANCE)
         ok = ok and not row["wrong"]
@@ -274,8 +270,7 @@ def work(rank, ranks, cases, of, other, options, port):
                 stream.write(json.dumps(row) + "\n")
     if other is not None:
         ok = check_refusals(cases[0], reference.model, other()) and ok
-    dist.destroy_process_group()
-    sys.exit(0 if ok else 1)
+    return ok
 
 
 def options_of(words):
@@ -287,17 +282,10 @@ def options_of(words):
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--float", action="store_true")
     parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--limit", type=int, default=gloo.LIMIT, help="seconds of all plans of a model, 0: as long as they take")
     parser.add_argument("--folder", help="keep models, layouts and plans here")
     parser.add_argument("--rows", help="append a line of JSON for each plan to this file")
     return parser.parse_args(words)
-
-
-def fork(function, arguments, n):
-    try:
-        torch.multiprocessing.start_processes(function, arguments, nprocs=n, start_method="fork")
-    except torch.multiprocessing.ProcessExitedException:
-        return False
-    return True
 
 
 def run_cases(tools, name, make, data, ranks, other, options):
@@ -305,8 +293,8 @@ def run_cases(tools, name, make, data, ranks, other, options):
     torch.manual_seed(0)
     cases = list(tools.cases(name, make, data, ranks, options.layouts, options.seed))
     of = make, data, torch.float if options.float else torch.double, os.path.join(tools.folder, f"{name}.reference")
-    port = 20000 + (os.getpid() * 64 + tools.count()) % 12000
-    ok = fork(find_reference, of, 1) and fork(work, (ranks, cases, of, other, options, port), ranks)
+    ok = (gloo.all_succeed(find_reference, 1, *of, limit=options.limit) and
+          gloo.all_succeed(work, ranks, cases, of, other, options, limit=options.limit))
     return ok, len(cases)
 
 

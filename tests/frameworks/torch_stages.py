@@ -25,11 +25,11 @@ try:
     import torch
     import torch._dynamo  # once, before ranks are forked
     import torch.distributed as dist
-    import torch.multiprocessing
 except ImportError as error:
     print(f"skipped: {error}; ./bootstrap frameworks sets PyTorch up")
     sys.exit(77)
 
+import ranks as gloo
 from models import ALL_MODULES
 from torch_plans import BATCH, BYTES, MACHINE, TOLERANCE, apart, refused, whole
 
@@ -206,10 +206,7 @@ def check_refusals(case, make, inputs, targets):
                 refused("no module", lambda: cleave.torch.apply(torch.nn.Sequential(), case.plan))])
 
 
-def work(rank, ranks, cases, port, verbose, models):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks))
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+def work(cases, verbose, models):
     ok, known = True, {}
     for case in cases:
         if case.name not in known:
@@ -227,8 +224,7 @@ def work(rank, ranks, cases, port, verbose, models):
     if chain is not None:
         model, inputs, targets, _ = known["perceptron"]
         ok = check_refusals(chain, lambda: copy.deepcopy(model), inputs, targets) and ok
-    dist.destroy_process_group()
-    sys.exit(0 if ok else 1)
+    return ok
 
 
 def main():
@@ -257,12 +253,7 @@ def main():
             n += len(cases)
             if not cases:
                 continue
-            port = 27000 + os.getpid() % 1000 + ranks
-            try:
-                torch.multiprocessing.start_processes(work, (ranks, cases, port, a.verbose, made), nprocs=ranks,
-                                                      start_method="fork")
-            except torch.multiprocessing.ProcessExitedException:
-                failed += 1
+            failed += not gloo.all_succeed(work, ranks, cases, a.verbose, made)
     if failed:
         sys.exit(1)
     print(f"{n} plans in stages and micro-batches in PyTorch {torch.__version__} on {a.ranks} ranks: all as one device")
