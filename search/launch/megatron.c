@@ -95,9 +95,9 @@ static void put_positions(launch_text *out, const cleave_config *c, bool turns) 
                (long long)(c->positions > c->sequence ? c->positions : c->sequence));
     if (!turns)
         return;
-    launch_say(out, "--position-embedding-type rope\n--rotary-base %.0f\n", c->rotary.theta);
-    if (c->rotary.kind == CLEAVE_ROTARY_LLAMA3)
-        launch_say(out, "--use-rope-scaling\n--rope-scaling-factor %.9g\n", c->rotary.factor);
+    launch_say(out, "--position-embedding-type rope\n--rotary-base %.0f\n", c->rotary[0].theta);
+    if (c->rotary[0].kind == CLEAVE_ROTARY_LLAMA3)
+        launch_say(out, "--use-rope-scaling\n--rope-scaling-factor %.9g\n", c->rotary[0].factor);
 }
 
 static void put_experts(launch_text *out, const cleave_config *c) {
@@ -121,7 +121,7 @@ static const char *find_objection(const cleave_launch_sizes *sizes, int *family)
         return "the model's sizes, since its family is not known in Megatron's words";
     if (families[*family].turns && strcmp(c->activation, "silu") != 0)
         return "the model's sizes, since its activation is not silu";
-    if (c->rotary.kind != CLEAVE_ROTARY_DEFAULT && c->rotary.kind != CLEAVE_ROTARY_LLAMA3)
+    if (c->rotary[0].kind != CLEAVE_ROTARY_DEFAULT && c->rotary[0].kind != CLEAVE_ROTARY_LLAMA3)
         return "the model's sizes, since its positions are stretched otherwise than Llama's";
     return NULL;
 }

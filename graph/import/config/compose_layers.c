@@ -42,17 +42,16 @@ const char *cleave_compose_conv1d(cleave_composer *c, const char *scope, const c
 
 /* ---- normalisation --------------------------------------------------------------------------- */
 
-const char *cleave_compose_layer_norm(cleave_composer *c, const char *scope, const char *x,
-                                      int64_t width, double epsilon) {
+static const char *norm_weight(cleave_composer *c, const char *scope, int64_t width,
+                               bool plus_one) {
     const char *weight = vector(c, scope, "weight", width);
-    const char *y =
-        CLEAVE_COMPOSE(c, "LayerNormalization", scope, x, weight, vector(c, scope, "bias", width));
-    cleave_compose_number(c, "epsilon", epsilon);
-    return y;
+    return plus_one ? CLEAVE_COMPOSE(c, "Add", part(c, scope, "factor"), weight,
+                                     cleave_compose_scalar(c, part(c, scope, "one"), 1))
+                    : weight;
 }
 
-const char *cleave_compose_rms_norm(cleave_composer *c, const char *scope, const char *x,
-                                    int64_t width, double epsilon, bool plus_one) {
+static const char *rms_norm(cleave_composer *c, const char *scope, const char *x, int64_t width,
+                            double epsilon, bool plus_one) {
     const int64_t one = 1;
     static const int64_t last = -1;
     const char *two = cleave_compose_scalar(c, part(c, scope, "two"), 2);
@@ -65,12 +64,18 @@ const char *cleave_compose_rms_norm(cleave_composer *c, const char *scope, const
     const char *root = CLEAVE_COMPOSE(c, "Sqrt", part(c, scope, "root"), sum);
     const char *inverse = CLEAVE_COMPOSE(c, "Reciprocal", part(c, scope, "inverse"), root);
     const char *normal = CLEAVE_COMPOSE(c, "Mul", part(c, scope, "normal"), x, inverse);
-    const char *weight = vector(c, scope, "weight", width);
-    if (plus_one) {
-        const char *unit = cleave_compose_scalar(c, part(c, scope, "one"), 1);
-        weight = CLEAVE_COMPOSE(c, "Add", part(c, scope, "factor"), weight, unit);
-    }
-    return CLEAVE_COMPOSE(c, "Mul", scope, normal, weight);
+    return CLEAVE_COMPOSE(c, "Mul", scope, normal, norm_weight(c, scope, width, plus_one));
+}
+
+const char *cleave_compose_norm(cleave_composer *c, const char *scope, const char *x, int64_t width,
+                                double epsilon, cleave_norm norm) {
+    if (norm == CLEAVE_NORM_RMS || norm == CLEAVE_NORM_RMS_PLUS_ONE)
+        return rms_norm(c, scope, x, width, epsilon, norm == CLEAVE_NORM_RMS_PLUS_ONE);
+    const char *weight = norm_weight(c, scope, width, norm == CLEAVE_NORM_LAYER_PLUS_ONE);
+    const char *bias = norm == CLEAVE_NORM_LAYER_UNBIASED ? NULL : vector(c, scope, "bias", width);
+    const char *y = CLEAVE_COMPOSE(c, "LayerNormalization", scope, x, weight, bias);
+    cleave_compose_number(c, "epsilon", epsilon);
+    return y;
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
@@ -103,6 +108,7 @@ const cleave_activation *cleave_activation_find(const char *name) {
         {"mish", "Mish", "", 0},
         {"quick_gelu", "Swish", "", 1.702},
         {"relu", "Relu", "", 0},
+        {"relu2", "SquaredRelu", "", 0},
         {"sigmoid", "Sigmoid", "", 0},
         {"silu", "Swish", "", 1},
         {"swish", "Swish", "", 1},
@@ -116,6 +122,10 @@ const cleave_activation *cleave_activation_find(const char *name) {
 
 const char *cleave_compose_activation(cleave_composer *c, const cleave_activation *activation,
                                       const char *name, const char *x) {
+    if (strcmp(activation->type, "SquaredRelu") == 0) {
+        x = CLEAVE_COMPOSE(c, "Relu", part(c, name, "root"), x);
+        return CLEAVE_COMPOSE(c, "Mul", name, x, x);
+    }
     if (strcmp(activation->type, "Swish") != 0) {
         const char *y = CLEAVE_COMPOSE(c, activation->type, name, x);
         if (activation->approximate[0] != '\0')

@@ -19,12 +19,17 @@ const char *cleave_compose_conv1d(cleave_composer *c, const char *scope, const c
 const char *cleave_compose_tied(cleave_composer *c, const char *name, const char *x,
                                 const char *weight);
 
-/* Over the last dimension, of extent `width`. */
-const char *cleave_compose_layer_norm(cleave_composer *c, const char *scope, const char *x,
-                                      int64_t width, double epsilon);
-/* x / sqrt(mean(x^2) + epsilon) times the weight, or with `plus_one` times 1 + weight. */
-const char *cleave_compose_rms_norm(cleave_composer *c, const char *scope, const char *x,
-                                    int64_t width, double epsilon, bool plus_one);
+/* What values over the last dimension, of extent `width`, are divided by: the root of their mean
+   square, or of their variance, once the mean is taken away; with `epsilon` below the root. */
+typedef enum cleave_norm {
+    CLEAVE_NORM_RMS,
+    CLEAVE_NORM_RMS_PLUS_ONE, /* times 1 + weight, else times the weight */
+    CLEAVE_NORM_LAYER,
+    CLEAVE_NORM_LAYER_PLUS_ONE,
+    CLEAVE_NORM_LAYER_UNBIASED /* without a bias */
+} cleave_norm;
+const char *cleave_compose_norm(cleave_composer *c, const char *scope, const char *x, int64_t width,
+                                double epsilon, cleave_norm norm);
 
 /* Rows of a table [rows, width], by ids [batch, length]; `weight` may be null. */
 const char *cleave_compose_embedding(cleave_composer *c, const char *scope, const char *ids,
@@ -35,7 +40,8 @@ const char *cleave_compose_rows(cleave_composer *c, const char *scope, int64_t r
 
 /* A function by the name that configurations call it; null where there is none of that name. */
 typedef struct cleave_activation {
-    const char *name, *type, *approximate; /* of the ONNX operator; "Swish": x sigmoid(scale x) */
+    const char *name, *type, *approximate; /* of the ONNX operator; "Swish": x sigmoid(scale x);
+                                           "SquaredRelu": max(x, 0)^2 */
     double scale;
 } cleave_activation;
 const cleave_activation *cleave_activation_find(const char *name);

@@ -26,7 +26,7 @@ static cleave_status find_family(const cleave_json_cursor *root, const cleave_fa
                                 "is no model: it has no model_type, as the configurations of "
                                 "language models do");
     CLEAVE_TRY(cleave_json_string(&at, &type, error));
-    char known[512] = "";
+    char known[1024] = "";
     size_t used = 0;
     for (int i = 0; i < cleave_n_families; i++) {
         if (strcmp(cleave_families[i].model_type, type) == 0) {
@@ -93,7 +93,7 @@ static cleave_status check_length(const cleave_json_cursor *root, const cleave_f
 
 static cleave_status check_sizes(const cleave_json_cursor *root, const cleave_family *family,
                                  const cleave_config *config, cleave_error *error) {
-    double share = config->rotary.share;
+    double share = config->rotary[0].share;
     int64_t turned = family->turns ? cleave_rotary_width(config) : 2;
     if (config->layers > CLEAVE_MOST_LAYERS || config->decoder_layers > CLEAVE_MOST_LAYERS)
         return cleave_json_fail(root, error, "%lld layers are more than %d",
@@ -110,9 +110,10 @@ static cleave_status check_sizes(const cleave_json_cursor *root, const cleave_fa
                                 "rotary positions would turn %lld of a head's %lld dimensions, "
                                 "which are no pairs",
                                 (long long)turned, (long long)config->head);
-    if (family->turns && config->rotary.kind == CLEAVE_ROTARY_YARN && config->rotary.theta <= 1)
+    if (family->turns && config->rotary[0].kind == CLEAVE_ROTARY_YARN &&
+        config->rotary[0].theta <= 1)
         return cleave_json_fail(root, error, "a rope_theta of %g is not above 1",
-                                config->rotary.theta);
+                                config->rotary[0].theta);
     return CLEAVE_OK;
 }
 
@@ -198,7 +199,7 @@ static cleave_status check_tables(const cleave_json_cursor *root, const cleave_c
 
 static cleave_status read_config(const cleave_json_cursor *root, const cleave_family *family,
                                  cleave_arena *arena, cleave_config *config, cleave_error *error) {
-    config->rotary.share = 1;
+    config->rotary[0].share = config->rotary[1].share = 1;
     CLEAVE_TRY(cleave_config_read(root, family, arena, config, error));
     CLEAVE_TRY(complete(root, family, config, error));
     CLEAVE_TRY(check_length(root, family, config, error));

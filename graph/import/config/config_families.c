@@ -30,10 +30,15 @@
     { name, CLEAVE_FIELD_IS, 0, false, 0, text }
 #define EITHER(name, member, texts)                                                                \
     { name, CLEAVE_FIELD_EITHER, MEMBER(member), false, 0, texts }
+#define LAYERS                                                                                     \
+    { "layer_types", CLEAVE_FIELD_LAYERS, MEMBER(windowed), false, 0, NULL }
 #define FUNCTION(name, standard)                                                                   \
     { name, CLEAVE_FIELD_FUNCTION, MEMBER(activation), false, 0, standard }
 #define ROTARY(name)                                                                               \
     { name, CLEAVE_FIELD_ROTARY, MEMBER(rotary), false, 0, NULL }
+
+#define ROTARIES(name)                                                                             \
+    { name, CLEAVE_FIELD_ROTARIES, MEMBER(rotary), false, 0, NULL }
 
 /* What all models of one stack call alike. */
 #define SIZES                                                                                      \
@@ -41,7 +46,7 @@
         NEEDED("num_attention_heads", heads), NOT("is_decoder"), NOT("add_cross_attention"),       \
         NOT("is_encoder_decoder")
 #define TURNED(theta_name)                                                                         \
-    NUMBER(theta_name, rotary.theta, 10000), ROTARY("rope_scaling"), ROTARY("rope_parameters")
+    NUMBER(theta_name, rotary[0].theta, 10000), ROTARY("rope_scaling"), ROTARY("rope_parameters")
 #define LLAMA(kv_standard, positions_standard)                                                     \
     LLAMA_SIZES(kv_standard, positions_standard), TURNED("rope_theta"),                            \
         NUMBER("rms_norm_eps", epsilon, 1e-6)
@@ -52,9 +57,7 @@
         RATE("attention_dropout", attention_dropout, 0)
 #define WINDOWS                                                                                    \
     COUNT("sliding_window", window, 4096), FLAG("use_sliding_window", uses_window, 0),             \
-        COUNT("max_window_layers", first_windowed_layer, 28), {                                    \
-        "layer_types", CLEAVE_FIELD_LAYERS, MEMBER(windowed), false, 0, NULL                       \
-    }
+        COUNT("max_window_layers", first_windowed_layer, 28), LAYERS
 
 static const cleave_field llama[] = {LLAMA(0, 2048),
                                      EXTENT("head_dim", head, 0),
@@ -63,6 +66,13 @@ static const cleave_field llama[] = {LLAMA(0, 2048),
                                      FLAG("mlp_bias", mlp_bias, 0),
                                      NOT("rope_interleaved"),
                                      FUNCTION("hidden_act", "silu")};
+
+static const cleave_field ministral[] = {LLAMA(8, 131072),
+                                         EXTENT("head_dim", head, 0),
+                                         FLAG("tie_word_embeddings", tied, 0),
+                                         COUNT("sliding_window", window, 4096),
+                                         LAYERS,
+                                         FUNCTION("hidden_act", "silu")};
 
 static const cleave_field mistral[] = {
     LLAMA(8, 131072), EXTENT("head_dim", head, 0), FLAG("tie_word_embeddings", tied, 0),
@@ -90,7 +100,7 @@ static const cleave_field granite[] = {LLAMA(0, 2048),
 
 static const cleave_field smollm3[] = {
     LLAMA_SIZES(4, 32768),
-    NUMBER("rope_theta", rotary.theta, 2e6),
+    NUMBER("rope_theta", rotary[0].theta, 2e6),
     ROTARY("rope_scaling"),
     ROTARY("rope_parameters"),
     NUMBER("rms_norm_eps", epsilon, 1e-6),
@@ -99,7 +109,7 @@ static const cleave_field smollm3[] = {
     NOT("use_sliding_window"),
     COUNT("sliding_window", window, 0),
     COUNT("max_window_layers", first_windowed_layer, 0),
-    {"layer_types", CLEAVE_FIELD_LAYERS, MEMBER(windowed), false, 0, NULL},
+    LAYERS,
     FLAG("tie_word_embeddings", tied, 1),
     FLAG("attention_bias", attention_bias, 0),
     FLAG("mlp_bias", mlp_bias, 0),
@@ -115,6 +125,90 @@ static const cleave_field starcoder2[] = {LLAMA_SIZES(2, 4096),
                                           FLAG("tie_word_embeddings", tied, 1),
                                           FUNCTION("hidden_act", "gelu_pytorch_tanh")};
 
+static const cleave_field seed_oss[] = {LLAMA_SIZES(8, 524288),
+                                        TURNED("rope_theta"),
+                                        NUMBER("rms_norm_eps", epsilon, 1e-6),
+                                        RATE("attention_dropout", attention_dropout, 0.1),
+                                        RATE("residual_dropout", dropout, 0.1),
+                                        EXTENT("head_dim", head, 128),
+                                        FLAG("attention_bias", attention_bias, 1),
+                                        FLAG("attention_out_bias", output_bias, 0),
+                                        FLAG("mlp_bias", mlp_bias, 0),
+                                        FLAG("tie_word_embeddings", tied, 0),
+                                        FUNCTION("hidden_act", "silu")};
+
+static const cleave_field ernie4_5[] = {LLAMA_SIZES(2, 131072),
+                                        NUMBER("rope_theta", rotary[0].theta, 500000),
+                                        ROTARY("rope_scaling"),
+                                        ROTARY("rope_parameters"),
+                                        NUMBER("rms_norm_eps", epsilon, 1e-5),
+                                        EXTENT("head_dim", head, 128),
+                                        FLAG("use_bias", attention_bias, 0),
+                                        FLAG("tie_word_embeddings", tied, 1),
+                                        FUNCTION("hidden_act", "silu")};
+
+static const cleave_field arcee[] = {LLAMA_SIZES(0, 4096),
+                                     TURNED("rope_theta"),
+                                     NUMBER("rms_norm_eps", epsilon, 1e-5),
+                                     EXTENT("head_dim", head, 0),
+                                     FLAG("attention_bias", attention_bias, 0),
+                                     FLAG("mlp_bias", mlp_bias, 0),
+                                     FLAG("tie_word_embeddings", tied, 0),
+                                     FUNCTION("hidden_act", "relu2")};
+
+static const cleave_field nemotron[] = {LLAMA_SIZES(0, 4096),
+                                        TURNED("rope_theta"),
+                                        NUMBER("partial_rotary_factor", rotary[0].share, 0.5),
+                                        NUMBER("rope_percent", rotary[0].share, 0.5),
+                                        NUMBER("norm_eps", epsilon, 1e-5),
+                                        EXTENT("head_dim", head, 0),
+                                        FLAG("attention_bias", attention_bias, 0),
+                                        FLAG("mlp_bias", mlp_bias, 0),
+                                        FLAG("tie_word_embeddings", tied, 0),
+                                        FUNCTION("hidden_act", "relu2")};
+
+#define GLM                                                                                        \
+    LLAMA_SIZES(2, 131072), TURNED("rope_theta"),                                                  \
+        NUMBER("partial_rotary_factor", rotary[0].share, 0.5),                                     \
+        NUMBER("rms_norm_eps", epsilon, 1.5625e-7), EXTENT("head_dim", head, 128),                 \
+        FLAG("attention_bias", attention_bias, 1), FLAG("tie_word_embeddings", tied, 0),           \
+        FUNCTION("hidden_act", "silu")
+
+static const cleave_field glm[] = {GLM};
+
+static const cleave_field cohere2[] = {LLAMA_SIZES(0, 8192),
+                                       TURNED("rope_theta"),
+                                       NUMBER("rotary_pct", rotary[0].share, 1),
+                                       NUMBER("layer_norm_eps", epsilon, 1e-5),
+                                       NUMBER("logit_scale", logit_scale, 0.0625),
+                                       EXTENT("head_dim", head, 0),
+                                       COUNT("sliding_window", window, 4096),
+                                       EXTENT("sliding_window_pattern", whole_every, 4),
+                                       EXTENT("_sliding_window_pattern", whole_every, 4),
+                                       EXTENT("layer_switch", whole_every, 4),
+                                       LAYERS,
+                                       FLAG("attention_bias", attention_bias, 0),
+                                       FLAG("tie_word_embeddings", tied, 1),
+                                       FLAG("use_embedding_sharing", tied, 1),
+                                       YES("use_gated_activation"),
+                                       YES("use_parallel_block"),
+                                       NOT("use_parallel_embedding"),
+                                       NOT("use_qk_norm"),
+                                       IS("order_of_interleaved_layers", "local_attn_first"),
+                                       IS("position_embedding_type", "rope_gptj"),
+                                       FUNCTION("hidden_act", "silu")};
+
+static const cleave_field exaone4[] = {
+    LLAMA_SIZES(32, 2048),
+    TURNED("rope_theta"),
+    NUMBER("rms_norm_eps", epsilon, 1e-5),
+    EXTENT("head_dim", head, 0),
+    COUNT("sliding_window", window, 4096),
+    {"sliding_window_pattern", CLEAVE_FIELD_PERIOD, MEMBER(whole_every), false, 4, NULL},
+    LAYERS,
+    FLAG("tie_word_embeddings", tied, 0),
+    FUNCTION("hidden_act", "silu")};
+
 /* Experts; `expert_capacity` and `capacity_factor` are no fields of these families, but of others
    that drop tokens. */
 #define EXPERTS(choices_standard)                                                                  \
@@ -122,7 +216,7 @@ static const cleave_field starcoder2[] = {LLAMA_SIZES(2, 4096),
         COUNT("expert_capacity", capacity, 0), NUMBER("capacity_factor", capacity_factor, 0)
 
 static const cleave_field mixtral[] = {LLAMA_SIZES(8, 131072),
-                                       NUMBER("rope_theta", rotary.theta, 1e6),
+                                       NUMBER("rope_theta", rotary[0].theta, 1e6),
                                        ROTARY("rope_scaling"),
                                        ROTARY("rope_parameters"),
                                        NUMBER("rms_norm_eps", epsilon, 1e-5),
@@ -162,7 +256,7 @@ static const cleave_field qwen2_moe[] = {
     NOT("use_sliding_window"),
     COUNT("sliding_window", window, 0),
     COUNT("max_window_layers", first_windowed_layer, 28),
-    {"layer_types", CLEAVE_FIELD_LAYERS, MEMBER(windowed), false, 0, NULL},
+    LAYERS,
     EMPTY("mlp_only_layers"),
     FUNCTION("hidden_act", "silu")};
 
@@ -198,7 +292,7 @@ static const cleave_field olmoe[] = {LLAMA_SIZES(0, 4096),
 
 static const cleave_field glm4_moe[] = {LLAMA_SIZES(8, 131072),
                                         TURNED("rope_theta"),
-                                        NUMBER("partial_rotary_factor", rotary.share, 0.5),
+                                        NUMBER("partial_rotary_factor", rotary[0].share, 0.5),
                                         NUMBER("rms_norm_eps", epsilon, 1e-5),
                                         EXPERTS(8),
                                         ROUTED(128, 1, 1408, 1, 1, 1, 1),
@@ -225,7 +319,7 @@ static const cleave_field deepseek_v3[] = {LLAMA(0, 4096),
                                            ROUTED(256, 1, 2048, 3, 8, 4, 2.5),
                                            LATENT,
                                            FLAG("norm_topk_prob", normalises, 1),
-                                           FLAG("rope_interleave", interleaved, 1),
+                                           FLAG("rope_interleave", rotary[0].interleaved, 1),
                                            IS("scoring_func", "sigmoid"),
                                            IS("topk_method", "noaux_tc")};
 
@@ -244,18 +338,17 @@ static const cleave_field gemma[] = {LLAMA(16, 8192),
         FLAG("attention_bias", attention_bias, 0), IS("hidden_act", "gelu_pytorch_tanh"),          \
         FUNCTION("hidden_activation", "gelu_pytorch_tanh"), NOT("use_bidirectional_attention"),    \
         NUMBER("query_pre_attn_scalar", query_scale, 256), COUNT("sliding_window", window, 4096),  \
-    {                                                                                              \
-        "layer_types", CLEAVE_FIELD_LAYERS, MEMBER(windowed), false, 0, NULL                       \
-    }
+        LAYERS
 
 static const cleave_field gemma2[] = {
     GEMMA(8192), TURNED("rope_theta"), COUNT("sliding_window_size", window, 4096),
     CAP("attn_logit_softcapping", score_cap, 50), CAP("final_logit_softcapping", logit_cap, 30)};
 
 static const cleave_field gemma3_text[] = {GEMMA(131072),
-                                           NUMBER("rope_theta", rotary.theta, 1e6),
-                                           NUMBER("rope_local_base_freq", local_theta, 10000),
+                                           NUMBER("rope_theta", rotary[0].theta, 1e6),
+                                           NUMBER("rope_local_base_freq", rotary[1].theta, 10000),
                                            ROTARY("rope_scaling"),
+                                           ROTARIES("rope_parameters"),
                                            EXTENT("sliding_window_pattern", whole_every, 6),
                                            EXTENT("_sliding_window_pattern", whole_every, 6),
                                            CAP("attn_logit_softcapping", score_cap, 0),
@@ -268,11 +361,22 @@ static const cleave_field olmo2[] = {LLAMA_SIZES(0, 2048),
                                      FLAG("attention_bias", attention_bias, 0),
                                      FUNCTION("hidden_act", "silu")};
 
+static const cleave_field olmo3[] = {LLAMA_SIZES(0, 2048),
+                                     NUMBER("rope_theta", rotary[0].theta, 500000),
+                                     ROTARY("rope_scaling"),
+                                     ROTARIES("rope_parameters"),
+                                     NUMBER("rms_norm_eps", epsilon, 1e-5),
+                                     COUNT("sliding_window", window, 4096),
+                                     LAYERS,
+                                     FLAG("tie_word_embeddings", tied, 0),
+                                     FLAG("attention_bias", attention_bias, 0),
+                                     FUNCTION("hidden_act", "silu")};
+
 static const cleave_field phi3[] = {
     LLAMA_SIZES(0, 4096),
     TURNED("rope_theta"),
-    NUMBER("partial_rotary_factor", rotary.share, 1),
-    EXTENT("original_max_position_embeddings", rotary.original_positions, 4096),
+    NUMBER("partial_rotary_factor", rotary[0].share, 1),
+    EXTENT("original_max_position_embeddings", rotary[0].original_positions, 4096),
     NUMBER("rms_norm_eps", epsilon, 1e-5),
     RATE("resid_pdrop", dropout, 0),
     ZERO("embd_pdrop"),
@@ -288,7 +392,7 @@ static const cleave_field phi[] = {SIZES,
                                    NEEDED("intermediate_size", inner),
                                    EXTENT("num_key_value_heads", kv_heads, 0),
                                    TURNED("rope_theta"),
-                                   NUMBER("partial_rotary_factor", rotary.share, 0.5),
+                                   NUMBER("partial_rotary_factor", rotary[0].share, 0.5),
                                    NUMBER("layer_norm_eps", epsilon, 1e-5),
                                    EXTENT("max_position_embeddings", positions, 2048),
                                    RATE("attention_dropout", attention_dropout, 0),
@@ -302,9 +406,9 @@ static const cleave_field gpt_neox[] = {SIZES,
                                         NEEDED("vocab_size", vocabulary),
                                         NEEDED("intermediate_size", inner),
                                         TURNED("rotary_emb_base"),
-                                        NUMBER("rotary_pct", rotary.share, 0.25),
-                                        NUMBER("rope_theta", rotary.theta, 10000),
-                                        NUMBER("partial_rotary_factor", rotary.share, 0.25),
+                                        NUMBER("rotary_pct", rotary[0].share, 0.25),
+                                        NUMBER("rope_theta", rotary[0].theta, 10000),
+                                        NUMBER("partial_rotary_factor", rotary[0].share, 0.25),
                                         NUMBER("layer_norm_eps", epsilon, 1e-5),
                                         EXTENT("max_position_embeddings", positions, 2048),
                                         RATE("attention_dropout", attention_dropout, 0),
@@ -416,18 +520,30 @@ static const cleave_field t5[] = {
 #define FIELDS(name) name, (int)(sizeof name / sizeof *name)
 
 const cleave_family cleave_families[] = {
+    {"arcee", FIELDS(arcee), cleave_compose_arcee, .has_text = true, .turns = true,
+     .has_own_head = true},
     {"bert", FIELDS(bert), cleave_compose_bert, .has_text = true},
     {"camembert", FIELDS(roberta), cleave_compose_roberta, .has_text = true, .skips_padding = true},
+    {"cohere2", FIELDS(cohere2), cleave_compose_cohere2, .has_text = true, .turns = true,
+     .has_own_head = true},
     {"deepseek_v2", FIELDS(deepseek_v2), cleave_compose_deepseek_v2, .has_text = true,
      .turns = true, .has_own_head = true},
     {"deepseek_v3", FIELDS(deepseek_v3), cleave_compose_deepseek_v3, .has_text = true,
      .turns = true, .has_own_head = true},
     {"distilbert", FIELDS(distilbert), cleave_compose_distilbert, .has_text = true},
+    {"ernie4_5", FIELDS(ernie4_5), cleave_compose_ernie4_5, .has_text = true, .turns = true,
+     .has_own_head = true},
+    {"exaone4", FIELDS(exaone4), cleave_compose_exaone4, .has_text = true, .turns = true,
+     .has_own_head = true},
     {"gemma", FIELDS(gemma), cleave_compose_gemma, .has_text = true, .turns = true,
      .has_own_head = true},
     {"gemma2", FIELDS(gemma2), cleave_compose_gemma2, .has_text = true, .turns = true,
      .has_own_head = true},
     {"gemma3_text", FIELDS(gemma3_text), cleave_compose_gemma3, .has_text = true, .turns = true,
+     .has_own_head = true},
+    {"glm", FIELDS(glm), cleave_compose_glm, .has_text = true, .turns = true, .turns_share = true,
+     .has_own_head = true},
+    {"glm4", FIELDS(glm), cleave_compose_glm4, .has_text = true, .turns = true, .turns_share = true,
      .has_own_head = true},
     {"glm4_moe", FIELDS(glm4_moe), cleave_compose_glm4_moe, .has_text = true, .turns = true,
      .turns_share = true, .has_own_head = true},
@@ -437,11 +553,16 @@ const cleave_family cleave_families[] = {
     {"granite", FIELDS(granite), cleave_compose_granite, .has_text = true, .turns = true},
     {"llama", FIELDS(llama), cleave_compose_llama, .has_text = true, .turns = true,
      .has_own_head = true},
+    {"ministral", FIELDS(ministral), cleave_compose_llama, .has_text = true, .turns = true,
+     .has_own_head = true},
     {"mistral", FIELDS(mistral), cleave_compose_llama, .has_text = true, .turns = true,
      .has_own_head = true},
     {"mixtral", FIELDS(mixtral), cleave_compose_mixtral, .has_text = true, .turns = true,
      .has_own_head = true},
+    {"nemotron", FIELDS(nemotron), cleave_compose_nemotron, .has_text = true, .turns = true,
+     .turns_share = true, .has_own_head = true},
     {"olmo2", FIELDS(olmo2), cleave_compose_olmo2, .has_text = true, .turns = true},
+    {"olmo3", FIELDS(olmo3), cleave_compose_olmo3, .has_text = true, .turns = true},
     {"olmoe", FIELDS(olmoe), cleave_compose_olmoe, .has_text = true, .turns = true},
     {"opt", FIELDS(opt), cleave_compose_opt, .has_text = true},
     {"phi", FIELDS(phi), cleave_compose_phi, .has_text = true, .turns = true, .turns_share = true},
@@ -455,6 +576,8 @@ const cleave_family cleave_families[] = {
     {"qwen3_moe", FIELDS(qwen3_moe), cleave_compose_qwen3_moe, .has_text = true, .turns = true,
      .has_own_head = true},
     {"roberta", FIELDS(roberta), cleave_compose_roberta, .has_text = true, .skips_padding = true},
+    {"seed_oss", FIELDS(seed_oss), cleave_compose_seed_oss, .has_text = true, .turns = true,
+     .has_own_head = true},
     {"smollm3", FIELDS(smollm3), cleave_compose_smollm3, .has_text = true, .turns = true},
     {"starcoder2", FIELDS(starcoder2), cleave_compose_starcoder2, .has_text = true, .turns = true},
     {"t5", FIELDS(t5), cleave_compose_t5, .has_text = true, .has_own_head = true},

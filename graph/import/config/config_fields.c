@@ -128,6 +128,19 @@ static cleave_status read_square(const cleave_json_cursor *at, int64_t *value,
     return CLEAVE_OK;
 }
 
+static cleave_status read_period(const cleave_json_cursor *at, int64_t *value,
+                                 cleave_error *error) {
+    const char *text;
+    if (cleave_json_type_of(at) != CLEAVE_JSON_STRING)
+        return cleave_json_integer(at, 1, CLEAVE_MOST_EXTENT, value, error);
+    CLEAVE_TRY(cleave_json_string(at, &text, error));
+    size_t alike = strspn(text, "L");
+    if (alike == 0 || strcmp(text + alike, "G") != 0)
+        return cleave_json_fail(at, error, "\"%.64s\" is not supported, but such as LLLG", text);
+    *value = (int64_t)alike + 1;
+    return CLEAVE_OK;
+}
+
 static cleave_status read_function(const cleave_json_cursor *at, bool may_be_gated,
                                    const char **value, cleave_arena *arena, cleave_error *error) {
     static const char gated[] = "gated-";
@@ -185,6 +198,19 @@ static cleave_status read_number(const cleave_json_cursor *at, bool is_rate, dou
     if (is_rate ? !(*value >= 0 && *value < 1) : !(*value > 0 && *value < 1e30))
         return cleave_json_fail(at, error, is_rate ? "%g is not in [0, 1)" : "%g is not above 0",
                                 *value);
+    return CLEAVE_OK;
+}
+
+static cleave_status read_rotaries(const cleave_json_cursor *at, cleave_rotary rotary[2],
+                                   cleave_error *error) {
+    static const char *const keys[] = {"full_attention", "sliding_attention", NULL};
+    CLEAVE_TRY(cleave_json_expect_object(at, error));
+    CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
+    for (int i = 0; keys[i] != NULL; i++) {
+        cleave_json_cursor of;
+        if (cleave_json_find(at, keys[i], &of))
+            CLEAVE_TRY(cleave_rotary_read(&of, &rotary[i], error));
+    }
     return CLEAVE_OK;
 }
 
@@ -250,8 +276,12 @@ static cleave_status read_field(const cleave_json_cursor *at, const cleave_field
         return read_either(at, field->text, member, error);
     case CLEAVE_FIELD_SQUARE:
         return read_square(at, member, error);
+    case CLEAVE_FIELD_PERIOD:
+        return read_period(at, member, error);
     case CLEAVE_FIELD_ROTARY:
         return cleave_rotary_read(at, member, error);
+    case CLEAVE_FIELD_ROTARIES:
+        return read_rotaries(at, member, error);
     case CLEAVE_FIELD_LAYERS:
         return read_layers(at, read_layer_type, member, arena, error);
     case CLEAVE_FIELD_SWITCHES:
@@ -278,6 +308,7 @@ static void set_standard(const cleave_field *field, void *member) {
     case CLEAVE_FIELD_EXTENT:
     case CLEAVE_FIELD_COUNT:
     case CLEAVE_FIELD_SQUARE:
+    case CLEAVE_FIELD_PERIOD:
     case CLEAVE_FIELD_LABELS:
         *(int64_t *)member = (int64_t)field->standard;
         break;
@@ -298,6 +329,7 @@ static void set_standard(const cleave_field *field, void *member) {
     case CLEAVE_FIELD_NOT:
     case CLEAVE_FIELD_IS:
     case CLEAVE_FIELD_ROTARY:
+    case CLEAVE_FIELD_ROTARIES:
     case CLEAVE_FIELD_LAYERS:
     case CLEAVE_FIELD_SWITCHES:
     case CLEAVE_FIELD_EMPTY:

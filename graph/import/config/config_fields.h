@@ -31,6 +31,7 @@ typedef struct cleave_rotary {
     double magnitude, magnitude_of_all;                       /* of yarn; 0: not given */
     int64_t original_positions;                               /* 0: not given */
     bool truncates;
+    bool interleaved; /* pairs are neighbours, else half a head apart */
 } cleave_rotary;
 
 /* Something that some layers have. */
@@ -61,8 +62,8 @@ typedef struct cleave_config {
     /* Latent attention: widths of what queries, and keys and values, are made from (of queries 0:
        the input itself), and of the parts of a head. */
     int64_t query_rank, value_rank, plain_head, value_head;
-    bool interleaved; /* pairs of rotary positions are neighbours */
-    bool tied, attention_bias, mlp_bias, qk_norm, uses_window, parallel, scales, scales_by_layer;
+    bool tied, attention_bias, output_bias, mlp_bias, qk_norm, uses_window, parallel, scales,
+        scales_by_layer;
     bool norms_before;           /* attention and unit, else behind them */
     bool limits_groups;          /* of experts, a token's choices are in the best */
     double query_scale;          /* what scores are scaled by is 1 / sqrt of it; 0: a head's size */
@@ -71,11 +72,11 @@ typedef struct cleave_config {
     double projection_clip;      /* queries, keys and values are within it; 0: not clipped */
     /* What the embedding, all that is added to the stream, and logits are scaled by; 0: not. */
     double embedding_scale, residual_scale, logit_scale;
-    double local_theta;     /* of rotary positions in layers with a window; 0: as in others */
     int64_t unturned_every; /* of so many layers the last has no rotary positions; 0: none */
+    bool turns_windowed;    /* layers with a window alone have them */
     const char *activation;
     cleave_of_layers windowed, turned; /* which layers have a window, and rotary positions */
-    cleave_rotary rotary;
+    cleave_rotary rotary[2]; /* the second of layers with a window; its theta 0: as in others */
 } cleave_config;
 
 typedef enum cleave_field_kind {
@@ -92,7 +93,9 @@ typedef enum cleave_field_kind {
     CLEAVE_FIELD_IS,       /* the text in `text`, or null: nothing else is supported */
     CLEAVE_FIELD_EITHER,   /* one of the two texts in `text`; true: the second */
     CLEAVE_FIELD_SQUARE,   /* an extent, or a list of two that are equal */
+    CLEAVE_FIELD_PERIOD,   /* an extent, or a text such as "LLLG", whose last letter is another */
     CLEAVE_FIELD_ROTARY,   /* an object */
+    CLEAVE_FIELD_ROTARIES, /* one for each of "full_attention" and "sliding_attention", into two */
     CLEAVE_FIELD_LAYERS,   /* a list of "full_attention" and "sliding_attention" */
     CLEAVE_FIELD_SWITCHES, /* a list of 0 and 1, one for each layer */
     CLEAVE_FIELD_EMPTY,    /* an empty list, or null */
@@ -152,10 +155,13 @@ double cleave_yarn_magnitude(const cleave_rotary *r, double magnitude);
 typedef struct cleave_rotary_tables {
     const char *cosines, *sines;
     int64_t width;
+    bool interleaved;
 } cleave_rotary_tables;
 cleave_rotary_tables cleave_compose_rotary_tables(cleave_composer *c, const char *name,
                                                   const cleave_config *config);
-/* Turns the first dimensions of heads [.., sequence, head]. */
+/* Turns the first dimensions of heads [batch, heads, sequence, head].  Of pairs of neighbours the
+   first halves come before the second ones then, which is the same to products of queries and keys.
+ */
 const char *cleave_compose_rotary(cleave_composer *c, const char *name, const char *x,
                                   const cleave_rotary_tables *tables, int64_t head);
 
@@ -167,6 +173,15 @@ const char *cleave_compose_gemma(cleave_composer *c, const cleave_config *config
 const char *cleave_compose_gemma2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gemma3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_olmo2(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_olmo3(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_exaone4(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_cohere2(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_ernie4_5(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_seed_oss(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_arcee(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_nemotron(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_glm(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_glm4(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_granite(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_smollm3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_starcoder2(cleave_composer *c, const cleave_config *config);

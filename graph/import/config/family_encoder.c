@@ -49,8 +49,8 @@ static const char *name_of(const encoder *e, const char *scope, const char *what
 }
 
 static const char *norm(const encoder *e, const char *scope, const char *what, const char *x) {
-    return cleave_compose_layer_norm(e->c, name_of(e, scope, what), x, e->config->width,
-                                     e->config->epsilon);
+    return cleave_compose_norm(e->c, name_of(e, scope, what), x, e->config->width,
+                               e->config->epsilon, CLEAVE_NORM_LAYER);
 }
 
 /* A linear layer of the block, as wide as x where nothing else is said. */
@@ -155,7 +155,7 @@ static const char *predict(const encoder *e, const masked_head *head, const char
     const cleave_config *config = e->config;
     x = cleave_compose_linear(c, head->layer, x, config->width, config->width, true);
     x = cleave_compose_activation(c, cleave_activation_find(head->activation), head->act, x);
-    x = cleave_compose_layer_norm(c, head->norm, x, config->width, config->epsilon);
+    x = cleave_compose_norm(c, head->norm, x, config->width, config->epsilon, CLEAVE_NORM_LAYER);
     if (!config->tied)
         table = cleave_compose_parameter(c, name_of(e, head->decoder, "weight"), 2,
                                          (int64_t[]){config->vocabulary, config->width});

@@ -68,7 +68,7 @@ static const char *of_best_groups(const unit *u, const char *scores, int64_t n_j
     const char *parted = cleave_compose_reshape(c, named(u, "gate.groups"), scores, 4,
                                                 (int64_t[]){0, config->sequence, groups, each});
     const char *judged =
-        largest(u, named(u, "gate.best_two"), parted, each < n_judged ? each : n_judged, NULL);
+        largest(u, named(u, "gate.judged"), parted, each < n_judged ? each : n_judged, NULL);
     const char *of_group = sum_last(u, named(u, "gate.group_scores"), judged, true);
     const char *flat = cleave_compose_reshape(c, named(u, "gate.group_score"), of_group, 3,
                                               (int64_t[]){0, config->sequence, groups});
@@ -264,24 +264,6 @@ static const char *feed_deepseek_v2(const cleave_decoder *d, const char *block, 
     return feed_beside_shared(d, block, x, layer, false);
 }
 
-/* The first elements of all pairs of neighbours in the last dimension, then the second ones. */
-static const char *part_pairs(const cleave_decoder *d, const char *name, const char *x,
-                              int64_t heads) {
-    cleave_composer *c = d->c;
-    const int64_t length = d->config->sequence, width = d->config->head;
-    x = cleave_compose_reshape(c, cleave_compose_name(c, "%s.pairs", name), x, 5,
-                               (int64_t[]){0, heads, length, width / 2, 2});
-    x = cleave_compose_transpose(c, cleave_compose_name(c, "%s.apart", name), x, 5,
-                                 (int64_t[]){0, 1, 2, 4, 3});
-    return cleave_compose_reshape(c, name, x, 4, (int64_t[]){0, heads, length, width});
-}
-
-static const char *turn(const cleave_decoder *d, const char *name, const char *x, int64_t heads) {
-    if (d->config->interleaved)
-        x = part_pairs(d, cleave_compose_name(d->c, "%s.parted", name), x, heads);
-    return cleave_compose_rotary(d->c, name, x, &d->rotary, d->config->head);
-}
-
 /* Queries [batch, heads, length, plain + turned]. */
 static const char *latent_queries(const cleave_decoder *d, const char *scope, const char *x) {
     cleave_composer *c = d->c;
@@ -292,8 +274,8 @@ static const char *latent_queries(const cleave_decoder *d, const char *scope, co
     if (config->query_rank > 0) {
         x = cleave_compose_linear(c, cleave_compose_name(c, "%s.q_a_proj", scope), x, config->width,
                                   from, config->attention_bias);
-        x = cleave_compose_rms_norm(c, cleave_compose_name(c, "%s.q_a_layernorm", scope), x, from,
-                                    1e-6, false);
+        x = cleave_compose_norm(c, cleave_compose_name(c, "%s.q_a_layernorm", scope), x, from, 1e-6,
+                                CLEAVE_NORM_RMS);
     }
     x = cleave_compose_linear(
         c, cleave_compose_name(c, "%s.%s", scope, config->query_rank > 0 ? "q_b_proj" : "q_proj"),
@@ -303,7 +285,8 @@ static const char *latent_queries(const cleave_decoder *d, const char *scope, co
         cleave_compose_slice(c, cleave_compose_name(c, "%s.q_plain", scope), x, -1, 0, plain);
     const char *right =
         cleave_compose_slice(c, cleave_compose_name(c, "%s.q_rotary", scope), x, -1, plain, head);
-    right = turn(d, cleave_compose_name(c, "%s.q_turned", scope), right, config->heads);
+    right = cleave_compose_rotary(c, cleave_compose_name(c, "%s.q_turned", scope), right,
+                                  &d->rotary, config->head);
     return cleave_compose_concat(c, cleave_compose_name(c, "%s.queries", scope), -1, left, right);
 }
 
@@ -321,7 +304,8 @@ static const char *shared_keys(const cleave_decoder *d, const char *scope, const
                                          -1, config->value_rank, config->value_rank + config->head);
     k = cleave_compose_reshape(c, cleave_compose_name(c, "%s.k_one", scope), k, 4,
                                (int64_t[]){0, 1, config->sequence, config->head});
-    k = turn(d, cleave_compose_name(c, "%s.k_turned", scope), k, 1);
+    k = cleave_compose_rotary(c, cleave_compose_name(c, "%s.k_turned", scope), k, &d->rotary,
+                              config->head);
     shape[0] = shape[2] = shape[3] = 1;
     shape[1] = config->heads;
     const char *target =
@@ -333,7 +317,7 @@ static const char *attend_latent(cleave_decoder *d, const char *block, const cha
                                  int64_t layer) {
     cleave_composer *c = d->c;
     const cleave_config *config = d->config;
-    const cleave_rotary *r = &config->rotary;
+    const cleave_rotary *r = &config->rotary[0];
     const char *scope = cleave_compose_name(c, "%s.self_attn", block);
     int64_t plain = config->plain_head, both = plain + config->value_head;
     double scale = 1 / sqrt((double)(plain + config->head));
@@ -353,8 +337,8 @@ static const char *attend_latent(cleave_decoder *d, const char *block, const cha
     const char *turned = shared_keys(d, scope, latent);
     latent = cleave_compose_slice(c, cleave_compose_name(c, "%s.kv_latent", scope), latent, -1, 0,
                                   config->value_rank);
-    latent = cleave_compose_rms_norm(c, cleave_compose_name(c, "%s.kv_a_layernorm", scope), latent,
-                                     config->value_rank, 1e-6, false);
+    latent = cleave_compose_norm(c, cleave_compose_name(c, "%s.kv_a_layernorm", scope), latent,
+                                 config->value_rank, 1e-6, CLEAVE_NORM_RMS);
     latent = cleave_compose_linear(c, cleave_compose_name(c, "%s.kv_b_proj", scope), latent,
                                    config->value_rank, config->heads * both, false);
     latent =
@@ -372,7 +356,7 @@ static const char *attend_latent(cleave_decoder *d, const char *block, const cha
 
 const char *cleave_compose_deepseek_v2(cleave_composer *c, const cleave_config *config) {
     cleave_config own = *config;
-    own.interleaved = true;
+    own.rotary[0].interleaved = true;
     return cleave_compose_decoder(
         c, &own, &(cleave_decoder_style){.attend = attend_latent, .feed = feed_deepseek_v2});
 }

@@ -18,7 +18,8 @@ const char *cleave_compose_gemma(cleave_composer *c, const cleave_config *config
     cleave_config own = with_scaled_embedding(config);
     if (strcmp(own.activation, "gelu") == 0)
         own.activation = "gelu_pytorch_tanh";
-    return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.plus_one = true});
+    return cleave_compose_decoder(c, &own,
+                                  &(cleave_decoder_style){.norm = CLEAVE_NORM_RMS_PLUS_ONE});
 }
 
 static const cleave_decoder_norms both_sides = {
@@ -32,13 +33,14 @@ static const cleave_decoder_norms both_sides = {
 const char *cleave_compose_gemma2(cleave_composer *c, const cleave_config *config) {
     cleave_config own = with_scaled_embedding(config);
     own.whole_every = 2;
-    return cleave_compose_decoder(c, &own,
-                                  &(cleave_decoder_style){.plus_one = true, .norms = &both_sides});
+    return cleave_compose_decoder(
+        c, &own, &(cleave_decoder_style){.norm = CLEAVE_NORM_RMS_PLUS_ONE, .norms = &both_sides});
 }
 
 const char *cleave_compose_gemma3(cleave_composer *c, const cleave_config *config) {
     const cleave_config own = with_scaled_embedding(config);
-    return cleave_compose_decoder(
-        c, &own,
-        &(cleave_decoder_style){.plus_one = true, .head_norms = true, .norms = &both_sides});
+    return cleave_compose_decoder(c, &own,
+                                  &(cleave_decoder_style){.norm = CLEAVE_NORM_RMS_PLUS_ONE,
+                                                          .head_norms = true,
+                                                          .norms = &both_sides});
 }

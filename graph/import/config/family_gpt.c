@@ -28,8 +28,8 @@ static const char *add_residual(cleave_composer *c, const cleave_config *config,
 
 static const char *layer_norm(cleave_composer *c, const cleave_config *config, const char *block,
                               const char *which, const char *x) {
-    return cleave_compose_layer_norm(c, cleave_compose_name(c, "%s.%s", block, which), x,
-                                     config->width, config->epsilon);
+    return cleave_compose_norm(c, cleave_compose_name(c, "%s.%s", block, which), x, config->width,
+                               config->epsilon, CLEAVE_NORM_LAYER);
 }
 
 /* ---- GPT-2 ----------------------------------------------------------------------------------- */
@@ -196,8 +196,8 @@ static const char *phi_heads(const turned *t, const char *scope, const char *whi
     if (which[0] == 'v')
         return x;
     if (t->config->qk_norm)
-        x = cleave_compose_layer_norm(c, cleave_compose_name(c, "%s.%s_layernorm", scope, which), x,
-                                      heads->size, t->config->epsilon);
+        x = cleave_compose_norm(c, cleave_compose_name(c, "%s.%s_layernorm", scope, which), x,
+                                heads->size, t->config->epsilon, CLEAVE_NORM_LAYER);
     return turn(t, scope, which, x);
 }
 

@@ -7,10 +7,7 @@
 #include <math.h>
 
 static const char *norm(const cleave_decoder *d, const char *scope, const char *x, int64_t width) {
-    return d->style->layer_norms
-               ? cleave_compose_layer_norm(d->c, scope, x, width, d->config->epsilon)
-               : cleave_compose_rms_norm(d->c, scope, x, width, d->config->epsilon,
-                                         d->style->plus_one);
+    return cleave_compose_norm(d->c, scope, x, width, d->config->epsilon, d->style->norm);
 }
 
 static const cleave_decoder_norms of_llama = {.before_attention = "input_layernorm",
@@ -24,6 +21,8 @@ static bool is_windowed(const cleave_config *config, int64_t layer) {
 }
 
 static bool is_turned(const cleave_config *config, int64_t layer) {
+    if (config->turns_windowed)
+        return config->window > 0 && is_windowed(config, layer);
     if (config->turned.n > 0)
         return config->turned.has[layer];
     return config->unturned_every == 0 || (layer + 1) % config->unturned_every != 0;
@@ -37,7 +36,7 @@ int64_t cleave_layer_window(const cleave_config *config, int64_t layer) {
 const char *cleave_decoder_heads(const cleave_decoder *d, const char *scope, const char *which,
                                  const char *x, const cleave_heads *heads, int64_t layer) {
     cleave_composer *c = d->c;
-    bool is_query = which[0] == 'q', is_local = d->config->local_theta > 0;
+    bool is_query = which[0] == 'q', is_local = d->config->rotary[1].theta > 0;
     x = cleave_compose_cut_heads(c, cleave_compose_name(c, "%s.%s.parts", scope, which), x, heads,
                                  is_query);
     if (which[0] != 'v' && d->style->head_norms)
@@ -86,7 +85,7 @@ static const char *attend(cleave_decoder *d, const char *block, const char *x, i
     x = cleave_compose_attention(d->c, scope, &how, q, k, v);
     return cleave_compose_linear(d->c, cleave_compose_name(d->c, "%s.o_proj", scope), x,
                                  config->heads * config->head, config->width,
-                                 config->attention_bias);
+                                 config->attention_bias || config->output_bias);
 }
 
 const char *cleave_compose_gated(cleave_composer *c, const cleave_config *config, const char *scope,
@@ -130,11 +129,11 @@ static const char *add_to(const cleave_decoder *d, const char *block, const char
 static const char *add_block(cleave_decoder *d, const char *x, int64_t layer) {
     const char *block = cleave_compose_name(d->c, "model.layers.%lld", (long long)layer);
     const cleave_decoder_norms *norms = d->style->norms != NULL ? d->style->norms : &of_llama;
-    const char *y = block_norm(d, block, norms->before_attention, x);
-    y = (d->style->attend != NULL ? d->style->attend : attend)(d, block, y, layer);
+    const char *normed = block_norm(d, block, norms->before_attention, x);
+    const char *y = (d->style->attend != NULL ? d->style->attend : attend)(d, block, normed, layer);
     y = block_norm(d, block, norms->after_attention, y);
     x = add_to(d, block, "attn", "attended", x, y);
-    y = block_norm(d, block, norms->before_feed, x);
+    y = d->style->parallel ? normed : block_norm(d, block, norms->before_feed, x);
     y = (d->style->feed != NULL ? d->style->feed : feed)(d, block, y, layer);
     y = block_norm(d, block, norms->after_feed, y);
     return add_to(d, block, "mlp", "output", x, y);
@@ -150,9 +149,9 @@ const char *cleave_compose_decoder(cleave_composer *c, const cleave_config *conf
     x = cleave_compose_scaled(c, "model.embed_tokens", x, config->embedding_scale);
     x = cleave_compose_dropout(c, "model.embed_dropout", x, config->embedding_dropout);
     d.rotary = cleave_compose_rotary_tables(c, "rotary", config);
-    if (config->local_theta > 0) {
+    if (config->rotary[1].theta > 0) {
         cleave_config local = *config;
-        local.rotary = (cleave_rotary){.theta = config->local_theta, .share = 1};
+        local.rotary[0] = config->rotary[1];
         d.local_rotary = cleave_compose_rotary_tables(c, "rotary.local", &local);
     }
     for (int64_t i = 0; i < config->layers; i++)
@@ -185,12 +184,29 @@ const char *cleave_compose_qwen3(cleave_composer *c, const cleave_config *config
     return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.head_norms = true});
 }
 
-/* Its first norm is of what attention gives. */
+/* What attention and the unit give is normed, not what they read. */
+static const cleave_decoder_norms norms_behind = {.after_attention = "post_attention_layernorm",
+                                                  .after_feed = "post_feedforward_layernorm"};
+
 const char *cleave_compose_olmo2(cleave_composer *c, const cleave_config *config) {
-    static const cleave_decoder_norms norms = {.after_attention = "post_attention_layernorm",
-                                               .after_feed = "post_feedforward_layernorm"};
-    return cleave_compose_decoder(c, config,
-                                  &(cleave_decoder_style){.wide_norms = true, .norms = &norms});
+    return cleave_compose_decoder(
+        c, config, &(cleave_decoder_style){.wide_norms = true, .norms = &norms_behind});
+}
+
+/* Rotary positions are scaled in layers without a window alone, where nothing else is said. */
+const char *cleave_compose_olmo3(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.whole_every = 4;
+    if (own.rotary[1].theta <= 0)
+        own.rotary[1].theta = config->rotary[0].theta;
+    return cleave_compose_olmo2(c, &own);
+}
+
+const char *cleave_compose_exaone4(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.turns_windowed = config->window > 0;
+    return cleave_compose_decoder(
+        c, &own, &(cleave_decoder_style){.head_norms = true, .norms = &norms_behind});
 }
 
 /* Its logits are divided. */
@@ -205,22 +221,68 @@ const char *cleave_compose_smollm3(cleave_composer *c, const cleave_config *conf
     return cleave_compose_llama(c, &own);
 }
 
+/* Two products and a function between them. */
 static const char *feed_plain(const cleave_decoder *d, const char *block, const char *x,
-                              int64_t layer) {
-    (void)layer;
+                              const char *const modules[3], bool bias) {
     cleave_composer *c = d->c;
     const int64_t width = d->config->width, inner = d->config->inner;
     const char *scope = cleave_compose_name(c, "%s.mlp", block);
-    x = cleave_compose_linear(c, cleave_compose_name(c, "%s.c_fc", scope), x, width, inner,
-                              d->config->attention_bias);
+    x = cleave_compose_linear(c, cleave_compose_name(c, "%s.%s", scope, modules[0]), x, width,
+                              inner, bias);
     x = cleave_compose_activation(c, cleave_activation_find(d->config->activation),
-                                  cleave_compose_name(c, "%s.act", scope), x);
-    return cleave_compose_linear(c, cleave_compose_name(c, "%s.c_proj", scope), x, inner, width,
-                                 d->config->attention_bias);
+                                  cleave_compose_name(c, "%s.%s", scope, modules[1]), x);
+    return cleave_compose_linear(c, cleave_compose_name(c, "%s.%s", scope, modules[2]), x, inner,
+                                 width, bias);
+}
+
+static const char *feed_starcoder2(const cleave_decoder *d, const char *block, const char *x,
+                                   int64_t layer) {
+    static const char *const modules[] = {"c_fc", "act", "c_proj"};
+    (void)layer;
+    return feed_plain(d, block, x, modules, d->config->attention_bias);
 }
 
 /* All its products have a bias, or none has. */
 const char *cleave_compose_starcoder2(cleave_composer *c, const cleave_config *config) {
-    return cleave_compose_decoder(c, config,
-                                  &(cleave_decoder_style){.layer_norms = true, .feed = feed_plain});
+    return cleave_compose_decoder(
+        c, config, &(cleave_decoder_style){.norm = CLEAVE_NORM_LAYER, .feed = feed_starcoder2});
+}
+
+static const char *feed_up_and_down(const cleave_decoder *d, const char *block, const char *x,
+                                    int64_t layer) {
+    static const char *const modules[] = {"up_proj", "act_fn", "down_proj"};
+    (void)layer;
+    return feed_plain(d, block, x, modules, d->config->mlp_bias);
+}
+
+const char *cleave_compose_arcee(cleave_composer *c, const cleave_config *config) {
+    return cleave_compose_decoder(c, config, &(cleave_decoder_style){.feed = feed_up_and_down});
+}
+
+const char *cleave_compose_nemotron(cleave_composer *c, const cleave_config *config) {
+    return cleave_compose_decoder(
+        c, config,
+        &(cleave_decoder_style){.norm = CLEAVE_NORM_LAYER_PLUS_ONE, .feed = feed_up_and_down});
+}
+
+/* Attention and unit read the same norm, side by side. */
+const char *cleave_compose_cohere2(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.rotary[0].interleaved = own.turns_windowed = true;
+    return cleave_compose_decoder(
+        c, &own, &(cleave_decoder_style){.norm = CLEAVE_NORM_LAYER_UNBIASED, .parallel = true});
+}
+
+const char *cleave_compose_ernie4_5(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.rotary[0].interleaved = true;
+    own.mlp_bias = config->attention_bias;
+    return cleave_compose_llama(c, &own);
+}
+
+const char *cleave_compose_seed_oss(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.attention_bias = false; /* of queries, keys and values alone */
+    return cleave_compose_decoder(c, &own,
+                                  &(cleave_decoder_style){.biases = config->attention_bias});
 }

@@ -14,11 +14,11 @@ typedef struct cleave_decoder_norms {
 } cleave_decoder_norms;
 
 typedef struct cleave_decoder_style {
-    bool biases;                       /* of queries, keys and values, whatever the file says */
-    bool head_norms;                   /* of queries and keys, head by head */
-    bool wide_norms;                   /* of queries and keys, over all heads */
-    bool plus_one;                     /* norms */
-    bool layer_norms;                  /* in place of RMS norms */
+    bool biases;     /* of queries, keys and values, whatever the file says */
+    bool head_norms; /* of queries and keys, head by head */
+    bool wide_norms; /* of queries and keys, over all heads */
+    bool parallel;   /* the unit reads what attention reads */
+    cleave_norm norm;
     const cleave_decoder_norms *norms; /* null: Llama's */
     /* In place of Llama's, where they are not null: of the block's normed x [batch, length, width],
        whose modules are in `block`. */

@@ -1,5 +1,5 @@
 /* Phi-3: Llama with one product for queries, keys and values, and one for both sides of the gated
-   unit; what is added to the stream may be dropped. */
+   unit, which GLM has, too; what is added to the stream may be dropped. */
 #include "graph/import/config/family_llama.h"
 
 static const char *attend(cleave_decoder *d, const char *block, const char *x, int64_t layer) {
@@ -45,4 +45,28 @@ static const char *feed(const cleave_decoder *d, const char *block, const char *
 const char *cleave_compose_phi3(cleave_composer *c, const cleave_config *config) {
     return cleave_compose_decoder(c, config,
                                   &(cleave_decoder_style){.attend = attend, .feed = feed});
+}
+
+/* GLM: neighbours are the pairs that are turned.  From GLM-4-0414 on attention and unit are normed
+   behind, too. */
+static const char *compose_glm(cleave_composer *c, const cleave_config *config,
+                               const cleave_decoder_norms *norms) {
+    cleave_config own = *config;
+    own.rotary[0].interleaved = true;
+    own.attention_bias = false; /* of queries, keys and values alone */
+    return cleave_compose_decoder(
+        c, &own,
+        &(cleave_decoder_style){.biases = config->attention_bias, .norms = norms, .feed = feed});
+}
+
+const char *cleave_compose_glm(cleave_composer *c, const cleave_config *config) {
+    return compose_glm(c, config, NULL);
+}
+
+const char *cleave_compose_glm4(cleave_composer *c, const cleave_config *config) {
+    static const cleave_decoder_norms norms = {.before_attention = "input_layernorm",
+                                               .after_attention = "post_self_attn_layernorm",
+                                               .before_feed = "post_attention_layernorm",
+                                               .after_feed = "post_mlp_layernorm"};
+    return compose_glm(c, config, &norms);
 }

@@ -16,7 +16,8 @@ typedef struct side {
 } side;
 
 static const char *norm(const side *s, const char *scope, const char *x) {
-    return cleave_compose_rms_norm(s->c, scope, x, s->config->width, s->config->epsilon, false);
+    return cleave_compose_norm(s->c, scope, x, s->config->width, s->config->epsilon,
+                               CLEAVE_NORM_RMS);
 }
 
 static const char *drop(const side *s, const char *scope, const char *x) {

@@ -119,7 +119,7 @@ cleave_status cleave_rotary_read(const cleave_json_cursor *at, cleave_rotary *ro
 /* ---- angles ---------------------------------------------------------------------------------- */
 
 int64_t cleave_rotary_width(const cleave_config *config) {
-    return (int64_t)((double)config->head * config->rotary.share);
+    return (int64_t)((double)config->head * config->rotary[0].share);
 }
 
 /* Long waves are stretched by the factor, short ones stay, those between are mixed. */
@@ -150,7 +150,7 @@ static double yarn_frequency(const cleave_rotary *r, double width, double pair, 
 
 /* Radians per position. */
 static double frequency_of(const cleave_config *config, int64_t pair) {
-    const cleave_rotary *r = &config->rotary;
+    const cleave_rotary *r = &config->rotary[0];
     double width = (double)cleave_rotary_width(config), theta = r->theta;
     if (r->kind == CLEAVE_ROTARY_DYNAMIC && config->sequence > config->positions && width > 2)
         theta *=
@@ -187,8 +187,9 @@ static double yarn_scale(const cleave_rotary *r) {
 
 cleave_rotary_tables cleave_compose_rotary_tables(cleave_composer *c, const char *name,
                                                   const cleave_config *config) {
-    const cleave_rotary *r = &config->rotary;
-    cleave_rotary_tables tables = {.width = cleave_rotary_width(config)};
+    const cleave_rotary *r = &config->rotary[0];
+    cleave_rotary_tables tables = {.width = cleave_rotary_width(config),
+                                   .interleaved = r->interleaved};
     int64_t width = tables.width, half = width / 2;
     const int64_t shape[] = {config->sequence, width};
     float *cosines = CLEAVE_ARENA_ARRAY(c->arena, float, shape[0] * width);
@@ -213,6 +214,15 @@ cleave_rotary_tables cleave_compose_rotary_tables(cleave_composer *c, const char
     return tables;
 }
 
+/* The first elements of all pairs of neighbours in the last dimension, then the second ones. */
+static const char *part_pairs(cleave_composer *c, const char *name, const char *x, int64_t width) {
+    x = cleave_compose_reshape(c, cleave_compose_name(c, "%s.pairs", name), x, 5,
+                               (int64_t[]){0, 0, 0, width / 2, 2});
+    x = cleave_compose_transpose(c, cleave_compose_name(c, "%s.apart", name), x, 5,
+                                 (int64_t[]){0, 1, 2, 4, 3});
+    return cleave_compose_reshape(c, name, x, 4, (int64_t[]){0, 0, 0, width});
+}
+
 const char *cleave_compose_rotary(cleave_composer *c, const char *name, const char *x,
                                   const cleave_rotary_tables *tables, int64_t head) {
     const int64_t half = tables->width / 2;
@@ -225,6 +235,8 @@ const char *cleave_compose_rotary(cleave_composer *c, const char *name, const ch
                                  tables->width);
         turned = cleave_compose_name(c, "%s.turned", name);
     }
+    if (tables->interleaved)
+        x = part_pairs(c, cleave_compose_name(c, "%s.parted", name), x, tables->width);
     const char *left =
         cleave_compose_slice(c, cleave_compose_name(c, "%s.left", name), x, -1, 0, half);
     const char *right = cleave_compose_slice(c, cleave_compose_name(c, "%s.right", name), x, -1,

@@ -122,6 +122,13 @@ ParameterizedTestParameters(config, published_models_have_the_parameters_of_the_
                               {"starcoder2_7b"},
                               {"t5_base"},
                               {"t5_v1_1_small"},
+                              {"olmo_3_7b"},
+                              {"exaone_4_32b"},
+                              {"command_r7b"},
+                              {"seed_oss_36b"},
+                              {"glm_4_9b"},
+                              {"nemotron_4_340b"},
+                              {"ernie_4_5_0_3b"},
                               {"vit_base"}};
     return cr_make_param_array(published, all, sizeof all / sizeof *all);
 }
@@ -319,8 +326,8 @@ static const struct {
 } refused[] = {
     {"{}", "no model_type", 8},
     {"{\"model_type\": 3}", "$.model_type", 8},
-    {"{\"model_type\": \"mamba\", " SIZES "}", "\"mamba\" is not supported, but bert, camembert",
-     8},
+    {"{\"model_type\": \"mamba\", " SIZES "}",
+     "\"mamba\" is not supported, but arcee, bert, camembert", 8},
     {"{\"model_type\": \"gpt_oss\", " SIZES "}", "\"gpt_oss\" is not supported", 8},
     {"{\"model_type\": \"smollm3\", " SIZES ", \"no_rope_layers\": [1]}",
      "has 1 no_rope_layers for 2 layers", 8},
@@ -365,8 +372,8 @@ static const struct {
      "\"attn_logit_softcapping\": 0}",
      "$.attn_logit_softcapping: 0 is not above 0", 8},
     {"{\"model_type\": \"gemma3_text\", " SIZES ", \"num_key_value_heads\": 2, "
-     "\"rope_parameters\": {}}",
-     "$.rope_parameters: is no field", 8},
+     "\"rope_parameters\": {\"rope_theta\": 100}}",
+     "$.rope_parameters", 8},
     {"{\"model_type\": \"phi3\", " SIZES ", \"embd_pdrop\": 0.1}", "$.embd_pdrop: 0.1", 8},
     {"{" GPT2 ", \"n_positions\": 7}", "longer than its 7 positions", 8},
     {"{" LLAMA ", \"head_dim\": 3}", "3 of a head's 3 dimensions, which are no pairs", 8},
@@ -400,6 +407,13 @@ static const struct {
     {"{\"model_type\": \"qwen3\", " SIZES ", \"num_key_value_heads\": 2, \"layer_types\": "
      "[\"chunked_attention\"]}",
      "$.layer_types[0]", 8},
+    {"{\"model_type\": \"exaone4\", " SIZES ", \"num_key_value_heads\": 2, "
+     "\"sliding_window_pattern\": \"LGLG\"}",
+     "$.sliding_window_pattern: \"LGLG\" is not supported, but such as LLLG", 8},
+    {"{\"model_type\": \"olmo3\", " SIZES ", \"rope_parameters\": {\"rope_theta\": 100}}",
+     "$.rope_parameters", 8},
+    {"{\"model_type\": \"cohere2\", " SIZES ", \"use_qk_norm\": true}", "$.use_qk_norm: is true",
+     8},
 };
 
 Test(config, what_is_not_understood_is_refused_by_name) {
