@@ -40,21 +40,20 @@ static const session_given *asked_for(const session *s) {
 }
 
 /* Of those that might have been the result; null: none was priced. */
-static const cleave_layout *leanest(const session *s) {
+static const cleave_layout *leanest(const session *s, const cleave_price **price) {
     const cleave_layout *layout = NULL;
-    int64_t least = INT64_MAX;
     for (int32_t i = 0; i < s->n_found; i++)
-        if (layout == NULL || s->found[i].price.excess_bytes < least) {
+        if (layout == NULL || s->found[i].price.excess_bytes < (*price)->excess_bytes) {
             layout = &s->found[i].layout;
-            least = s->found[i].price.excess_bytes;
+            *price = &s->found[i].price;
         }
     for (int32_t g = 0; g < s->n_given; g++) {
         const session_given *given = &s->given[g];
         bool is_wanted = session_searches(s) || given == asked_for(s);
         if (is_wanted && session_is_priced(given) &&
-            (layout == NULL || given->price.excess_bytes < least)) {
+            (layout == NULL || given->price.excess_bytes < (*price)->excess_bytes)) {
             layout = given->layout;
-            least = given->price.excess_bytes;
+            *price = &given->price;
         }
     }
     return layout;
@@ -143,7 +142,7 @@ static void format_holdings(const cleave_model *model, const holding *holdings, 
     }
 }
 
-/* The peak of a layout, and what holds it. */
+/* The peak of a layout, and what holds it, which takes all of it lowered. */
 static cleave_status describe(session *s, const cleave_layout *layout, cleave_arena *arena,
                               char *text, size_t bytes, cleave_error *error) {
     cleave_lowered lowered;
@@ -199,10 +198,10 @@ static cleave_status fail_named(const session *s, const char *needed, const char
                                 const char *under, cleave_error *error) {
     const session_given *given = asked_for(s);
     const char *method = s->options->method;
-    if (given == NULL)
+    if (given == NULL && needed[0] == '\0')
         return cleave_fail(error, CLEAVE_NO_LAYOUT, "method \"%s\" does not apply to %s%s", method,
                            s->model->file, under);
-    if (!session_is_priced(given))
+    if (given != NULL && !session_is_priced(given))
         return cleave_fail(error, CLEAVE_NO_LAYOUT, "method \"%s\" is not priced: %s", method,
                            s->unpriced[session_find_baseline(method)]);
     return cleave_fail(error, CLEAVE_NO_LAYOUT,
@@ -228,14 +227,17 @@ static void format_reach(const session *s, char *text, size_t bytes) {
 
 cleave_status session_fail_nothing_fits(session *s, cleave_error *error) {
     char least[640] = "", limit[32], under[512], proof[128], reach[512];
-    const cleave_layout *layout = leanest(s);
+    const cleave_price *price = NULL;
+    const cleave_layout *layout = leanest(s, &price);
     int64_t limit_bytes = s->options->memory_limit_bytes;
     for (int32_t k = 0; k < s->machine->n_kinds && s->options->memory_limit_bytes <= 0; k++)
         if (s->machine->kinds[k].memory_bytes > limit_bytes)
             limit_bytes = s->machine->kinds[k].memory_bytes;
     cleave_arena arena = {0};
     cleave_status status = CLEAVE_OK;
-    if (layout != NULL)
+    if (layout != NULL && cleave_lowers_to_many(layout))
+        cleave_unit_format((double)price->peak_bytes, CLEAVE_UNIT_BYTES, least, sizeof least);
+    else if (layout != NULL)
         status = describe(s, layout, &arena, least, sizeof least, error);
     cleave_arena_free(&arena);
     CLEAVE_TRY(status);

@@ -276,13 +276,42 @@ static cleave_status place_nests(cleave_importer *im, cleave_model *model,
 
 /* ---- roles ----------------------------------------------------------------------------------- */
 
-/* Labels for people, from the maps of the main nest: an axis that the output lacks is a reduction;
-   n and b* are samples; what else a parameter has is a parameter axis; the rest are attributes. */
-static void name_roles(const cleave_model *model, cleave_operator *op) {
+/* Does a tensor come of data?  `made` says it of what is written. */
+static bool comes_of_data(const cleave_model *model, const bool *made, int32_t tensor) {
+    const cleave_view *view = &model->tensors[tensor].view;
+    bool comes = made[tensor] || (view->kind == CLEAVE_VIEW_NONE &&
+                                  model->tensors[tensor].kind == CLEAVE_TENSOR_DATA);
+    for (int32_t s = 0; s < view->n_sources && !comes; s++)
+        comes = comes_of_data(model, made, view->sources[s]);
+    return comes;
+}
+
+/* Which tensors that are written come of data: they alone have samples. */
+static cleave_status find_made_of_data(cleave_importer *im, const cleave_model *model,
+                                       bool **made) {
+    *made = CLEAVE_ARENA_ARRAY(&im->scratch, bool, model->n_tensors);
+    if (*made == NULL)
+        return cleave_import_no_memory(im);
+    for (int32_t n = 0; n < model->n_nests; n++) {
+        const cleave_nest *nest = &model->nests[n];
+        bool comes = false;
+        for (int i = 0; i < nest->n_inputs; i++)
+            comes = comes || comes_of_data(model, *made, nest->inputs[i].tensor);
+        (*made)[nest->output.tensor] = comes;
+    }
+    return CLEAVE_OK;
+}
+
+/* From the maps of the main nest: an axis that the output lacks is a reduction; n and b* of what
+   comes of data are samples; what else a parameter has is a parameter axis; the rest are
+   attributes. */
+static void name_roles(const cleave_model *model, const bool *made_of_data, cleave_operator *op) {
     const cleave_nest *nest = &model->nests[op->main_nest];
     for (int i = 0; i < op->n_axes; i++) {
         const char *name = op->axes[i].name;
-        bool sample = strcmp(name, "n") == 0 || name[0] == 'b', parameter = false;
+        bool sample =
+            made_of_data[nest->output.tensor] && (strcmp(name, "n") == 0 || name[0] == 'b');
+        bool parameter = false;
         int axis = i; /* main nests begin with all axes of their operator but the later ones */
         if (i >= op->n_axes - op->n_later)
             for (axis = 0; axis < nest->n_axes && nest->operator_axis[axis] != i;)
@@ -304,6 +333,7 @@ static void name_roles(const cleave_model *model, cleave_operator *op) {
 
 cleave_status cleave_import_finish(cleave_importer *im, cleave_model *model) {
     int32_t *tensor_id;
+    bool *made_of_data;
     CLEAVE_TRY(cleave_import_drop_bypassed(im));
     CLEAVE_TRY(cleave_import_fuse(im));
     CLEAVE_TRY(name_outputs(im, model));
@@ -318,8 +348,9 @@ cleave_status cleave_import_finish(cleave_importer *im, cleave_model *model) {
     CLEAVE_TRY(name_tensors(im, model, tensor_id));
     CLEAVE_TRY(place_tensors(im, model, tensor_id));
     CLEAVE_TRY(place_nests(im, model, tensor_id));
+    CLEAVE_TRY(find_made_of_data(im, model, &made_of_data));
     for (int32_t i = 0; i < model->n_operators; i++)
-        name_roles(model, &model->operators[i]);
+        name_roles(model, made_of_data, &model->operators[i]);
     for (int32_t i = 0; i < model->n_outputs; i++)
         model->outputs[i] = tensor_id[model->outputs[i]];
     model->loss = im->loss >= 0 ? tensor_id[im->loss] : -1;

@@ -206,13 +206,14 @@ static cleave_status price_lowered(cleave_pricer *pricer, const cleave_price_sub
     return CLEAVE_OK;
 }
 
-/* By a few micro-batches, where they tell of all; what it rests on is asked of every item. */
+/* By a few micro-batches, where they tell of all; what it rests on is asked of every item, unless
+   these are too many. */
 static cleave_status price_few(cleave_pricer *pricer, const cleave_price_subject *what, bool *done,
                                cleave_price *price, cleave_error *error) {
     cleave_lowered lowered;
     cleave_price made = *price;
     cleave_error why_not = {""};
-    if (what->grounds != NULL)
+    if (what->grounds != NULL && !cleave_lowers_to_many(what->layout))
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_lowered_few(pricer, what->layout, what->in_steps, done, &lowered, error));
     cleave_status status =

@@ -60,6 +60,16 @@ cleave_status cleave_lowered_fold(cleave_pricer *pricer, const cleave_layout *la
     return status;
 }
 
+/* Parts of operators in all micro-batches. */
+enum { MANY_PARTS = 1 << 18 };
+
+bool cleave_lowers_to_many(const cleave_layout *layout) {
+    int64_t n_parts = 0;
+    for (int32_t op = 0; op < layout->n_operators; op++)
+        n_parts += layout->splits[op].n_parts;
+    return n_parts * layout->schedule.micro_batches > MANY_PARTS;
+}
+
 cleave_status cleave_lowered_whole(cleave_pricer *pricer, const cleave_layout *layout,
                                    bool in_steps, cleave_lowered *lowered, cleave_error *error) {
     lowered->repeats = lowered->is_few = false;

@@ -16,6 +16,10 @@ typedef struct cleave_lowered {
     cleave_program program;
 } cleave_lowered;
 
+/* Would all of it, lowered whole, take more than 2 GiB or so?  What is not needed to the last item
+   does without then. */
+bool cleave_lowers_to_many(const cleave_layout *layout);
+
 /* The first window with collectives in closed form; by three micro-batches of many where they may
    tell of all (`is_few`).  `folds` is false where the layout does not
    fold on the pricer's machine; or that is NO_LAYOUT, saying why (`must`). */

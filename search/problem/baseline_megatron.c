@@ -20,15 +20,19 @@ static bool is_attention_product(const cleave_model *model, int32_t op) {
             cleave_tensor_writer(model, nest->inputs[1].tensor) >= 0);
 }
 
-/* The axis of tokens: the dimension behind the samples', where features come after it; -1: none. */
-static int token_axis(const cleave_model *model, int32_t op) {
+/* The axis of tokens: the first dimension behind the samples that has so many places and features
+   behind it, since heads that are fewer may lie before; -1: none. */
+static int token_axis(const cleave_model *model, int32_t op, int32_t places) {
     const cleave_operator *of = &model->operators[op];
     const cleave_nest *nest = &model->nests[of->main_nest];
-    const cleave_dimension_map *map = &nest->output.map[1];
-    if (model->tensors[nest->output.tensor].rank < 3 || map->n_terms != 1)
-        return -1;
-    int axis = nest->operator_axis[map->terms[0].axis];
-    return axis >= 0 && !of->axes[axis].whole && strcmp(of->roles[axis], "sample") != 0 ? axis : -1;
+    int features = model->tensors[nest->output.tensor].rank - 1;
+    for (int d = 1; d < features; d++) {
+        const cleave_dimension_map *map = &nest->output.map[d];
+        int axis = map->n_terms == 1 ? nest->operator_axis[map->terms[0].axis] : -1;
+        if (axis >= 0 && of->axes[axis].extent >= places)
+            return !of->axes[axis].whole && strcmp(of->roles[axis], "sample") != 0 ? axis : -1;
+    }
+    return -1;
 }
 
 /* Does an operand go along an axis of its nest? */
@@ -110,6 +114,8 @@ static cleave_status follow(const baseline_builder *b, const int *axis_of, int32
     *axis = -1;
     if (degree < 2 || before < 0 || axis_of[before] < 0)
         return CLEAVE_OK;
+    int64_t room = b->model->operators[before].axes[axis_of[before]].extent;
+    degree = room < degree ? (int32_t)room : degree;
     return cleave_axis_goes_with(b->model, before, axis_of[before], op, degree, axis, error);
 }
 
@@ -119,10 +125,10 @@ static cleave_status cut_by_tensor(const baseline_builder *b, int32_t op, int32_
     const cleave_model *model = b->model;
     const cleave_operator *of = &model->operators[op];
     bool *columns = marks->columns;
+    int32_t tensor = b->group.degree[CLEAVE_GROUP_TENSOR];
     *axis = -1;
     if (before >= 0 && columns[before])
-        CLEAVE_TRY(
-            follow(b, b->axis_of, before, op, b->group.degree[CLEAVE_GROUP_TENSOR], axis, error));
+        CLEAVE_TRY(follow(b, b->axis_of, before, op, tensor, axis, error));
     if (is_attention_product(model, op)) {
         *axis = baseline_axis_named(of, "h");
         *axis = *axis >= 0 ? *axis : baseline_axis_named(of, "b1");
@@ -135,7 +141,11 @@ static cleave_status cut_by_tensor(const baseline_builder *b, int32_t op, int32_
             *axis = -1; /* a normalisation of what is split by columns */
         columns[op] = *axis >= 0;
         *axis = *axis >= 0 ? *axis : table_axis(model, op);
-        *axis = *axis >= 0 || b->whole_tokens ? *axis : token_axis(model, op);
+        *axis = *axis >= 0 || b->whole_tokens ? *axis : token_axis(model, op, tensor);
+    }
+    if (!is_attention_product(model, op) && *axis >= 0 && of->axes[*axis].extent < tensor) {
+        columns[op] = false; /* heads of keys are fewer than devices */
+        *axis = b->whole_tokens ? -1 : token_axis(model, op, tensor);
     }
     return CLEAVE_OK;
 }
@@ -167,7 +177,7 @@ static cleave_status cut_by_context(const baseline_builder *b, int32_t op, int32
         return CLEAVE_OK;
     }
     CLEAVE_TRY(follow(b, marks->tokens, before, op, degree, &axis, error));
-    axis = axis >= 0 ? axis : token_axis(b->model, op);
+    axis = axis >= 0 ? axis : token_axis(b->model, op, degree);
     if (axis >= 0 && b->model->operators[op].axes[axis].extent >= degree)
         marks->tokens[op] = cut->axis[CLEAVE_GROUP_CONTEXT] = axis;
     return CLEAVE_OK;
@@ -207,7 +217,9 @@ cleave_status baseline_megatron(const baseline_builder *b, bool *applies, cleave
         int32_t before = baseline_operator_before(model, op);
         int samples = baseline_axis_with_role(of, "sample"), axis;
         CLEAVE_TRY(cut_by_tensor(b, op, before, &marks, &axis, error));
-        cleave_group_cut cut = {.axis = {samples, samples, -1, axis}};
+        cleave_group_cut cut = {.axis = {samples, samples, -1, axis}, .inner = -1};
+        if (is_attention_product(model, op))
+            cut.inner = baseline_axis_named(of, "g"); /* queries of the same keys */
         CLEAVE_TRY(cut_by_context(b, op, before, &marks, &cut, error));
         CLEAVE_TRY(cut_by_expert(b, op, before, &marks, &cut, error));
         has_experts = has_experts || marks.experts[op] >= 0;

@@ -23,6 +23,7 @@ typedef struct cleave_group {
 
 typedef struct cleave_group_cut {
     int axis[CLEAVE_N_GROUP_DIMENSIONS]; /* of the operator; -1: all compute the same */
+    int inner;         /* cut within parts of tensor's axis where this is too short; -1: none is */
     bool tensor_first; /* an axis that tensor and context cut is cut by tensor first: heads are,
                           tokens not */
 } cleave_group_cut;

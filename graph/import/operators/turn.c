@@ -227,15 +227,15 @@ static cleave_status add_rotations(cleave_importer *im, const cleave_onnx_tensor
     return keep_table(im, (cleave_turned_table){.tensor = *tensor});
 }
 
-/* Output [.., 2, n], seen as x was. */
-static cleave_status turn_pairs(cleave_importer *im, int32_t x, int32_t pairs, int32_t rotations) {
+/* [.., 2, n], seen as x was. */
+static cleave_status turn_pairs(cleave_importer *im, int32_t x, int32_t pairs, int32_t rotations,
+                                int32_t *turned) {
     const cleave_tensor flat = im->tensors.items[x].tensor;
     const cleave_tensor table = im->tensors.items[rotations].tensor;
     const char *name = cleave_arena_printf(im->arena, "%s.pairs", im->node->outputs[0]);
     int64_t shape[CLEAVE_MAX_RANK];
     int n = flat.rank;
     cleave_nest nest;
-    int32_t output;
     if (name == NULL)
         return cleave_import_no_memory(im);
     memcpy(shape, flat.shape, sizeof shape);
@@ -257,30 +257,29 @@ static cleave_status turn_pairs(cleave_importer *im, int32_t x, int32_t pairs, i
     CLEAVE_TRY(cleave_import_end_pointwise(im, &nest));
     im->operators.items[nest.op].tail_nest = -1;
     im->operators.items[nest.op].type = "RotaryEmbedding";
-    CLEAVE_TRY(cleave_import_reshape(im, im->node->outputs[0], nest.output.tensor, n, flat.shape,
-                                     &output));
-    cleave_import_set_output(im, 0, output, false);
-    return CLEAVE_OK;
+    return cleave_import_reshape(im, cleave_arena_printf(im->arena, "%s.turned", name),
+                                 nest.output.tensor, n, flat.shape, turned);
 }
 
-/* Sets *done where that is what is turned. */
-static cleave_status turn_neighbours(cleave_importer *im, int32_t x, const turn *t, bool *done) {
+/* Where x is parted; else *turned stays as it is. */
+static cleave_status turn_neighbours(cleave_importer *im, int32_t x, const turn *t,
+                                     int32_t *turned) {
     const cleave_onnx_tensor *cosines = known_table(cleave_import_input(im, t->cosine));
     const cleave_onnx_tensor *sines = known_table(cleave_import_input(im, t->sine));
     const cleave_tensor *flat = &im->tensors.items[x].tensor;
     int32_t pairs = find_pairs(im, x), rotations;
-    *done = pairs >= 0 && cosines != NULL && sines != NULL && cosines->rank == sines->rank &&
-            cosines->rank <= flat->rank && 2 * t->negative == t->turned &&
-            flat->rank + 2 <= CLEAVE_MAX_RANK;
-    for (int d = 0; *done && d < cosines->rank; d++) {
+    bool fits = pairs >= 0 && cosines != NULL && sines != NULL && cosines->rank == sines->rank &&
+                cosines->rank <= flat->rank && 2 * t->negative == t->turned &&
+                flat->rank + 2 <= CLEAVE_MAX_RANK;
+    for (int d = 0; fits && d < cosines->rank; d++) {
         int64_t extent = flat->shape[flat->rank - cosines->rank + d];
-        *done = cosines->shape[d] == sines->shape[d] &&
-                (cosines->shape[d] == extent || (cosines->shape[d] == 1 && d < cosines->rank - 1));
+        fits = cosines->shape[d] == sines->shape[d] &&
+               (cosines->shape[d] == extent || (cosines->shape[d] == 1 && d < cosines->rank - 1));
     }
-    if (!*done)
+    if (!fits)
         return CLEAVE_OK;
     CLEAVE_TRY(add_rotations(im, cosines, sines, &rotations));
-    return turn_pairs(im, x, pairs, rotations);
+    return turn_pairs(im, x, pairs, rotations, turned);
 }
 
 /* ---- as exporters spell it ---------------------------------------------------------------------
@@ -343,11 +342,14 @@ cleave_status cleave_import_turned(cleave_importer *im) {
     if (t.negative + im->tensors.items[parts[1]].tensor.shape[last] != t.turned)
         return cleave_import_fail(im, "its halves are not all of what is turned");
     t.whole = x;
-    bool done = false;
-    if (n == 2)
-        CLEAVE_TRY(turn_neighbours(im, x, &t, &done));
-    if (done)
+    int32_t both[] = {-1, parts[n - 1]};
+    CLEAVE_TRY(turn_neighbours(im, x, &t, &both[0]));
+    if (both[0] >= 0 && n == 3)
+        CLEAVE_TRY(cleave_import_join(im, im->node->outputs[0], 2, both, last, &both[0]));
+    if (both[0] >= 0) {
+        cleave_import_set_output(im, 0, both[0], false);
         return CLEAVE_OK;
+    }
     if (n == 3)
         CLEAVE_TRY(join_rest(im, x, parts[2], &t.whole));
     const char *name = cleave_arena_printf(im->arena, "%s.exchanged", im->node->outputs[0]);

@@ -2,6 +2,7 @@
    parallelism, without it, over contexts, and over experts. */
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
+#include "graph/model/fold.h"
 #include "graph/program/traffic.h"
 #include "search/problem/baselines.h"
 
@@ -13,6 +14,9 @@ static cleave_arena arena;
 static cleave_model model;
 static cleave_layout layout;
 
+#define SIZES_OF_NORMS                                                                             \
+    "\"hidden_size\": 16, \"intermediate_size\": 32, \"num_hidden_layers\": 2, "                   \
+    "\"num_attention_heads\": 4, \"vocab_size\": 64}"
 #define SIZES_OF(KV_HEADS)                                                                         \
     "\"hidden_size\": 16, \"intermediate_size\": 32, \"num_hidden_layers\": 2, "                   \
     "\"num_attention_heads\": 4, \"num_key_value_heads\": " KV_HEADS ", \"vocab_size\": 64, "      \
@@ -233,6 +237,37 @@ Test(megatron, heads_of_contexts_lie_within_those_of_products) {
     cr_assert_eq(tokens->n_parts, 4);
     cr_expect_arr_eq(heads->devices, of_heads, sizeof of_heads);
     cr_expect_arr_eq(tokens->devices, of_tokens, sizeof of_tokens);
+}
+
+/* Two heads of keys for 4 devices: two share a head, each for half of its queries, and what makes
+   keys is split by tokens. */
+Test(megatron, heads_of_keys_that_are_fewer_than_devices_are_shared) {
+    static const char *const by_tokens[] = {"model.layers.1.self_attn.k_proj",
+                                            "model.layers.1.input_layernorm"};
+    cleave_error error = {""};
+    cleave_fold fold;
+    expect_made((cleave_baseline_shape){.tensor = 4}, 8);
+    int32_t attention = cleave_model_find_operator(&model, "model.layers.1.self_attn");
+    for (int a = 0; a < model.operators[attention].n_axes; a++) {
+        const char *name = model.operators[attention].axes[a].name;
+        bool is_shared = strcmp(name, "n") == 0 || strcmp(name, "h") == 0 || strcmp(name, "g") == 0;
+        cr_expect_eq(layout.splits[attention].degree[a], is_shared ? 2 : 1, "%s", name);
+    }
+    for (int i = 0; i < 2; i++) {
+        int32_t op = cleave_model_find_operator(&model, by_tokens[i]);
+        cr_expect_eq(layout.splits[op].degree[1], 4, "%s", by_tokens[i]);
+    }
+    cr_expect_eq(cleave_fold_find(&model, &layout, 4, &arena, &fold, &error), CLEAVE_OK, "%s",
+                 error.message);
+}
+
+Test(megatron, what_is_made_of_weights_alone_has_no_samples) {
+    import("{\"model_type\": \"nemotron\", " SIZES_OF_NORMS);
+    int32_t op = cleave_model_find_operator(&model, "model.layers.1.input_layernorm.factor");
+    cr_assert_geq(op, 0);
+    cr_expect_str_eq(model.operators[op].roles[0], "parameter");
+    op = cleave_model_find_operator(&model, "model.layers.1.input_layernorm");
+    cr_expect_str_eq(model.operators[op].roles[0], "sample");
 }
 
 #define MIXTRAL                                                                                    \
