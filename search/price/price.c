@@ -71,6 +71,10 @@ cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout 
    of random layouts by 6 % at most (tests/property/estimates_keep_times.c). */
 static const double most_above = 1.5, most_below = 2, most_above_slots = 1.1;
 
+static bool surely_fits(int64_t live, int64_t room) {
+    return (double)live * most_above <= (double)room;
+}
+
 typedef enum fit { FITS, IN_DOUBT, TOO_LARGE } fit;
 
 static fit estimate_fit(const cleave_pricer *pricer, cleave_estimate *estimate,
@@ -82,7 +86,7 @@ static fit estimate_fit(const cleave_pricer *pricer, cleave_estimate *estimate,
         int64_t beside = cleave_machine_runtime_bytes(pricer->machine, d, own_bytes);
         if ((double)live / most_below + (double)beside > (double)limit)
             result = TOO_LARGE;
-        else if ((double)live * most_above + (double)beside > (double)limit && result == FITS)
+        else if (!surely_fits(live, limit - beside) && result == FITS)
             result = IN_DOUBT;
         if (live + beside - limit > price->excess_bytes)
             price->excess_bytes = live + beside - limit;
@@ -94,7 +98,7 @@ static fit estimate_fit(const cleave_pricer *pricer, cleave_estimate *estimate,
     return result;
 }
 
-/* Does it fit even by a plan of whole slots? */
+/* Does it fit even by a plan of whole slots?  Few devices are in doubt where not all do alike. */
 static cleave_status fits_in_slots(const cleave_pricer *pricer, cleave_estimate *estimate,
                                    bool *fits, cleave_error *error) {
     int32_t n = pricer->machine->n_devices;
@@ -103,8 +107,10 @@ static cleave_status fits_in_slots(const cleave_pricer *pricer, cleave_estimate 
     if (room == NULL)
         return cleave_fail_memory(error, "planning memory");
     for (int32_t d = 0; d < n; d++) {
-        int64_t beside = cleave_machine_runtime_bytes(pricer->machine, d, own_bytes);
-        room[d] = (int64_t)((double)(limit_of(pricer, d) - beside) / most_above_slots);
+        room[d] = limit_of(pricer, d) - cleave_machine_runtime_bytes(pricer->machine, d, own_bytes);
+        room[d] = surely_fits(cleave_estimate_live_bytes(estimate, d), room[d])
+                      ? INT64_MAX
+                      : (int64_t)((double)room[d] / most_above_slots);
     }
     cleave_status status = cleave_estimate_fits(estimate, room, fits, error);
     free(room);
