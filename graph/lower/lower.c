@@ -85,7 +85,7 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
     CLEAVE_TRY(status);
     result.n_spanning = cleave_program_count_spanning(&result);
     if (turns == NULL)
-        CLEAVE_TRY(cleave_memory_plan(&result, arena, error));
+        CLEAVE_TRY(cleave_memory_plan(&result, options->enough_bytes, arena, error));
     *program = result;
     return CLEAVE_OK;
 }

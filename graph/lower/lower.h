@@ -15,7 +15,8 @@ typedef struct cleave_lower_options {
     bool training;             /* the model must have a loss */
     bool symbolic_collectives; /* collectives as one item each: for the search */
     bool for_price; /* pieces of copies are counted, but may not be listed: a price needs none */
-    int optimizer_states; /* 0, 1 (momentum) or 2 (Adam, AdamW) state values per parameter */
+    const int64_t *enough_bytes; /* [n_devices] arenas that need not be smaller; null: none */
+    int optimizer_states;        /* 0, 1 (momentum) or 2 (Adam, AdamW) state values per parameter */
     cleave_workspace_function *workspace; /* may be null: none */
     void *workspace_context;
 } cleave_lower_options;

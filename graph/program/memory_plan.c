@@ -24,7 +24,7 @@ typedef struct planner {
     cleave_free_ranges free;
     int64_t most;    /* bytes that live at once, as the smallest plan counts them */
     int64_t top;     /* of the smallest plan so far */
-    int64_t enough;  /* a plan that is no larger will do; -1: the smallest is wanted */
+    int64_t enough;  /* none that is smaller is looked for; -1: the smallest is wanted */
     int64_t *pooled; /* [lives] offsets with pools; within theirs, at first */
     pool *pools;     /* [lives] */
     int32_t *pool_of;
@@ -179,8 +179,8 @@ static int32_t list_spans(planner *plan, cleave_event_list events) {
 /* Takes the place of the plans before it if it is smaller. */
 static void plan_by_size(planner *plan, cleave_event_list events) {
     int32_t n = list_spans(plan, events);
-    int64_t limit = plan->enough < 0 ? plan->top : plan->enough + 1, top;
-    if (!cleave_place_by_size(plan->spans, n, limit, plan->placed, &top))
+    int64_t top;
+    if (!cleave_place_by_size(plan->spans, n, plan->top, plan->placed, &top))
         return;
     for (int32_t i = 0; i < n; i++)
         plan->offset[plan->spans[i].life] = plan->spans[i].offset;
@@ -281,19 +281,26 @@ static bool begin_planning(const cleave_lives *lives, int64_t *offset, planner *
            plan->placed != NULL && plan->span_of != NULL;
 }
 
-cleave_status cleave_memory_plan_lives(const cleave_lives *lives, int64_t *offset,
-                                       int64_t *peak_bytes, cleave_error *error) {
+/* Devices that are alike need the same, but of one that has to do with less than the one before it
+   more ways may have to be tried. */
+static void plan_next(planner *plan, const ordered *by, int32_t d) {
+    cleave_event_list events = cleave_life_events_of(&by->main, d);
+    if (!is_as_before(by, d) || (plan->top > plan->enough && plan->enough >= 0))
+        plan_device(plan, events, lane_of(by, d));
+    else
+        copy_offsets(events, cleave_life_events_of(&by->main, d - 1), plan->offset);
+}
+
+cleave_status cleave_memory_plan_lives(const cleave_lives *lives, const int64_t *enough,
+                                       int64_t *offset, int64_t *peak_bytes, cleave_error *error) {
     CLEAVE_TRY(check_total(lives, error));
     ordered by;
     planner plan;
     bool orders = order(lives, &by), plans = begin_planning(lives, offset, &plan);
     bool ready = orders && plans;
     for (int32_t d = 0; d < lives->n_devices && ready; d++) {
-        cleave_event_list events = cleave_life_events_of(&by.main, d);
-        if (is_as_before(&by, d))
-            copy_offsets(events, cleave_life_events_of(&by.main, d - 1), offset);
-        else
-            plan_device(&plan, events, lane_of(&by, d));
+        plan.enough = enough != NULL ? enough[d] : -1;
+        plan_next(&plan, &by, d);
         peak_bytes[d] = plan.top;
     }
     cleave_life_events_free(&by.main);
@@ -302,15 +309,13 @@ cleave_status cleave_memory_plan_lives(const cleave_lives *lives, int64_t *offse
     return ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
 }
 
-/* Devices that are alike need the same, but of one that has to do with less than the one before it
-   more ways may have to be tried. */
 static bool all_fit(planner *plan, const ordered *by, const int64_t *room) {
     bool fit = true;
     for (int32_t d = 0; d < plan->lives->n_devices && fit; d++) {
         plan->enough = room[d];
         fit = room[d] >= 0;
-        if (fit && (!is_as_before(by, d) || plan->top > room[d]))
-            plan_device(plan, cleave_life_events_of(&by->main, d), lane_of(by, d));
+        if (fit)
+            plan_next(plan, by, d);
         fit = fit && plan->top <= room[d];
     }
     return fit;
@@ -333,8 +338,8 @@ cleave_status cleave_memory_lives_fit(const cleave_lives *lives, const int64_t *
     return ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
 }
 
-cleave_status cleave_memory_plan(cleave_program *program, cleave_arena *arena,
-                                 cleave_error *error) {
+cleave_status cleave_memory_plan(cleave_program *program, const int64_t *enough,
+                                 cleave_arena *arena, cleave_error *error) {
     int32_t n = program->n_buffers;
     cleave_life *items = malloc(((size_t)n + 1) * sizeof *items);
     int64_t *offset = calloc((size_t)n + 1, sizeof *offset);
@@ -350,7 +355,7 @@ cleave_status cleave_memory_plan(cleave_program *program, cleave_arena *arena,
             items[lives.n++] = cleave_buffer_life(of);
     }
     cleave_status status =
-        ready ? cleave_memory_plan_lives(&lives, offset, program->peak_bytes, error)
+        ready ? cleave_memory_plan_lives(&lives, enough, offset, program->peak_bytes, error)
               : cleave_fail_memory(error, "planning memory");
     for (int32_t b = 0; b < n && status == CLEAVE_OK; b++)
         program->buffers[b].offset = offset[life_of[program->buffers[b].storage]];

@@ -56,9 +56,10 @@ typedef struct cleave_lives {
 } cleave_lives;
 
 /* Places all lives: their offsets, [n], which are 0 for those without bytes if they were before,
-   and the size of each device's arena, [n_devices]. */
-cleave_status cleave_memory_plan_lives(const cleave_lives *lives, int64_t *offset,
-                                       int64_t *peak_bytes, cleave_error *error);
+   and the size of each device's arena, [n_devices].  Where no smaller one is looked for than
+   `enough`, [n_devices] (null: the smallest is), fewer ways of planning are tried. */
+cleave_status cleave_memory_plan_lives(const cleave_lives *lives, const int64_t *enough,
+                                       int64_t *offset, int64_t *peak_bytes, cleave_error *error);
 /* Would no arena of that plan be larger than `room`, [n_devices]?  Nothing is planned on once that
    is known: neither devices behind one that has too little, nor one by another way that has enough
    by the first. */
@@ -66,6 +67,7 @@ cleave_status cleave_memory_lives_fit(const cleave_lives *lives, const int64_t *
                                       cleave_error *error);
 
 /* Sets buffers[].offset and peak_bytes from buffers[].{first, last, bytes, storage}. */
-cleave_status cleave_memory_plan(cleave_program *program, cleave_arena *arena, cleave_error *error);
+cleave_status cleave_memory_plan(cleave_program *program, const int64_t *enough,
+                                 cleave_arena *arena, cleave_error *error);
 
 #endif

@@ -144,5 +144,5 @@ cleave_status extend_buffers(extender *e, bool *alike) {
     if (!*alike)
         return CLEAVE_OK;
     e->program->n_buffers = n_buffers;
-    return cleave_memory_plan_lives(&m.lives, offset, e->program->peak_bytes, e->error);
+    return cleave_memory_plan_lives(&m.lives, NULL, offset, e->program->peak_bytes, e->error);
 }

@@ -318,7 +318,7 @@ static cleave_status plan_devices(planning *p, int32_t n_lives, int64_t *peak_by
                                   .n_devices = n_devices,
                                   .n_items = p->base[p->few->turns.n_turns],
                                   .items = lives};
-        status = cleave_memory_plan_lives(&all, offset, &peak_bytes[p->device], error);
+        status = cleave_memory_plan_lives(&all, NULL, offset, &peak_bytes[p->device], error);
     } else {
         status = cleave_fail_memory(error, "planning memory");
     }

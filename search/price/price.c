@@ -71,6 +71,10 @@ cleave_status cleave_pricer_estimate(cleave_pricer *pricer, const cleave_layout 
    of random layouts by 6 % at most (tests/property/estimates_keep_times.c). */
 static const double most_above = 1.5, most_below = 2, most_above_slots = 1.1;
 
+static bool surely_fits(int64_t live, int64_t room) {
+    return (double)live * most_above <= (double)room;
+}
+
 typedef enum fit { FITS, IN_DOUBT, TOO_LARGE } fit;
 
 static fit estimate_fit(const cleave_pricer *pricer, cleave_estimate *estimate,
@@ -82,7 +86,7 @@ static fit estimate_fit(const cleave_pricer *pricer, cleave_estimate *estimate,
         int64_t beside = cleave_machine_runtime_bytes(pricer->machine, d, own_bytes);
         if ((double)live / most_below + (double)beside > (double)limit)
             result = TOO_LARGE;
-        else if ((double)live * most_above + (double)beside > (double)limit && result == FITS)
+        else if (!surely_fits(live, limit - beside) && result == FITS)
             result = IN_DOUBT;
         if (live + beside - limit > price->excess_bytes)
             price->excess_bytes = live + beside - limit;
@@ -94,18 +98,27 @@ static fit estimate_fit(const cleave_pricer *pricer, cleave_estimate *estimate,
     return result;
 }
 
-/* Does it fit even by a plan of whole slots? */
-static cleave_status fits_in_slots(const cleave_pricer *pricer, cleave_estimate *estimate,
-                                   bool *fits, cleave_error *error) {
+/* What the limits leave for the arenas, [n_devices]; to be freed, and null where memory is short.
+ */
+static int64_t *list_room(const cleave_pricer *pricer, cleave_estimate *estimate) {
     int32_t n = pricer->machine->n_devices;
     int64_t own_bytes = cleave_estimate_own_bytes(estimate);
     int64_t *room = malloc((size_t)n * sizeof *room);
+    for (int32_t d = 0; d < n && room != NULL; d++)
+        room[d] = limit_of(pricer, d) - cleave_machine_runtime_bytes(pricer->machine, d, own_bytes);
+    return room;
+}
+
+/* Does it fit even by a plan of whole slots?  Few devices are in doubt where not all do alike. */
+static cleave_status fits_in_slots(const cleave_pricer *pricer, cleave_estimate *estimate,
+                                   bool *fits, cleave_error *error) {
+    int64_t *room = list_room(pricer, estimate);
     if (room == NULL)
         return cleave_fail_memory(error, "planning memory");
-    for (int32_t d = 0; d < n; d++) {
-        int64_t beside = cleave_machine_runtime_bytes(pricer->machine, d, own_bytes);
-        room[d] = (int64_t)((double)(limit_of(pricer, d) - beside) / most_above_slots);
-    }
+    for (int32_t d = 0; d < pricer->machine->n_devices; d++)
+        room[d] = surely_fits(cleave_estimate_live_bytes(estimate, d), room[d])
+                      ? INT64_MAX
+                      : (int64_t)((double)room[d] / most_above_slots);
     cleave_status status = cleave_estimate_fits(estimate, room, fits, error);
     free(room);
     return status;
@@ -249,6 +262,20 @@ static cleave_status price_folded(cleave_pricer *pricer, const cleave_price_subj
     return status;
 }
 
+/* Of a proposal it is asked whether it fits, not how small it may be. */
+static cleave_status lower_proposal(cleave_pricer *pricer, const cleave_price_subject *what,
+                                    cleave_lowered *lowered, cleave_error *error) {
+    int64_t *room = list_room(pricer, what->estimate);
+    if (room == NULL)
+        return cleave_fail_memory(error, "planning memory");
+    pricer->lower.enough_bytes = room;
+    cleave_status status =
+        cleave_lowered_whole(pricer, what->layout, what->in_steps, lowered, error);
+    pricer->lower.enough_bytes = NULL;
+    free(room);
+    return status;
+}
+
 static cleave_status price_without_estimate(cleave_pricer *pricer, const cleave_price_subject *what,
                                             cleave_price *price, cleave_error *error) {
     cleave_lowered lowered;
@@ -268,7 +295,9 @@ static cleave_status price_without_estimate(cleave_pricer *pricer, const cleave_
         CLEAVE_TRY(price_few(pricer, what, &done, price, error));
     if (done)
         return CLEAVE_OK;
-    CLEAVE_TRY(cleave_lowered_whole(pricer, what->layout, what->in_steps, &lowered, error));
+    CLEAVE_TRY(what->estimate != NULL
+                   ? lower_proposal(pricer, what, &lowered, error)
+                   : cleave_lowered_whole(pricer, what->layout, what->in_steps, &lowered, error));
     return price_lowered(pricer, what, &lowered, price, error);
 }
 

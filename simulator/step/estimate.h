@@ -56,7 +56,7 @@ cleave_estimate_counts cleave_estimate_count(const cleave_estimate *estimate);
 int64_t cleave_estimate_live_bytes(cleave_estimate *estimate, int32_t device);
 /* Does a memory plan in which everything is in use for whole slots have arenas of at most `room`
    bytes, [n_devices]?  It needs more than the plan of cleave_lower as a rule, and is made without
-   lowering anything. */
+   lowering anything; for devices with INT64_MAX none is. */
 cleave_status cleave_estimate_fits(cleave_estimate *estimate, const int64_t *room, bool *fits,
                                    cleave_error *error);
 /* How far the device is from doing with so many bytes: over the slots, the cubes of what is in use

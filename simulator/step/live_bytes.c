@@ -104,7 +104,8 @@ static int32_t count_ranges(const live_bytes *live) {
     return n;
 }
 
-static int32_t list_lives(const live_bytes *live, cleave_life *lives) {
+/* Of devices with limited room. */
+static int32_t list_lives(const live_bytes *live, const int64_t *room, cleave_life *lives) {
     int32_t n = 0;
     for (int32_t place = 0; place < live->n_places; place++) {
         if (live->counted[place] == NULL)
@@ -112,6 +113,8 @@ static int32_t list_lives(const live_bytes *live, cleave_life *lives) {
         const cleave_fragment_price *price = live->counted[place]->shared->price;
         const int32_t *slots = live->slots[place];
         for (int32_t i = 0; i < price->n_live; i++) {
+            if (room[price->live[i].device] == INT64_MAX)
+                continue;
             lives[n] = price->live[i];
             cleave_life_renumber(&lives[n++], slots);
         }
@@ -135,7 +138,7 @@ cleave_status live_bytes_fit(live_bytes *live, const int64_t *room, bool *fit,
     cleave_life *items = malloc(((size_t)count_ranges(live) + 1) * sizeof *items);
     if (items == NULL)
         return cleave_fail_memory(error, "estimating");
-    const cleave_lives lives = {.n = list_lives(live, items),
+    const cleave_lives lives = {.n = list_lives(live, room, items),
                                 .n_devices = live->n_devices,
                                 .n_items = live->n_slots,
                                 .items = items};

@@ -31,7 +31,7 @@ int64_t live_bytes_most(live_bytes *live, int32_t device);
 /* Over the slots, the cubes of what is in use beyond `bytes`, as a share of them, added up. */
 double live_bytes_over(live_bytes *live, int32_t device, int64_t bytes);
 /* Does a memory plan of it have arenas of at most `room` bytes, [n_devices], where everything is in
-   use from the begin of its first slot to the end of its last? */
+   use from the begin of its first slot to the end of its last?  INT64_MAX: nothing is planned. */
 cleave_status live_bytes_fit(live_bytes *live, const int64_t *room, bool *fit, cleave_error *error);
 /* What the program itself takes. */
 int64_t live_bytes_own(live_bytes *live);

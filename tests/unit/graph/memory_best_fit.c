@@ -120,7 +120,7 @@ Test(memory_best_fit, is_best_fit) {
         int32_t n = DEVICES * (1 + (int32_t)cleave_random_below(&random, MOST_LIVES / DEVICES));
         cleave_lives lives = {.n = n, .n_devices = DEVICES, .n_items = ITEMS, .items = items};
         draw(&random, items, n, seed % 2 == 0);
-        cr_assert_eq(cleave_memory_plan_lives(&lives, offset, peak, &error), CLEAVE_OK);
+        cr_assert_eq(cleave_memory_plan_lives(&lives, NULL, offset, peak, &error), CLEAVE_OK);
         bool is_plain[DEVICES];
         for (int32_t d = 0; d < DEVICES; d++) {
             int64_t plain_peak = plain_plan(&lives, d, plain_offset);
@@ -161,7 +161,7 @@ Test(memory_best_fit, what_the_lane_uses_alone_lies_by_its_order) {
         cleave_lives lives = {.n = n, .n_devices = DEVICES, .n_items = ITEMS, .items = items};
         draw(&random, items, n, false);
         draw_lane(&random, items, n);
-        cr_assert_eq(cleave_memory_plan_lives(&lives, offset, peak, &error), CLEAVE_OK);
+        cr_assert_eq(cleave_memory_plan_lives(&lives, NULL, offset, peak, &error), CLEAVE_OK);
         expect_disjoint(&lives, offset, peak);
         for (int32_t d = 0; d < DEVICES; d++) {
             int64_t plain_peak = plain_plan(&lives, d, by_main);
@@ -185,14 +185,23 @@ Test(memory_best_fit, lives_fit_where_no_arena_of_the_plan_is_larger) {
         draw(&random, items, n, seed % 2 == 0);
         if (seed % 3 > 0)
             draw_lane(&random, items, n);
-        cr_assert_eq(cleave_memory_plan_lives(&lives, offset, peak, &error), CLEAVE_OK);
+        cr_assert_eq(cleave_memory_plan_lives(&lives, NULL, offset, peak, &error), CLEAVE_OK);
         for (int32_t d = 0; d < DEVICES; d++)
             room[d] = peak[d] + 3000 * cleave_random_below(&random, 2);
         bool fit = false;
         cr_assert_eq(cleave_memory_lives_fit(&lives, room, &fit, &error), CLEAVE_OK);
         cr_expect(fit, "seed %d", (int)seed);
+        int64_t peak_of_enough[DEVICES];
+        cr_assert_eq(cleave_memory_plan_lives(&lives, room, offset, peak_of_enough, &error),
+                     CLEAVE_OK);
+        expect_disjoint(&lives, offset, peak_of_enough);
+        for (int32_t d = 0; d < DEVICES; d++)
+            cr_expect(peak[d] <= peak_of_enough[d] && peak_of_enough[d] <= room[d]);
         int32_t short_of = (int32_t)cleave_random_below(&random, DEVICES);
         room[short_of] = peak[short_of] - 1;
+        cr_assert_eq(cleave_memory_plan_lives(&lives, room, offset, peak_of_enough, &error),
+                     CLEAVE_OK);
+        cr_expect_eq(peak_of_enough[short_of], peak[short_of]);
         cr_assert_eq(cleave_memory_lives_fit(&lives, room, &fit, &error), CLEAVE_OK);
         cr_expect(!fit, "seed %d", (int)seed);
     }
@@ -211,7 +220,7 @@ Test(memory_best_fit, sums_beside_the_main_lane_take_turns) {
                                      .lane_last = 21 + 2 * l};
     const cleave_lives lives = {.n = 21, .n_devices = 1, .n_items = 61, .items = items};
     int64_t offset[21] = {0}, peak[1];
-    cr_assert_eq(cleave_memory_plan_lives(&lives, offset, peak, &error), CLEAVE_OK);
+    cr_assert_eq(cleave_memory_plan_lives(&lives, NULL, offset, peak, &error), CLEAVE_OK);
     cr_expect_eq(peak[0], 640 + 256);
     expect_disjoint(&lives, offset, peak);
 }
@@ -222,5 +231,5 @@ Test(memory_best_fit, too_many_bytes_are_refused) {
         {.bytes = INT64_MAX / 2}, {.bytes = INT64_MAX / 2}, {.bytes = INT64_MAX / 2}};
     const cleave_lives lives = {.n = 3, .n_devices = 1, .n_items = 1, .items = items};
     int64_t offset[3] = {0}, peak[1];
-    cr_expect_eq(cleave_memory_plan_lives(&lives, offset, peak, &error), CLEAVE_FAILED);
+    cr_expect_eq(cleave_memory_plan_lives(&lives, NULL, offset, peak, &error), CLEAVE_FAILED);
 }

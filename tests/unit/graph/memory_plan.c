@@ -28,7 +28,8 @@ static void add(int32_t device, int32_t first, int32_t last, int64_t bytes) {
 
 static void plan(void) {
     cleave_error error = {""};
-    cr_assert_eq(cleave_memory_plan(&program, &arena, &error), CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(cleave_memory_plan(&program, NULL, &arena, &error), CLEAVE_OK, "%s",
+                 error.message);
 }
 
 /* Most bytes that live at once on a device: no plan can do with less. */
