@@ -168,4 +168,5 @@ Test(node_costs, of_attention_are_by_how_much_is_seen) {
     cr_assert_eq(cleave_model_fuse_attention(&s.model, NULL, &s.arena, &s.model, &error), CLEAVE_OK,
                  "%s", error.message);
     compare_all(&s, "gpt");
+    cr_expect_gt(s.n_told, 0);
 }
