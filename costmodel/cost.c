@@ -31,6 +31,16 @@ static double price_by_data_sheet(const cleave_device_kind *kind, const cleave_w
                             cleave_efficiency_of_bytes(kind->efficiency, work, of.bytes)));
 }
 
+double cleave_cost_floor(const cleave_device_kind *kind, const cleave_work *work) {
+    const cleave_framework_kernels *of = &work->kernels[kind->framework];
+    if (is_measured(kind) || !work->has_kernels || of->n == 0)
+        return 0;
+    return fmax(work->flops / (cleave_device_kind_flops(kind, work->type) *
+                               cleave_efficiency_bound_of_work(kind->efficiency, work)),
+                of->bytes / (kind->bytes_per_second *
+                             cleave_efficiency_bound_of_bytes(kind->efficiency, work)));
+}
+
 static double correct_fit(const cleave_device_kind *kind, int32_t fit, const char *key) {
     if (kind->first_likened == NULL)
         return 1;

@@ -65,6 +65,11 @@ static inline int64_t cleave_link_serialization(const cleave_link *link, int64_t
 double cleave_cost_compute(const cleave_device_kind *kind, const cleave_work *work,
                            cleave_provenance *provenance);
 
+/* What the parts of some work take no less than together, however it is cut: launches apart, and at
+   the most of its peaks that a kind reaches with kernels of any size.  0 where something was
+   measured, or where the work begins no kernel. */
+double cleave_cost_floor(const cleave_device_kind *kind, const cleave_work *work);
+
 /* Remembers prices by (nest, pass, extents and padding of the part) from program to program: for
    the search. */
 typedef struct cleave_cost_cache cleave_cost_cache;

@@ -46,29 +46,55 @@ double cleave_efficiency_most(const cleave_efficiency *tables, cleave_efficiency
     return cleave_efficiency_find(tables, of, HUGE_VAL);
 }
 
-double cleave_efficiency_of_work(const cleave_efficiency *tables, const cleave_work *work) {
+/* The table of its flops, and the size that it goes by. */
+static cleave_efficiency_of table_of_work(const cleave_work *work, double *size) {
     bool forward = work->pass == CLEAVE_PASS_FORWARD;
-    cleave_efficiency_of product = !cleave_type_is_short(work->type) ? CLEAVE_EFFICIENCY_PRODUCT
-                                   : work->pass == CLEAVE_PASS_WEIGHT_GRADIENT
-                                       ? CLEAVE_EFFICIENCY_BF16_WEIGHTS
-                                       : CLEAVE_EFFICIENCY_BF16_PRODUCT;
+    *size = HUGE_VAL;
     switch (work->sort) {
     case CLEAVE_WORK_PRODUCT:
-        return cleave_efficiency_find(tables, product, work->smallest);
+        *size = work->smallest;
+        return !cleave_type_is_short(work->type)           ? CLEAVE_EFFICIENCY_PRODUCT
+               : work->pass == CLEAVE_PASS_WEIGHT_GRADIENT ? CLEAVE_EFFICIENCY_BF16_WEIGHTS
+                                                           : CLEAVE_EFFICIENCY_BF16_PRODUCT;
     case CLEAVE_WORK_ATTENTION:
-        return cleave_efficiency_find(
-            tables, forward ? CLEAVE_EFFICIENCY_ATTENTION : CLEAVE_EFFICIENCY_ATTENTION_BACKWARD,
-            work->flops);
+        *size = work->flops;
+        return forward ? CLEAVE_EFFICIENCY_ATTENTION : CLEAVE_EFFICIENCY_ATTENTION_BACKWARD;
     case CLEAVE_WORK_LOSS:
     case CLEAVE_WORK_OTHER:
         break;
     }
-    return cleave_efficiency_most(tables, CLEAVE_EFFICIENCY_PRODUCT);
+    return CLEAVE_EFFICIENCY_PRODUCT;
+}
+
+double cleave_efficiency_of_work(const cleave_efficiency *tables, const cleave_work *work) {
+    double size;
+    cleave_efficiency_of of = table_of_work(work, &size);
+    return cleave_efficiency_find(tables, of, size);
+}
+
+static cleave_efficiency_of table_of_bytes(const cleave_work *work) {
+    return work->sort == CLEAVE_WORK_LOSS ? CLEAVE_EFFICIENCY_LOSS : CLEAVE_EFFICIENCY_MEMORY;
 }
 
 double cleave_efficiency_of_bytes(const cleave_efficiency *tables, const cleave_work *work,
                                   double bytes) {
-    return cleave_efficiency_find(
-        tables, work->sort == CLEAVE_WORK_LOSS ? CLEAVE_EFFICIENCY_LOSS : CLEAVE_EFFICIENCY_MEMORY,
-        bytes);
+    return cleave_efficiency_find(tables, table_of_bytes(work), bytes);
+}
+
+static double bound_of(const cleave_efficiency *tables, cleave_efficiency_of of) {
+    double most = 0;
+    while (tables[of].n == 0 && kin[of] != of)
+        of = kin[of];
+    for (int i = 0; i < tables[of].n; i++)
+        most = fmax(most, tables[of].share[i]);
+    return tables[of].n > 0 ? most : 1;
+}
+
+double cleave_efficiency_bound_of_work(const cleave_efficiency *tables, const cleave_work *work) {
+    double size;
+    return bound_of(tables, table_of_work(work, &size));
+}
+
+double cleave_efficiency_bound_of_bytes(const cleave_efficiency *tables, const cleave_work *work) {
+    return bound_of(tables, table_of_bytes(work));
 }

@@ -43,5 +43,8 @@ double cleave_efficiency_most(const cleave_efficiency *tables, cleave_efficiency
 double cleave_efficiency_of_work(const cleave_efficiency *tables, const cleave_work *work);
 double cleave_efficiency_of_bytes(const cleave_efficiency *tables, const cleave_work *work,
                                   double bytes);
+/* The most that these are of work of that sort, whatever its size. */
+double cleave_efficiency_bound_of_work(const cleave_efficiency *tables, const cleave_work *work);
+double cleave_efficiency_bound_of_bytes(const cleave_efficiency *tables, const cleave_work *work);
 
 #endif

@@ -171,8 +171,7 @@ static cleave_status check_all(const cleave_model *model, const cleave_layout *l
                                cleave_arena *scratch, cleave_error *error) {
     const cleave_schedule *schedule = &layout->schedule;
     cleave_micro_batches micro;
-    cleave_stage_block *sequence;
-    int32_t *group, n_blocks;
+    int32_t *group;
     CLEAVE_TRY(check_stages(model, schedule, error));
     CLEAVE_TRY(check_directions(model, schedule, error));
     CLEAVE_TRY(check_in_flight(schedule, error));
@@ -182,7 +181,7 @@ static cleave_status check_all(const cleave_model *model, const cleave_layout *l
         CLEAVE_TRY(check_samples(model, layout, &micro, error));
     }
     CLEAVE_TRY(cleave_layout_groups(layout, scratch, &group, error));
-    return cleave_schedule_sequence(schedule, group, scratch, &sequence, &n_blocks, error);
+    return cleave_schedule_check_order(schedule, group, error);
 }
 
 cleave_status cleave_layout_check_schedule(const cleave_model *model, const cleave_layout *layout,

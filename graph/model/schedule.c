@@ -317,6 +317,28 @@ static bool merge(const merging *of, int32_t n, cleave_stage_block *sequence) {
     return true;
 }
 
+/* Do all blocks come to their turn?  In whatever order groups go on that may, so no times are
+   needed: a group goes on until it waits. */
+static bool goes_through(const merging *of, int32_t n) {
+    int32_t taken = 0;
+    for (bool goes_on = true; goes_on;) {
+        goes_on = false;
+        for (int32_t g = 0; g < of->of->n_groups; g++)
+            for (; begin_of(of, g) >= 0; taken++) {
+                const cleave_stage_block *block = &of->of->blocks[g][of->head[g]++];
+                *end_of(of, block->kind, block->stage, block->micro_batch) = 1;
+                goes_on = true;
+            }
+    }
+    return taken == n;
+}
+
+static cleave_status fail_waiting(const orders *to) {
+    return cleave_fail(to->error, CLEAVE_BAD_INPUT,
+                       "schedule: the orders of the groups wait for each other");
+}
+
+/* Without a sequence, where it is null. */
 static cleave_status sequence_of(orders *to, cleave_arena *scratch, cleave_arena *arena,
                                  cleave_stage_block **sequence, int32_t *n_blocks) {
     const cleave_schedule *of = to->of;
@@ -350,14 +372,18 @@ static cleave_status sequence_of(orders *to, cleave_arena *scratch, cleave_arena
     int32_t n = 0;
     for (int32_t g = 0; g < to->n_groups; g++)
         n += to->n[g];
+    if (sequence == NULL)
+        return goes_through(&merged, n) ? CLEAVE_OK : fail_waiting(to);
     *sequence = CLEAVE_ARENA_ARRAY(arena, cleave_stage_block, n);
     *n_blocks = n;
     if (*sequence == NULL)
         return cleave_fail_memory(to->error, "making a schedule");
-    if (!merge(&merged, n, *sequence))
-        return cleave_fail(to->error, CLEAVE_BAD_INPUT,
-                           "schedule: the orders of the groups wait for each other");
-    return CLEAVE_OK;
+    return merge(&merged, n, *sequence) ? CLEAVE_OK : fail_waiting(to);
+}
+
+static void count_groups(orders *to) {
+    for (int32_t s = 0; s < to->of->n_stages; s++)
+        to->n_groups = to->group[s] >= to->n_groups ? to->group[s] + 1 : to->n_groups;
 }
 
 cleave_status cleave_schedule_sequence(const cleave_schedule *schedule, const int32_t *group,
@@ -365,9 +391,18 @@ cleave_status cleave_schedule_sequence(const cleave_schedule *schedule, const in
                                        int32_t *n_blocks, cleave_error *error) {
     cleave_arena scratch = {0};
     orders to = {.of = schedule, .group = group, .error = error};
-    for (int32_t s = 0; s < schedule->n_stages; s++)
-        to.n_groups = group[s] >= to.n_groups ? group[s] + 1 : to.n_groups;
+    count_groups(&to);
     cleave_status status = sequence_of(&to, &scratch, arena, sequence, n_blocks);
+    cleave_arena_free(&scratch);
+    return status;
+}
+
+cleave_status cleave_schedule_check_order(const cleave_schedule *schedule, const int32_t *group,
+                                          cleave_error *error) {
+    cleave_arena scratch = {0};
+    orders to = {.of = schedule, .group = group, .error = error};
+    count_groups(&to);
+    cleave_status status = sequence_of(&to, &scratch, NULL, NULL, NULL);
     cleave_arena_free(&scratch);
     return status;
 }

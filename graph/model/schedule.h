@@ -96,5 +96,8 @@ cleave_status cleave_schedule_copy(const cleave_schedule *schedule, cleave_arena
 cleave_status cleave_schedule_sequence(const cleave_schedule *schedule, const int32_t *group,
                                        cleave_arena *arena, cleave_stage_block **sequence,
                                        int32_t *n_blocks, cleave_error *error);
+/* Is there one? */
+cleave_status cleave_schedule_check_order(const cleave_schedule *schedule, const int32_t *group,
+                                          cleave_error *error);
 
 #endif

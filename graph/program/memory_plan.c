@@ -24,7 +24,8 @@ typedef struct planner {
     cleave_free_ranges free;
     int64_t most;    /* bytes that live at once, as the smallest plan counts them */
     int64_t top;     /* of the smallest plan so far */
-    int64_t enough;  /* none that is smaller is looked for; -1: the smallest is wanted */
+    int64_t enough;  /* a plan that is no larger will do; -1: the smallest is wanted */
+    bool only_fits;  /* and one that is larger will not, however small */
     int64_t *pooled; /* [lives] offsets with pools; within theirs, at first */
     pool *pools;     /* [lives] */
     int32_t *pool_of;
@@ -179,8 +180,8 @@ static int32_t list_spans(planner *plan, cleave_event_list events) {
 /* Takes the place of the plans before it if it is smaller. */
 static void plan_by_size(planner *plan, cleave_event_list events) {
     int32_t n = list_spans(plan, events);
-    int64_t top;
-    if (!cleave_place_by_size(plan->spans, n, plan->top, plan->placed, &top))
+    int64_t limit = plan->only_fits ? plan->enough + 1 : plan->top, top;
+    if (!cleave_place_by_size(plan->spans, n, limit, plan->placed, &top))
         return;
     for (int32_t i = 0; i < n; i++)
         plan->offset[plan->spans[i].life] = plan->spans[i].offset;
@@ -309,10 +310,80 @@ cleave_status cleave_memory_plan_lives(const cleave_lives *lives, const int64_t 
     return ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
 }
 
+/* ---- sizes alone ----------------------------------------------------------------------------- */
+
+static void put(cleave_planned_device *digest, uint64_t value) {
+    digest->a = (digest->a ^ value) * UINT64_C(0x9ddfea08eb382d69);
+    digest->a ^= digest->a >> 32;
+    digest->b = (digest->b + value) * UINT64_C(0xbf58476d1ce4e5b9);
+    digest->b ^= digest->b >> 29;
+}
+
+/* What same_events compares. */
+static void put_events(cleave_planned_device *digest, const ordered *by, cleave_event_list of) {
+    put(digest, (uint64_t)of.n);
+    for (int32_t e = 0; e < of.n; e++) {
+        put(digest, (uint64_t)of.items[e].bytes);
+        put(digest, (uint64_t)by->main.begin[cleave_event_life(&of.items[e])] << 1 |
+                        (uint64_t)cleave_event_begins(&of.items[e]));
+    }
+}
+
+/* Among those that are known; null: it is not, or only that it needs no more than a size that is
+   more than enough. */
+static const cleave_planned_device *find_planned(const cleave_planned_devices *known,
+                                                 const cleave_planned_device *of, int64_t enough) {
+    for (int32_t i = 0; i < known->n; i++) {
+        const cleave_planned_device *at = &known->items[i];
+        if (at->a == of->a && at->b == of->b && (at->is_least || at->bytes <= enough))
+            return at;
+    }
+    return NULL;
+}
+
+static bool plan_size(planner *plan, const ordered *by, int32_t d, int64_t enough,
+                      cleave_planned_devices *known, int64_t *bytes) {
+    cleave_event_list events = cleave_life_events_of(&by->main, d), lane = lane_of(by, d);
+    cleave_planned_device of = {.a = 1, .b = 1};
+    put_events(&of, by, events);
+    put_events(&of, by, lane);
+    const cleave_planned_device *found = find_planned(known, &of, enough);
+    if (found != NULL) {
+        *bytes = found->bytes;
+        return true;
+    }
+    plan->enough = enough;
+    plan_device(plan, events, lane);
+    of.bytes = *bytes = plan->top;
+    of.is_least = plan->top > enough;
+    return CLEAVE_LIST_PUSH(known, of);
+}
+
+cleave_status cleave_memory_plan_sizes(const cleave_lives *lives, const int64_t *enough,
+                                       cleave_planned_devices *known, int64_t *peak_bytes,
+                                       cleave_error *error) {
+    CLEAVE_TRY(check_total(lives, error));
+    ordered by;
+    planner plan;
+    int64_t *offset = malloc(((size_t)lives->n + 1) * sizeof *offset);
+    bool orders = order(lives, &by), plans = begin_planning(lives, offset, &plan);
+    bool ready = offset != NULL && orders && plans;
+    for (int32_t d = 0; d < lives->n_devices && ready; d++)
+        ready = plan_size(&plan, &by, d, enough[d], known, &peak_bytes[d]);
+    cleave_life_events_free(&by.main);
+    cleave_life_events_free(&by.lane);
+    free_planning(&plan);
+    free(offset);
+    return ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
+}
+
+/* ---- does it fit? ---------------------------------------------------------------------------- */
+
 static bool all_fit(planner *plan, const ordered *by, const int64_t *room) {
     bool fit = true;
     for (int32_t d = 0; d < plan->lives->n_devices && fit; d++) {
         plan->enough = room[d];
+        plan->only_fits = true;
         fit = room[d] >= 0;
         if (fit)
             plan_next(plan, by, d);

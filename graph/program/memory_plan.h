@@ -3,6 +3,7 @@
 #ifndef CLEAVE_GRAPH_PROGRAM_MEMORY_PLAN_H
 #define CLEAVE_GRAPH_PROGRAM_MEMORY_PLAN_H
 
+#include "base/list.h"
 #include "graph/program/program.h"
 
 enum { CLEAVE_BUFFER_ALIGNMENT = 64 };
@@ -60,6 +61,24 @@ typedef struct cleave_lives {
    `enough`, [n_devices] (null: the smallest is), fewer ways of planning are tried. */
 cleave_status cleave_memory_plan_lives(const cleave_lives *lives, const int64_t *enough,
                                        int64_t *offset, int64_t *peak_bytes, cleave_error *error);
+
+/* A device that was planned, by a digest of what is used of it when: what is used alike needs as
+   much. */
+typedef struct cleave_planned_device {
+    uint64_t a, b;
+    int64_t bytes;
+    bool is_least; /* no smaller plan was left out */
+} cleave_planned_device;
+
+typedef CLEAVE_LIST(cleave_planned_device) cleave_planned_devices;
+
+/* The sizes of these arenas alone.  Of a device that needs no more than `enough` ([n_devices];
+   below 0: the least is wanted) a size that is no more either will do.  Devices that are like one
+   among the known are not planned, the others come to these. */
+cleave_status cleave_memory_plan_sizes(const cleave_lives *lives, const int64_t *enough,
+                                       cleave_planned_devices *known, int64_t *peak_bytes,
+                                       cleave_error *error);
+
 /* Would no arena of that plan be larger than `room`, [n_devices]?  Nothing is planned on once that
    is known: neither devices behind one that has too little, nor one by another way that has enough
    by the first. */

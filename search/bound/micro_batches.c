@@ -84,8 +84,7 @@ static cleave_status add_baselines(bounding *b, int32_t n_devices) {
     return CLEAVE_OK;
 }
 
-static cleave_status list_splits(bounding *b) {
-    int32_t n_devices = b->of->machine->n_devices;
+static cleave_status make_small(bounding *b) {
     b->small = *b->of->model;
     if (b->options->micro_batches > 1) { /* a model that can't be cut has stages even so */
         CLEAVE_TRY(cleave_micro_batches_find(b->of->model, b->options->micro_batches, &b->arena,
@@ -95,11 +94,15 @@ static cleave_status list_splits(bounding *b) {
     }
     CLEAVE_TRY(cleave_problem_create(&b->small, b->of->machine, b->of->constraints, &b->arena,
                                      &b->problem, b->error));
-    CLEAVE_TRY(b->costs == NULL
-                   ? cleave_node_costs_create(&b->small, b->of->machine, &b->costs, b->error)
-                   : cleave_node_costs_take(b->costs, &b->small, b->error));
-    CLEAVE_TRY(
-        cleave_candidates_list_ways(&b->problem, b->costs, &b->arena, &b->candidates, b->error));
+    return b->costs == NULL
+               ? cleave_node_costs_create(&b->small, b->of->machine, &b->costs, b->error)
+               : cleave_node_costs_take(b->costs, &b->small, b->error);
+}
+
+static cleave_status list_splits(bounding *b, bool only_total) {
+    int32_t n_devices = b->of->machine->n_devices;
+    CLEAVE_TRY(cleave_candidates_list_ways(&b->problem, b->costs, only_total, &b->arena,
+                                           &b->candidates, b->error));
     CLEAVE_TRY(make_few(b));
     for (int32_t n = 1; n <= n_devices; n++)
         if (n_devices % n == 0)
@@ -155,18 +158,28 @@ static cleave_status bound_path(bounding *b, bool forward, double *bound) {
     return CLEAVE_OK;
 }
 
-static cleave_status bound_all(bounding *b, double *seconds) {
-    double work, forward, backward;
-    CLEAVE_TRY(list_splits(b));
-    CLEAVE_TRY(bound_work(b, &work));
-    if (b->options->work_alone) {
-        *seconds = work * 1e-12;
-        return CLEAVE_OK;
-    }
+static cleave_status bound_paths(bounding *b, double *bound) {
+    double forward, backward;
     CLEAVE_TRY(bound_path(b, true, &forward));
     CLEAVE_TRY(bound_path(b, false, &backward));
-    double most = work > forward ? work : forward;
-    *seconds = (most > backward ? most : backward) * 1e-12;
+    *bound = forward > backward ? forward : backward;
+    return CLEAVE_OK;
+}
+
+/* Of some splits a path is no shorter than of all, so where it is below the work of all, that is
+   so, too. */
+static cleave_status bound_all(bounding *b, double *seconds) {
+    double work, path = 0;
+    CLEAVE_TRY(make_small(b));
+    CLEAVE_TRY(list_splits(b, true));
+    CLEAVE_TRY(bound_work(b, &work));
+    if (!b->options->work_alone)
+        CLEAVE_TRY(bound_paths(b, &path));
+    if (path > work) {
+        CLEAVE_TRY(list_splits(b, false));
+        CLEAVE_TRY(bound_paths(b, &path));
+    }
+    *seconds = (work > path ? work : path) * 1e-12;
     return CLEAVE_OK;
 }
 

@@ -110,12 +110,16 @@ typedef struct planning {
     place *first, *last; /* [n_buffers] */
     place *lane_first, *lane_last;
     int32_t *base; /* [n_turns + 1] positions before a turn, among all micro-batches */
-    int32_t *first_turn, *turns; /* [n_blocks + 2]; those of each block */
-    int32_t *begins, *order;     /* [few + 2]; buffers by the micro-batch in which
-                                    their lives begin */
+    int32_t *first_turn, *turns;   /* [n_blocks + 2]; those of each block */
+    int32_t *begins, *order;       /* [few + 2]; buffers by the micro-batch in which
+                                      their lives begin */
+    const cleave_machine *machine; /* null: of each device the size is wanted */
+    int64_t *enough;               /* [n_devices] the largest size so far of its kind; -1: none */
+    cleave_planned_devices known;
 } planning;
 
-static bool begin_planning(const cleave_few *few, cleave_arena *scratch, planning *p) {
+static bool begin_planning(const cleave_few *few, const cleave_machine *machine,
+                           cleave_arena *scratch, planning *p) {
     size_t n = (size_t)few->program.n_buffers, n_blocks = (size_t)few->turns.n_blocks;
     size_t n_turns = (size_t)few->turns.n_turns;
     *p = (planning){.few = few,
@@ -130,10 +134,15 @@ static bool begin_planning(const cleave_few *few, cleave_arena *scratch, plannin
                     .first_turn = CLEAVE_ARENA_ARRAY(scratch, int32_t, n_blocks + 2),
                     .turns = CLEAVE_ARENA_ARRAY(scratch, int32_t, n_turns),
                     .begins = CLEAVE_ARENA_ARRAY(scratch, int32_t, CLEAVE_FEW_MICRO_BATCHES + 2),
-                    .order = CLEAVE_ARENA_ARRAY(scratch, int32_t, n)};
+                    .order = CLEAVE_ARENA_ARRAY(scratch, int32_t, n),
+                    .machine = machine,
+                    .enough = CLEAVE_ARENA_ARRAY(scratch, int64_t, few->program.n_devices)};
+    for (int32_t d = 0; d < few->program.n_devices && p->enough != NULL; d++)
+        p->enough[d] = -1;
     return p->of_device != NULL && p->by_device != NULL && p->rank != NULL && p->first != NULL &&
            p->last != NULL && p->lane_first != NULL && p->lane_last != NULL && p->base != NULL &&
-           p->first_turn != NULL && p->turns != NULL && p->begins != NULL && p->order != NULL;
+           p->first_turn != NULL && p->turns != NULL && p->begins != NULL && p->order != NULL &&
+           p->enough != NULL;
 }
 
 static void list_buffers(planning *p) {
@@ -310,47 +319,60 @@ static cleave_status plan_devices(planning *p, int32_t n_lives, int64_t *peak_by
         return CLEAVE_OK;
     }
     cleave_life *lives = malloc(((size_t)n_lives + 1) * sizeof *lives);
-    int64_t *offset = malloc(((size_t)n_lives + 1) * sizeof *offset);
     cleave_status status;
-    if (lives != NULL && offset != NULL) {
+    if (lives != NULL) {
         sort_buffers(p);
         const cleave_lives all = {.n = list_lives(p, lives),
                                   .n_devices = n_devices,
                                   .n_items = p->base[p->few->turns.n_turns],
                                   .items = lives};
-        status = cleave_memory_plan_lives(&all, NULL, offset, &peak_bytes[p->device], error);
+        status = cleave_memory_plan_sizes(&all, &p->enough[p->device], &p->known,
+                                          &peak_bytes[p->device], error);
     } else {
         status = cleave_fail_memory(error, "planning memory");
     }
     free(lives);
-    free(offset);
     return status;
 }
 
-static cleave_status plan_memory(cleave_few *few, cleave_arena *arena, cleave_error *error) {
+/* Those behind them need not be told apart if they need no more than the largest of their kind. */
+static void note_sizes(planning *p, const int64_t *peak_bytes) {
+    const int32_t *kind = p->machine != NULL ? p->machine->device_kind : NULL;
+    for (int32_t d = p->device; d < p->end && kind != NULL; d++)
+        for (int32_t other = p->end; other < p->few->program.n_devices; other++)
+            if (kind[other] == kind[d] && peak_bytes[d] > p->enough[other])
+                p->enough[other] = peak_bytes[d];
+}
+
+static cleave_status plan_memory(cleave_few *few, const cleave_machine *machine,
+                                 cleave_arena *arena, cleave_error *error) {
     planning p;
     cleave_arena scratch = {0};
     few->whole.peak_bytes = CLEAVE_ARENA_ARRAY(arena, int64_t, few->program.n_devices);
-    bool ready = begin_planning(few, &scratch, &p) && few->whole.peak_bytes != NULL;
+    bool ready = begin_planning(few, machine, &scratch, &p) && few->whole.peak_bytes != NULL;
     cleave_status status = ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
     if (ready) {
         list_turns(&p);
         list_buffers(&p);
     }
-    for (int32_t d = 0; d < few->program.n_devices && status == CLEAVE_OK; d = p.end)
+    for (int32_t d = 0; d < few->program.n_devices && status == CLEAVE_OK; d = p.end) {
         status = plan_devices(&p, take_devices(&p, d), few->whole.peak_bytes, error);
+        note_sizes(&p, few->whole.peak_bytes);
+    }
+    CLEAVE_LIST_FREE(&p.known);
     cleave_arena_free(&scratch);
     return status;
 }
 
 cleave_status cleave_few_lower(const cleave_model *model, const cleave_layout *layout,
                                const cleave_fold *fold, const cleave_lower_options *options,
-                               cleave_arena *arena, cleave_few *few, cleave_error *error) {
+                               const cleave_machine *machine, cleave_arena *arena, cleave_few *few,
+                               cleave_error *error) {
     CLEAVE_TRY(
         cleave_lower_few(model, layout, fold, options, arena, &few->program, &few->turns, error));
     CLEAVE_TRY(count_times(few, arena, error));
     CLEAVE_TRY(count_whole(few, error));
-    return plan_memory(few, arena, error);
+    return plan_memory(few, machine, arena, error);
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */

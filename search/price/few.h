@@ -23,10 +23,13 @@ typedef struct cleave_few {
 bool cleave_few_tell(const cleave_layout *layout);
 
 /* Lowers three micro-batches, and plans the memory of all: of all devices, or with a fold (it may
-   be null) of its window.  In the arena. */
+   be null) of its window.  With a machine (it may be null, too) only the fullest device of each of
+   its kinds is planned as small as can be; the peaks of others may be less so, if they are no more
+   than that one's.  In the arena. */
 cleave_status cleave_few_lower(const cleave_model *model, const cleave_layout *layout,
                                const cleave_fold *fold, const cleave_lower_options *options,
-                               cleave_arena *arena, cleave_few *few, cleave_error *error);
+                               const cleave_machine *machine, cleave_arena *arena, cleave_few *few,
+                               cleave_error *error);
 
 /* The step by scan, picoseconds, and the turns that were taken for it (may be null).  Below 0 where
    three do not tell of all; NO_LAYOUT, saying why, where the machine does not fold so. */

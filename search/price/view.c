@@ -36,8 +36,8 @@ static cleave_status lower_window(cleave_pricer *pricer, const cleave_layout *la
     if (!lowered->is_few)
         return cleave_lower_window(pricer->model, &fold, &pricer->lower, &pricer->arena,
                                    &lowered->program, error);
-    CLEAVE_TRY(cleave_few_lower(pricer->model, layout, &fold, &pricer->lower, &pricer->arena,
-                                &lowered->few, error));
+    CLEAVE_TRY(cleave_few_lower(pricer->model, layout, &fold, &pricer->lower, pricer->machine,
+                                &pricer->arena, &lowered->few, error));
     lowered->program = lowered->few.program;
     return CLEAVE_OK;
 }
@@ -91,8 +91,8 @@ cleave_status cleave_lowered_few(cleave_pricer *pricer, const cleave_layout *lay
         return CLEAVE_OK;
     cleave_arena_reset(&pricer->arena);
     pricer->lower.symbolic_collectives = !in_steps;
-    CLEAVE_TRY(cleave_few_lower(pricer->model, layout, NULL, &pricer->lower, &pricer->arena,
-                                &lowered->few, error));
+    CLEAVE_TRY(cleave_few_lower(pricer->model, layout, NULL, &pricer->lower, pricer->machine,
+                                &pricer->arena, &lowered->few, error));
     lowered->program = lowered->few.program;
     return CLEAVE_OK;
 }

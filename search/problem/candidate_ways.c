@@ -79,7 +79,8 @@ static int by_axes(const void *a, const void *b) {
 }
 
 static cleave_status list_ways(const cleave_problem *p, const cleave_way_pricing *pricing,
-                               cleave_candidate_list *list, cleave_error *error) {
+                               bool only_total, cleave_candidate_list *list, cleave_error *error) {
+    const cleave_node_floor floor = cleave_node_floor_of(pricing->costs, list->op);
     const cleave_split *fixed = cleave_constraints_fixed_split(p->constraints, list->op);
     cleave_node_cost cost;
     if (fixed != NULL)
@@ -93,7 +94,10 @@ static cleave_status list_ways(const cleave_problem *p, const cleave_way_pricing
         qsort(all.list.items, (size_t)all.list.n, sizeof *all.list.items, by_axes);
     for (int32_t i = 0; i < all.list.n && status == CLEAVE_OK; i++) {
         const cleave_split split = cleave_draft_split(&items[i]);
-        if (i == 0 || memcmp(split.degree, items[i - 1].total + 1, sizeof split.degree) != 0)
+        bool is_least =
+            !only_total || floor.together + floor.each * split.n_parts <= (double)list->least_total;
+        if (is_least &&
+            (i == 0 || memcmp(split.degree, items[i - 1].total + 1, sizeof split.degree) != 0))
             status = cleave_candidate_list_add_way(pricing, &split, list, &cost, error);
     }
     CLEAVE_LIST_FREE(&all.list);
@@ -101,13 +105,13 @@ static cleave_status list_ways(const cleave_problem *p, const cleave_way_pricing
 }
 
 cleave_status cleave_candidates_list_ways(const cleave_problem *p, cleave_node_costs *costs,
-                                          cleave_arena *arena, cleave_candidates *candidates,
-                                          cleave_error *error) {
+                                          bool only_total, cleave_arena *arena,
+                                          cleave_candidates *candidates, cleave_error *error) {
     const cleave_way_pricing pricing = {costs, arena, 1};
     cleave_candidates made;
     CLEAVE_TRY(cleave_candidates_begin(p, arena, &made, error));
     for (int32_t l = 0; l < made.n_lists; l++)
-        CLEAVE_TRY(list_ways(p, &pricing, &made.lists[l], error));
+        CLEAVE_TRY(list_ways(p, &pricing, only_total, &made.lists[l], error));
     *candidates = made;
     return CLEAVE_OK;
 }

@@ -72,10 +72,11 @@ cleave_status cleave_candidates_add(const cleave_problem *problem, cleave_node_c
                                     cleave_arena *arena, cleave_candidates *candidates,
                                     cleave_error *error);
 /* The ways of cleave_candidates_list alone, and no candidates; of those that differ in replicas the
-   one with fewest, which takes least. */
+   one with fewest, which takes least.  If `only_total`, no ways that can't have the least total
+   (cleave_node_floor), which have quick parts. */
 cleave_status cleave_candidates_list_ways(const cleave_problem *problem, cleave_node_costs *costs,
-                                          cleave_arena *arena, cleave_candidates *candidates,
-                                          cleave_error *error);
+                                          bool only_total, cleave_arena *arena,
+                                          cleave_candidates *candidates, cleave_error *error);
 /* The first two, without constraints. */
 cleave_status cleave_candidates_create(const cleave_model *model, const cleave_machine *machine,
                                        cleave_node_costs *costs, const cleave_layout *const *given,

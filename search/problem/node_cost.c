@@ -4,8 +4,10 @@
 
 #include "base/list.h"
 #include "graph/model/attention.h"
+#include "graph/model/filled.h"
 #include "search/problem/node_cells.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* What cells cost, under their key. */
@@ -344,4 +346,60 @@ cleave_status cleave_node_cost_whole(cleave_node_costs *costs, int32_t op, cleav
     for (int a = 0; a < CLEAVE_MAX_AXES; a++)
         whole.degree[a] = 1;
     return cleave_node_cost_of(costs, op, &whole, cost, NULL, error);
+}
+
+/* ---- without looking at parts ---------------------------------------------------------------- */
+
+/* Work of parts adds up to all of it, and no part of a nest leaves out a kernel that others have.
+ */
+static bool adds_up(const cleave_model *model, const cleave_operator *of) {
+    for (int32_t i = 0; i < of->n_nests; i++) {
+        const cleave_nest *nest = &model->nests[of->nests[i]];
+        if ((nest->kind != CLEAVE_NEST_PRODUCT && nest->kind != CLEAVE_NEST_POINTWISE) ||
+            cleave_nest_filled_axis(model, nest) >= 0)
+            return false;
+    }
+    return true;
+}
+
+/* Does every part of a split have a part of the nest?  Owners may be fewer. */
+static bool is_in_all_parts(const cleave_operator *of, const cleave_nest *nest) {
+    bool is = nest->derivation == CLEAVE_DERIVE_OPERATOR;
+    for (int a = 0; a < nest->n_axes; a++)
+        is = is && (nest->operator_axis[a] < 0 ||
+                    nest->axes[a].extent == of->axes[nest->operator_axis[a]].extent);
+    return is;
+}
+
+/* On the kind of device where it is least. */
+static void add_floor(const cleave_machine *machine, const cleave_work *work, bool in_all_parts,
+                      cleave_node_floor *floor) {
+    double together = INFINITY, launch = INFINITY;
+    for (int32_t k = 0; k < machine->n_kinds; k++) {
+        const cleave_device_kind *kind = &machine->kinds[k];
+        double least = cleave_cost_floor(kind, work);
+        together = fmin(together, least);
+        launch = fmin(launch, in_all_parts && least > 0 ? kind->launch_seconds : 0);
+    }
+    floor->together += 1e12 * together * (1 - 1e-9);
+    floor->each += 1e12 * launch - 1; /* prices are rounded */
+}
+
+cleave_node_floor cleave_node_floor_of(const cleave_node_costs *costs, int32_t op) {
+    const cleave_operator *of = &costs->model->operators[op];
+    cleave_node_floor floor = {0, 0};
+    if (!adds_up(costs->model, of))
+        return floor;
+    for (int32_t i = 0; i < of->n_nests; i++) {
+        const cleave_nest *nest = &costs->model->nests[of->nests[i]];
+        const cleave_part whole = cleave_part_whole(nest, 0);
+        for (int pass = 0; pass < CLEAVE_N_COMPUTE_PASSES; pass++) {
+            cleave_work work;
+            if (!has_pass(costs->model, nest, pass))
+                continue;
+            cleave_work_measure(costs->model, nest, (cleave_pass)pass, &whole, &work);
+            add_floor(costs->machine, &work, is_in_all_parts(of, nest), &floor);
+        }
+    }
+    return floor;
 }

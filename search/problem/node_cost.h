@@ -33,4 +33,12 @@ cleave_status cleave_node_cost_of(cleave_node_costs *costs, int32_t op, const cl
 cleave_status cleave_node_cost_whole(cleave_node_costs *costs, int32_t op, cleave_node_cost *cost,
                                      cleave_error *error);
 
+/* What all parts of a split take together at least, whatever the split, and each of them beside
+   that, picoseconds: told by the data sheet without looking at any part, and so of products and
+   what is done element by element alone; 0 where nothing is told. */
+typedef struct cleave_node_floor {
+    double together, each;
+} cleave_node_floor;
+cleave_node_floor cleave_node_floor_of(const cleave_node_costs *costs, int32_t op);
+
 #endif

@@ -70,7 +70,7 @@ static cleave_status price_few(bench *b, const cleave_layout *layout, priced *pr
     cleave_few few;
     double begin = bench_processor_seconds();
     cleave_status status =
-        cleave_few_lower(&b->model, layout, NULL, &b->options, &scratch, &few, error);
+        cleave_few_lower(&b->model, layout, NULL, &b->options, NULL, &scratch, &few, error);
     if (status == CLEAVE_OK)
         status = cleave_few_simulate(&few, b->cache, &scratch, &price->step, NULL, error);
     if (status == CLEAVE_OK)

@@ -505,7 +505,7 @@ static void compare_few(trial *t) {
        cleave_fold_find(&t->model, &t->layout, t->machine.devices_per_node, &t->arena, &fold,
                         &error),
        &error);
-    ok(t, cleave_few_lower(&t->model, &t->layout, &fold, &options, &t->arena, &few, &error),
+    ok(t, cleave_few_lower(&t->model, &t->layout, &fold, &options, NULL, &t->arena, &few, &error),
        &error);
     ok(t, cleave_few_simulate(&few, cache, &t->arena, &step, NULL, &error), &error);
     if (step >= 0)

@@ -20,7 +20,7 @@ typedef struct subject {
     cleave_machine machine;
     cleave_node_costs *costs;
     cleave_cost_cache *cache;
-    int n_uneven;
+    int n_uneven, n_told;
 } subject;
 
 typedef struct sum {
@@ -94,6 +94,13 @@ static cleave_split draw(subject *s, int32_t op, cleave_random *random) {
     return split;
 }
 
+static bool is_whole(const cleave_split *split) {
+    int32_t n = split->replicas;
+    for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+        n *= split->degree[a];
+    return n == split->n_parts;
+}
+
 static void compare(subject *s, int32_t op, const cleave_split *split, const char *name) {
     sum all = add_up(s, op, split), few;
     cleave_node_cost cost;
@@ -105,6 +112,12 @@ static void compare(subject *s, int32_t op, const cleave_split *split, const cha
     cr_assert_eq(cost.largest, all.largest, "%s, %s in %d", name, s->model.operators[op].name,
                  split->n_parts);
     cr_assert_arr_eq(few.least, all.least, sizeof all.least);
+    if (!is_whole(split))
+        return;
+    cleave_node_floor floor = cleave_node_floor_of(s->costs, op);
+    cr_assert_leq(floor.together + floor.each * split->n_parts, (double)all.total, "%s, %s in %d",
+                  name, s->model.operators[op].name, split->n_parts);
+    s->n_told += floor.together > 0;
 }
 
 static void compare_all(subject *s, const char *name) {
@@ -155,4 +168,5 @@ Test(node_costs, of_attention_are_by_how_much_is_seen) {
     cr_assert_eq(cleave_model_fuse_attention(&s.model, NULL, &s.arena, &s.model, &error), CLEAVE_OK,
                  "%s", error.message);
     compare_all(&s, "gpt");
+    cr_expect_gt(s.n_told, 0);
 }

@@ -33,6 +33,7 @@ static int32_t sequence_of(const cleave_schedule *schedule, const int32_t *group
     cleave_error error = {""};
     cr_assert_eq(cleave_schedule_sequence(schedule, group, &arena, sequence, &n, &error), CLEAVE_OK,
                  "%s", error.message);
+    cr_expect_eq(cleave_schedule_check_order(schedule, group, &error), CLEAVE_OK);
     return n;
 }
 
@@ -67,6 +68,8 @@ static void expect_refused(const cleave_schedule *schedule, const int32_t *group
     cleave_error error = {""};
     cr_expect_eq(cleave_schedule_sequence(schedule, group, &arena, &sequence, &n, &error),
                  CLEAVE_BAD_INPUT);
+    cr_expect_str_eq(error.message, message);
+    cr_expect_eq(cleave_schedule_check_order(schedule, group, &error), CLEAVE_BAD_INPUT);
     cr_expect_str_eq(error.message, message);
 }
 

@@ -169,13 +169,19 @@ Test(candidates, ways_alone_have_the_least_of_all_candidates) {
         cleave_problem problem;
         cr_assert_eq(cleave_problem_create(&model, &machine, NULL, &arena, &problem, NULL),
                      CLEAVE_OK);
-        cr_assert_eq(cleave_candidates_list_ways(&problem, costs, &arena, &ways, NULL), CLEAVE_OK);
+        cr_assert_eq(cleave_candidates_list_ways(&problem, costs, false, &arena, &ways, NULL),
+                     CLEAVE_OK);
         for (int32_t l = 0; l < ways.n_lists; l++) {
             cr_expect_eq(ways.lists[l].least_total, candidates.lists[l].least_total);
             cr_expect_arr_eq(ways.lists[l].least, candidates.lists[l].least,
                              (size_t)ways.lists[l].n_least * sizeof *ways.lists[l].least);
             cr_expect_lt(ways.lists[l].n_ways, candidates.lists[l].n_ways);
         }
+        int32_t all = ways.lists[0].n_ways;
+        cr_assert_eq(cleave_candidates_list_ways(&problem, costs, true, &arena, &ways, NULL),
+                     CLEAVE_OK);
+        cr_expect_eq(ways.lists[0].least_total, candidates.lists[0].least_total);
+        cr_expect_lt(ways.lists[0].n_ways, all);
         tear_down();
         costs = NULL;
         arena = (cleave_arena){0};
