@@ -196,15 +196,23 @@ def _blocks_of(part, d, extents):
 
 def _swap(part, d, e, shape, group):
     """From blocks of one dimension to blocks of another: each rank gets of each other what it lacks."""
-    ranks, me = dist.get_process_group_ranks(group), dist.get_rank(group)
-    sent = [block.contiguous() for block in part.split(_blocks(shape[e], e, len(ranks)), e)]
-    found = []
-    for r, extent in enumerate(_blocks(shape[d], d, len(ranks))):
-        lies = [extent if k == d else n for k, n in enumerate(sent[me].shape)]
-        found.append(sent[me] if r == me else part.new_empty(lies))
-    _exchange([(sends, x, ranks[r], group) for sends, each in ((True, sent), (False, found)) for r, x in enumerate(each)
-               if r != me])
-    return torch.cat(found, d)
+    n, me = dist.get_world_size(group), dist.get_rank(group)
+    sent = [block.flatten() for block in part.split(_blocks(shape[e], e, n), e)]
+    lies = [[extent if k == d else _blocks(shape[e], e, n)[me] if k == e else rest for k, rest in enumerate(shape)]
+            for extent in _blocks(shape[d], d, n)]
+    found = _wait(_send.all_to_all_single(torch.cat(sent), [math.prod(lie) for lie in lies], [len(x) for x in sent],
+                                          group.group_name))
+    return torch.cat([x.view(lie) for x, lie in zip(found.split([math.prod(lie) for lie in lies]), lies)], d)
+
+
+def launch(part, word, to, group):
+    """Begins what one dimension of a mesh does, of a tensor in equal blocks of its first dimension; what it returns ends
+    it."""
+    n = dist.get_world_size(group)
+    found = _send.all_reduce_(part.clone(), "sum", group.group_name) if word == "P" and to == "R" else \
+        _send.reduce_scatter_tensor(part, "sum", n, group.group_name) if word == "P" else \
+        _send.all_gather_into_tensor(part, n, group.group_name)
+    return lambda: _wait(found)
 
 
 def _rearrange(part, mesh, i, word, to, shape):
