@@ -177,8 +177,8 @@ static double find_way_out(pricing *p, int32_t first, int32_t members) {
     return out.load_per_byte;
 }
 
-/* By what a library was measured to do: one round, of which no processor takes part, or of ways
-   that the library has between nodes the quickest. */
+/* By what a library was measured to do: one round, of which processors have what they were found to
+   have, or of ways that the library has between nodes the quickest. */
 static void add_measured(pricing *p) {
     const cleave_collective *collective = p->collective;
     const cleave_machine *machine = p->machine;
@@ -209,13 +209,18 @@ static void add_measured(pricing *p) {
         double seconds_per_byte = larger(within, out / way->share);
         if (way->most_bytes_per_second > 0)
             seconds_per_byte = larger(seconds_per_byte, 1 / way->most_bytes_per_second);
-        p->rounds->items[p->rounds->n++] = (cleave_round_cost){
-            .distance = -1,
-            .times = 1,
-            .latency = cleave_library_way_latency(way, has_ways && all_reduces, members, n_nodes),
-            .load_per_byte = sent * seconds_per_byte,
-            .message_per_byte = sent * seconds_per_byte,
-            .largest_share = sent};
+        double latency = cleave_library_way_latency(way, has_ways && all_reduces, members, n_nodes);
+        const cleave_round_line processor = {
+            .fixed = fmin(span.overhead_seconds, latency),
+            .per_byte = sent * fmin(span.overhead_seconds_per_byte, seconds_per_byte)};
+        double load_per_byte = sent * seconds_per_byte - processor.per_byte;
+        p->rounds->items[p->rounds->n++] = (cleave_round_cost){.distance = -1,
+                                                               .times = 1,
+                                                               .latency = latency - processor.fixed,
+                                                               .load_per_byte = load_per_byte,
+                                                               .message_per_byte = load_per_byte,
+                                                               .processor = processor,
+                                                               .largest_share = sent};
     }
     p->rounds->is_choice = has_ways;
 }

@@ -11,6 +11,8 @@ static int32_t find_first(const cleave_machine_collectives *known, int32_t kind)
     return of_all;
 }
 
+static double between(double a, double b, double share) { return a + share * (b - a); }
+
 cleave_collective_span cleave_machine_collectives_within(const cleave_machine_collectives *known,
                                                          int32_t kind, int32_t n_devices) {
     int32_t i = find_first(known, kind), end = i + 1;
@@ -25,8 +27,9 @@ cleave_collective_span cleave_machine_collectives_within(const cleave_machine_co
     return (cleave_collective_span){
         .kind = at->kind,
         .n_devices = n_devices,
-        .bytes_per_second =
-            at->bytes_per_second + share * (at[1].bytes_per_second - at->bytes_per_second),
-        .latency_seconds =
-            at->latency_seconds + share * (at[1].latency_seconds - at->latency_seconds)};
+        .bytes_per_second = between(at->bytes_per_second, at[1].bytes_per_second, share),
+        .latency_seconds = between(at->latency_seconds, at[1].latency_seconds, share),
+        .overhead_seconds = between(at->overhead_seconds, at[1].overhead_seconds, share),
+        .overhead_seconds_per_byte =
+            between(at->overhead_seconds_per_byte, at[1].overhead_seconds_per_byte, share)};
 }

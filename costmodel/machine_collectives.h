@@ -9,7 +9,10 @@
    where each device sends 2 (n - 1) / n of the vector of an all-reduce, (n - 1) / n of others.
    Between nodes it is no quicker than a share of what their devices' ways out carry together. The
    latency there is what the library's own tables say (costmodel/collective_library.h), or so much
-   for every further node to walk around. */
+   for every further node to walk around.
+
+   Where a framework's processor starts them, as Python does, and its threads carry them on, a part
+   of these seconds is its own: whatever it computes meanwhile is so much later. */
 #ifndef CLEAVE_COSTMODEL_MACHINE_COLLECTIVES_H
 #define CLEAVE_COSTMODEL_MACHINE_COLLECTIVES_H
 
@@ -22,10 +25,16 @@ typedef struct cleave_collective_span {
     int32_t kind; /* of devices; -1: all that have none of their own */
     int32_t n_devices;
     double bytes_per_second, latency_seconds;
+    /* Of these seconds, those of each device's processor; the second by its share of the vector. */
+    double overhead_seconds, overhead_seconds_per_byte;
 } cleave_collective_span;
 
 typedef struct cleave_machine_collectives {
-    const char *source; /* null: nothing is known */
+    const char *source;     /* null: nothing is known */
+    int32_t least_devices;  /* of a collective: fewer exchange messages;
+                               0: CLEAVE_LEAST_COLLECTIVE */
+    int64_t together_bytes; /* of gradients that are all-reduced together, all else being sent
+                               alone; 0: as the framework does (costmodel/sent_together.h) */
     int32_t n_spans;
     cleave_collective_span spans[CLEAVE_MOST_COLLECTIVE_SPANS]; /* of a kind side by side, by
                                                                    devices, ascending */

@@ -1,9 +1,33 @@
 /* The collectives of a machine file; the format is described in machine_read.c. */
 #include "costmodel/machine_read.h"
+#include "graph/model/collective_steps.h"
 
-static const char *const collectives_keys[] = {"within", "between", "source", NULL};
-static const char *const span_keys[] = {"devices", "bandwidth", "latency", "kind", NULL};
+#include <math.h>
+
+static const char *const collectives_keys[] = {"within",   "between", "least",
+                                               "together", "source",  NULL};
+static const char *const span_keys[] = {"devices",        "bandwidth", "latency", "overhead",
+                                        "copy_bandwidth", "kind",      NULL};
 static const char *const between_keys[] = {"share", "latency", "library", NULL};
+
+/* What the processor has of it is no more than all of it. */
+static cleave_status read_overhead(const machine_reader *r, const cleave_json_cursor *at,
+                                   cleave_collective_span *span) {
+    double copied_per_second = 0;
+    cleave_json_cursor member;
+    if (cleave_json_find(at, "overhead", &member))
+        CLEAVE_TRY(machine_read_quantity(r, at, "overhead", CLEAVE_UNIT_SECONDS, false,
+                                         &span->overhead_seconds));
+    if (cleave_json_find(at, "copy_bandwidth", &member))
+        CLEAVE_TRY(machine_read_quantity(r, at, "copy_bandwidth", CLEAVE_UNIT_BYTES_PER_SECOND,
+                                         true, &copied_per_second));
+    span->overhead_seconds_per_byte = copied_per_second > 0 ? 1 / copied_per_second : 0;
+    if (span->overhead_seconds > span->latency_seconds)
+        return cleave_json_fail(at, r->error, "its overhead is more than its latency");
+    if (copied_per_second > 0 && copied_per_second < span->bytes_per_second)
+        return cleave_json_fail(at, r->error, "its copy_bandwidth is less than its bandwidth");
+    return CLEAVE_OK;
+}
 
 static cleave_status read_span(const machine_reader *r, const cleave_json_cursor *at,
                                cleave_machine_collectives *made) {
@@ -27,6 +51,7 @@ static cleave_status read_span(const machine_reader *r, const cleave_json_cursor
                                      &span->bytes_per_second));
     CLEAVE_TRY(machine_read_quantity(r, at, "latency", CLEAVE_UNIT_SECONDS, false,
                                      &span->latency_seconds));
+    CLEAVE_TRY(read_overhead(r, at, span));
     made->n_spans++;
     return CLEAVE_OK;
 }
@@ -74,6 +99,17 @@ cleave_status machine_read_collectives(const machine_reader *r, const cleave_jso
     }
     if (cleave_json_find(&at, "between", &member))
         CLEAVE_TRY(read_between(r, &member, &made));
+    if (cleave_json_find(&at, "least", &member)) {
+        int64_t least;
+        CLEAVE_TRY(
+            cleave_json_get_integer(&at, "least", 2, CLEAVE_LEAST_COLLECTIVE, &least, r->error));
+        made.least_devices = (int32_t)least;
+    }
+    if (cleave_json_find(&at, "together", &member)) {
+        double bytes;
+        CLEAVE_TRY(machine_read_quantity(r, &at, "together", CLEAVE_UNIT_BYTES, true, &bytes));
+        made.together_bytes = (int64_t)fmin(bytes, 0x1p62);
+    }
     r->machine->collectives = made;
     return CLEAVE_OK;
 }

@@ -287,6 +287,11 @@ static void put_collectives(cleave_json_writer *w, const cleave_machine *machine
         cleave_json_set_integer(w, "devices", of->spans[i].n_devices);
         put_quantity(w, "bandwidth", of->spans[i].bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND);
         put_quantity(w, "latency", of->spans[i].latency_seconds, CLEAVE_UNIT_SECONDS);
+        if (of->spans[i].overhead_seconds > 0)
+            put_quantity(w, "overhead", of->spans[i].overhead_seconds, CLEAVE_UNIT_SECONDS);
+        if (of->spans[i].overhead_seconds_per_byte > 0)
+            put_quantity(w, "copy_bandwidth", 1 / of->spans[i].overhead_seconds_per_byte,
+                         CLEAVE_UNIT_BYTES_PER_SECOND);
         cleave_json_end_object(w);
     }
     cleave_json_end_array(w);
@@ -297,6 +302,10 @@ static void put_collectives(cleave_json_writer *w, const cleave_machine *machine
     else
         put_quantity(w, "latency", of->between_latency_seconds, CLEAVE_UNIT_SECONDS);
     cleave_json_end_object(w);
+    if (of->least_devices > 0)
+        cleave_json_set_integer(w, "least", of->least_devices);
+    if (of->together_bytes > 0)
+        put_quantity(w, "together", (double)of->together_bytes, CLEAVE_UNIT_BYTES);
     cleave_json_set_string(w, "source", of->source);
     cleave_json_end_object(w);
 }

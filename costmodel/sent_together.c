@@ -38,7 +38,11 @@ cleave_status cleave_sent_together_create(const cleave_model *model, const cleav
             made->all_elements += (double)cleave_tensor_size(&model->tensors[t]);
         }
     made->elements = elements;
-    set_bucket(made, framework->buckets);
+    made->sums_only = machine->collectives.together_bytes > 0;
+    if (made->sums_only)
+        made->most_bytes = (double)machine->collectives.together_bytes;
+    else
+        set_bucket(made, framework->buckets);
     cleave_arena_free(&scratch);
     return enough ? CLEAVE_OK : cleave_fail_memory(error, "preparing costs");
 }
@@ -46,6 +50,8 @@ cleave_status cleave_sent_together_create(const cleave_model *model, const cleav
 int64_t cleave_sent_together_bytes(const cleave_sent_together *of, cleave_collective_kind kind,
                                    int32_t tensor, int64_t bytes) {
     if (of->elements == NULL || tensor < 0 || of->elements[tensor] <= 0)
+        return bytes;
+    if (of->sums_only && kind != CLEAVE_ALL_REDUCE)
         return bytes;
     double own = (double)cleave_tensor_size(&of->model->tensors[tensor]), each = (double)bytes;
     if (of->by_layers && kind != CLEAVE_ALL_REDUCE)

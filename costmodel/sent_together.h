@@ -6,7 +6,10 @@
    DistributedDataParallel (<torch/nn/parallel/distributed.py>, bucket_cap_mb), of 40 million
    elements in Megatron-LM (<megatron/core/distributed/distributed_data_parallel.py>), of all up to
    500 million in DeepSpeed, and never of more than there is.  A tensor then pays its share of the
-   price of its vector.  When the vector is full is not modelled: each tensor sets out by itself. */
+   price of its vector.  A machine file may say what was timed instead (`together_bytes` of its
+   collectives): gradients that are all-reduced go in vectors of so many bytes, and all else alone,
+   as the package in python/ has it.  When the vector is full is not modelled: each tensor sets out
+   by itself. */
 #ifndef CLEAVE_COSTMODEL_SENT_TOGETHER_H
 #define CLEAVE_COSTMODEL_SENT_TOGETHER_H
 
@@ -18,7 +21,7 @@ typedef struct cleave_sent_together {
     double *elements; /* [n_tensors] of the weights of its layer; 0: none of them.  Null:
                                every tensor goes alone */
     const cleave_model *model;
-    bool by_layers;
+    bool by_layers, sums_only;
     double all_elements;
     double most_bytes, most_elements; /* of a bucket; 0: no limit */
 } cleave_sent_together;

@@ -101,10 +101,17 @@ static double latencies_of(const calibrate_collective *of, bool in_messages) {
     return in_messages && of->kind == CLEAVE_ALL_REDUCE ? 2 : 1;
 }
 
-/* Latency and bandwidth of collectives among so many devices; `*found` false where none is timed.
- */
-static cleave_status fit_span(const calibrate_times *times, int32_t n_devices, bool in_messages,
-                              bool *found, cleave_collective_span *span, cleave_error *error) {
+/* Which of its times. */
+typedef enum time_of { WAITED_FOR, IN_MESSAGES, BESIDE_WORK } time_of;
+
+static double seconds_of(const calibrate_collective *of, time_of what) {
+    return what == BESIDE_WORK ? of->beside : of->seconds;
+}
+
+/* Seconds of collectives among so many devices, and those that each byte of a device's share of the
+   vector adds; `*found` false where none is timed. */
+static cleave_status fit_line(const calibrate_times *times, int32_t n_devices, time_of what,
+                              bool *found, double *fixed, double *per_byte, cleave_error *error) {
     enum { LATENCY, PER_BYTE, N_FIGURES };
     const double lower[N_FIGURES] = {0}, upper[N_FIGURES] = {HUGE_VAL, HUGE_VAL};
     double x[N_FIGURES], most = 0, least = HUGE_VAL;
@@ -114,9 +121,10 @@ static cleave_status fit_span(const calibrate_times *times, int32_t n_devices, b
     if (features == NULL)
         return cleave_fail_memory(error, "taking times");
     for (int32_t i = 0; i < times->n_collectives; i++)
-        if (times->collectives[i].n_devices == n_devices) {
-            most = fmax(most, times->collectives[i].seconds);
-            least = fmin(least, times->collectives[i].seconds);
+        if (times->collectives[i].n_devices == n_devices &&
+            seconds_of(&times->collectives[i], what) > 0) {
+            most = fmax(most, seconds_of(&times->collectives[i], what));
+            least = fmin(least, seconds_of(&times->collectives[i], what));
         }
     cleave_least_deviations fit = {.of = "collectives",
                                    .n_figures = N_FIGURES,
@@ -128,25 +136,42 @@ static cleave_status fit_span(const calibrate_times *times, int32_t n_devices, b
         largest = fmax(largest, (double)times->collectives[i].bytes);
     for (int32_t i = 0; i < times->n_collectives; i++) {
         const calibrate_collective *of = &times->collectives[i];
-        if (of->n_devices != n_devices)
+        double seconds = seconds_of(of, what);
+        if (of->n_devices != n_devices || seconds <= 0)
             continue;
-        features[N_FIGURES * fit.n + LATENCY] = latencies_of(of, in_messages) * least / of->seconds;
+        features[N_FIGURES * fit.n + LATENCY] =
+            latencies_of(of, what == IN_MESSAGES) * least / seconds;
         features[N_FIGURES * fit.n + PER_BYTE] =
-            share_of(of) * (double)of->bytes / largest * most / of->seconds;
+            share_of(of) * (double)of->bytes / largest * most / seconds;
         fit.n++;
     }
     *found = fit.n > 0;
     cleave_status status =
         fit.n > 0 ? cleave_least_deviations_solve(&fit, x, NULL, error) : CLEAVE_OK;
-    if (status == CLEAVE_OK && fit.n > 0)
-        *span = (cleave_collective_span){
-            .kind = -1,
-            .n_devices = n_devices,
-            .latency_seconds = x[LATENCY] * least,
-            .bytes_per_second = x[PER_BYTE] > 0 ? fmin(largest / (x[PER_BYTE] * most), 1e15) : 1e15,
-        };
+    if (status == CLEAVE_OK && fit.n > 0) {
+        *fixed = x[LATENCY] * least;
+        *per_byte = fmax(x[PER_BYTE] * most / largest, 1e-15);
+    }
     cleave_arena_free(&scratch);
     return status;
+}
+
+static cleave_status fit_span(const calibrate_times *times, int32_t n_devices, bool *found,
+                              cleave_collective_span *span, cleave_error *error) {
+    double fixed = 0, per_byte = 0, beside = 0, beside_per_byte = 0;
+    bool has_beside = false;
+    CLEAVE_TRY(fit_line(times, n_devices, WAITED_FOR, found, &fixed, &per_byte, error));
+    CLEAVE_TRY(
+        fit_line(times, n_devices, BESIDE_WORK, &has_beside, &beside, &beside_per_byte, error));
+    if (*found)
+        *span = (cleave_collective_span){.kind = -1,
+                                         .n_devices = n_devices,
+                                         .latency_seconds = fixed,
+                                         .bytes_per_second = 1 / per_byte,
+                                         .overhead_seconds = fmin(beside, fixed),
+                                         .overhead_seconds_per_byte =
+                                             has_beside ? fmin(beside_per_byte, per_byte) : 0};
+    return CLEAVE_OK;
 }
 
 static cleave_status apply_collectives(const calibrate_times *times, cleave_arena *arena,
@@ -155,14 +180,17 @@ static cleave_status apply_collectives(const calibrate_times *times, cleave_aren
     if (times->n_collectives == 0)
         return CLEAVE_OK;
     made.n_spans = 0;
+    made.together_bytes = times->together_bytes;
     if (machine->collectives.n_spans == 0)
         made.between_share = 1;
     for (int32_t n = 2; n <= CLEAVE_MAX_NODE_DEVICES; n++) {
         bool found = false;
         cleave_collective_span span = {0};
-        CLEAVE_TRY(fit_span(times, n, false, &found, &span, error));
+        CLEAVE_TRY(fit_span(times, n, &found, &span, error));
         if (found && made.n_spans < CLEAVE_MOST_COLLECTIVE_SPANS)
             made.spans[made.n_spans++] = span;
+        if (found && n == 2)
+            made.least_devices = n;
     }
     made.source = write_version(times, arena);
     machine->collectives = made;
@@ -184,16 +212,15 @@ cleave_status calibrate_times_apply(const calibrate_times *times, cleave_arena *
 static cleave_status join_devices(const calibrate_times *times, cleave_machine *machine,
                                   cleave_error *error) {
     bool found = false;
-    cleave_collective_span pair = {0};
-    CLEAVE_TRY(fit_span(times, 2, true, &found, &pair, error));
+    double latency = 0, per_byte = 0;
+    CLEAVE_TRY(fit_line(times, 2, IN_MESSAGES, &found, &latency, &per_byte, error));
     if (!found)
         return CLEAVE_OK;
     double sum = 1.5 * cleave_sum_price_of(&machine->kinds[0]).seconds_per_byte;
-    double per_byte = 1 / pair.bytes_per_second;
     per_byte = fmax(per_byte - sum, per_byte / 2);
     for (int32_t c = 0; c < machine->node_types[0].n_link_classes; c++) {
         machine->node_types[0].link_classes[c].bytes_per_second = 1 / per_byte;
-        machine->node_types[0].link_classes[c].latency_seconds = pair.latency_seconds;
+        machine->node_types[0].link_classes[c].latency_seconds = latency;
     }
     return CLEAVE_OK;
 }
@@ -220,7 +247,9 @@ static void print_summary(const calibrate_values *values, const calibrate_times 
         cleave_unit_format(span->latency_seconds, CLEAVE_UNIT_SECONDS, latency, sizeof latency);
         cleave_unit_format(span->bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND, memory,
                            sizeof memory);
-        printf("collectives of %d devices: %s and %s\n", span->n_devices, latency, memory);
+        cleave_unit_format(span->overhead_seconds, CLEAVE_UNIT_SECONDS, rate, sizeof rate);
+        printf("collectives of %d devices: %s, of which %s to launch, and %s\n", span->n_devices,
+               latency, rate, memory);
     }
     printf("Machine written to %s\n", values->output);
 }

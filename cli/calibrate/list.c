@@ -45,7 +45,8 @@ static cleave_status note_collectives(listing *l, const cleave_model *model,
     cleave_arena scratch = {0};
     cleave_program program;
     const cleave_lower_options options = {.training = cleave_model_trains(model),
-                                          .symbolic_collectives = true};
+                                          .symbolic_collectives = true,
+                                          .least_collective = l->machine.collectives.least_devices};
     cleave_status status = cleave_lower(model, layout, &options, &scratch, &program, error);
     for (int32_t i = 0; status == CLEAVE_OK && i < program.n_collectives; i++) {
         const cleave_collective *of = &program.collectives[i];

@@ -12,14 +12,14 @@ const char *const calibrate_collective_names[] = {[CLEAVE_ALL_REDUCE] = "all-red
                                                   [CLEAVE_ALL_GATHER] = "all-gather",
                                                   NULL};
 
-static const char *const root_keys[] = {"cleave_times", "measured_by", "kernels",
-                                        "collectives",  "failed",      NULL};
+static const char *const root_keys[] = {"cleave_times", "measured_by", "kernels", "collectives",
+                                        "together",     "failed",      NULL};
 static const char *const by_keys[] = {"framework", "device",       "precision", "threads",
                                       "compiled",  "memory_bytes", NULL};
 static const char *const kernel_keys[] = {"key",     "family", "flops", "bytes",
                                           "seconds", "spread", NULL};
-static const char *const collective_keys[] = {"kind",    "devices", "bytes",
-                                              "seconds", "spread",  NULL};
+static const char *const collective_keys[] = {"kind",   "devices", "bytes", "seconds",
+                                              "beside", "spread",  NULL};
 
 typedef struct reader {
     cleave_arena *arena;
@@ -124,6 +124,9 @@ static cleave_status read_collective(const reader *r, const cleave_json_cursor *
     of->n_devices = (int32_t)n;
     CLEAVE_TRY(cleave_json_get_integer(at, "bytes", 1, INT64_C(1) << 50, &of->bytes, r->error));
     CLEAVE_TRY(get_number(r, at, "seconds", least_seconds, most_seconds, &of->seconds));
+    of->beside = 0;
+    if (cleave_json_find(at, "beside", &member))
+        CLEAVE_TRY(get_number(r, at, "beside", least_seconds, most_seconds, &of->beside));
     return get_number(r, at, "spread", 0, most_seconds, &spread);
 }
 
@@ -159,6 +162,9 @@ static cleave_status read_times(const cleave_json *document, cleave_arena *arena
     CLEAVE_TRY(read_by(&r, &root, times));
     CLEAVE_TRY(read_kernels(&r, &root, times));
     CLEAVE_TRY(read_collectives(&r, &root, times));
+    if (cleave_json_find(&root, "together", &at))
+        CLEAVE_TRY(cleave_json_get_integer(&root, "together", 1, INT64_C(1) << 50,
+                                           &times->together_bytes, error));
     if (cleave_json_find(&root, "failed", &at)) {
         CLEAVE_TRY(cleave_json_expect_array(&at, error));
         times->n_failed = cleave_json_count(&at);

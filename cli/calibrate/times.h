@@ -12,6 +12,7 @@ typedef struct calibrate_collective {
     int32_t n_devices;
     int64_t bytes;
     double seconds;
+    double beside; /* seconds that it takes from what is computed meanwhile; 0: not timed */
 } calibrate_collective;
 
 typedef struct calibrate_times {
@@ -19,7 +20,8 @@ typedef struct calibrate_times {
     const char *framework, *device, *precision; /* "torch 2.6.0", "cpu: AMD EPYC", "f32" */
     int64_t threads;
     bool compiled;
-    int64_t memory_bytes; /* of a device */
+    int64_t memory_bytes;   /* of a device */
+    int64_t together_bytes; /* of gradients that one all-reduce sums up; 0: not said */
     int32_t n_kernels, n_collectives;
     int32_t n_failed; /* what the framework could not do */
     cleave_kernel_time *kernels;

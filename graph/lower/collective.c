@@ -13,8 +13,9 @@
 #include <string.h>
 
 bool move_group_is_collective(const lower_builder *builder, int32_t n_devices) {
-    /* Two devices, or every pair at once: the direct exchange through owners is the same. */
-    return n_devices > 2 && !builder->layout->collectives.direct;
+    int32_t least = builder->options->least_collective;
+    return n_devices >= (least > 0 ? least : CLEAVE_LEAST_COLLECTIVE) &&
+           !builder->layout->collectives.direct;
 }
 
 /* Adds received units to the vector. */

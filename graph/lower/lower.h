@@ -14,6 +14,7 @@ typedef int64_t cleave_workspace_function(void *context, const cleave_model *mod
 typedef struct cleave_lower_options {
     bool training;             /* the model must have a loss */
     bool symbolic_collectives; /* collectives as one item each: for the search */
+    int32_t least_collective;  /* devices of one; 0: CLEAVE_LEAST_COLLECTIVE */
     bool for_price; /* pieces of copies are counted, but may not be listed: a price needs none */
     const int64_t *enough_bytes; /* [n_devices] arenas that need not be smaller; null: none */
     int optimizer_states;        /* 0, 1 (momentum) or 2 (Adam, AdamW) state values per parameter */

@@ -22,6 +22,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Of so many devices and more: two exchange messages through owners, which is the same as the steps
+   of a collective, but where it is known what a library's take that has them for two. */
+enum { CLEAVE_LEAST_COLLECTIVE = 3 };
+
 typedef enum cleave_collective_kind {
     CLEAVE_ALL_REDUCE,
     CLEAVE_REDUCE_SCATTER,

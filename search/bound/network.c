@@ -115,7 +115,11 @@ cleave_status bound_network_find(const cleave_machine *machine, bound_network *n
             found.node_rate = fmax(found.node_rate, rate);
             found.nodes_rate += rate;
         }
-        *network = found;
+        /* Of what a framework's calls were found to take links say nothing, also of two devices. */
+        *network =
+            machine->collectives.least_devices > 0
+                ? (bound_network){.n_devices = found.n_devices, .node_devices = found.node_devices}
+                : found;
     }
     free(node_of);
     free(size);

@@ -19,6 +19,7 @@ cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machi
                             .least_peak_bytes = INT64_MAX};
     result.lower = (cleave_lower_options){.training = cleave_model_trains(model),
                                           .for_price = true,
+                                          .least_collective = machine->collectives.least_devices,
                                           .optimizer_states = optimizer_states,
                                           .workspace = cleave_cost_workspace,
                                           .workspace_context = (void *)(uintptr_t)machine};

@@ -195,7 +195,8 @@ const int32_t *reshard_list_group(cleave_resharder *r, const cleave_shard_member
 /* May a value be part of an all-gather among the readers of its cell? */
 static bool is_gathered(const cleave_resharder *r, const reshard_cell *cell) {
     const cleave_shard *shard = &r->from->shards[cell->from];
-    return keys_of(r, cell) == 1 && r->to->shards[cell->to].n_members > 2 && !r->to->overlaps &&
+    return keys_of(r, cell) == 1 &&
+           r->to->shards[cell->to].n_members >= reshard_least_collective(r) && !r->to->overlaps &&
            shard->n_members == 1 &&
            r->to->shard_of[members_of(r->from, cell->from)->device] == cell->to;
 }
@@ -313,8 +314,8 @@ static bool speaks(const cleave_resharder *r, const reshard_cell *cell, int32_t 
 /* May a partial result be a share of a reduce-scatter: read by one of those that add to it? */
 static bool is_scattered(const cleave_resharder *r, const reshard_cell *cell) {
     const cleave_shard *from = &r->from->shards[cell->from];
-    return keys_of(r, cell) > 2 && r->to->shards[cell->to].n_members == 1 &&
-           from->n_members == from->n_keys &&
+    return keys_of(r, cell) >= reshard_least_collective(r) &&
+           r->to->shards[cell->to].n_members == 1 && from->n_members == from->n_keys &&
            r->from->shard_of[members_of(r->to, cell->to)->device] == cell->from;
 }
 
@@ -328,12 +329,12 @@ static void reduce(cleave_resharder *r, const reshard_cell *cell) {
     const cleave_shard *to = &r->to->shards[cell->to];
     const cleave_shard_member *readers = members_of(r->to, cell->to);
     int32_t n_speakers = keys_of(r, cell), n_read = 0;
-    if (n_speakers > 2 && n_speakers == to->n_members) {
+    if (n_speakers >= reshard_least_collective(r) && n_speakers == to->n_members) {
         list_speakers(r, cell);
         for (int32_t i = 0; i < to->n_members; i++)
             n_read += speaks(r, cell, n_speakers, readers[i].device);
     }
-    if (n_read > 2 && n_read == n_speakers)
+    if (n_read > 1 && n_read == n_speakers)
         reshard_collective(r, CLEAVE_ALL_REDUCE, n_read, reshard_list_group(r, readers, n_read),
                            cell->bytes);
     else

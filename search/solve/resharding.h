@@ -3,7 +3,8 @@
 
    Cells are where a shard of one overlaps a shard of the other.  A cell with one key is a value: it
    goes to every reader that lacks it.  One with several is a partial result: owners add it up and
-   send it to all readers.  Cells that a group of three or more shares are an all-reduce, a
+   send it to all readers.  Cells that a group of three or more (two, where the machine file
+   says so) shares are an all-reduce, a
    reduce-scatter or an all-gather, of which the closed form is known (costmodel/cost.h); all else
    goes point to point, over the machine's own routes; small sums that two devices swap are taken to
    have an owner of each half.  The time is then

@@ -236,7 +236,7 @@ bool reshard_even(cleave_resharder *r) {
               .element_bytes = density * (double)from->element_bytes,
               .n_holders = from->shards[0].n_members,
               .n_readers = to->shards[0].n_members};
-    e.gathers = e.n_readers > 2 && e.n_holders == 1 && !to->overlaps;
+    e.gathers = e.n_readers >= reshard_least_collective(r) && e.n_holders == 1 && !to->overlaps;
     for (int32_t i = 0; i < r->focus.n; i++) {
         int32_t device = r->focus.items[i];
         if (to->shard_of[device] >= 0)

@@ -110,6 +110,11 @@ struct cleave_resharder {
     bool failed;                        /* memory is short */
 };
 
+/* Devices of a collective. */
+static inline int32_t reshard_least_collective(const cleave_resharder *r) {
+    int32_t least = r->machine->collectives.least_devices;
+    return least > 0 ? least : CLEAVE_LEAST_COLLECTIVE;
+}
 /* One message, packed and unpacked in so many rows (0: not at all); one of its ends at least is in
    focus. */
 void reshard_send(cleave_resharder *r, int32_t source, int32_t destination, double bytes,

@@ -37,6 +37,7 @@ cleave_status cleave_priced_program_make(const cleave_model *model, const cleave
                        cleave_machine_knows_collectives(machine);
     const cleave_lower_options options = {.training = cleave_model_trains(model),
                                           .symbolic_collectives = closed_form,
+                                          .least_collective = machine->collectives.least_devices,
                                           .optimizer_states = how->optimizer_states,
                                           .workspace = cleave_cost_workspace,
                                           .workspace_context = &context};

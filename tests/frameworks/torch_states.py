@@ -7,7 +7,7 @@ usage: torch_states.py CLEAVE TREE [--ranks N] [--models NAME,...]
 A model is trained two steps under the plan that is found, its gradients clipped, and saved by
 torch.distributed.checkpoint; that is loaded by a model without a plan, by one under a drawn plan, of which some is on one
 rank alone, and by one that was built on the meta device: they have the very values, and the third step of each is that of
-one device.  A checkpoint of one device loads under a plan likewise.
+one device.  A checkpoint of one device loads under a plan likewise.  Gradients are the same however one comes by them.
 Exits 77 where there is no PyTorch.
 """
 import argparse
@@ -66,6 +66,29 @@ class Check:
         if not off <= tolerance:
             self.wrong.append(f"{what}: {where} is off by {off:.1e}")
 
+    def gradients(self, model, inputs, targets):
+        """Summed up many by one collective, added to those before, seen by hooks, asked for: the same."""
+        named, seen = dict(model.named_parameters()), {}
+
+        def loss():
+            return F.cross_entropy(model(*inputs), targets)
+
+        def in_grad(share=1.0):
+            return {name: plans.whole(p.grad) * share for name, p in named.items()}
+        loss().backward()
+        together = in_grad()
+        loss().backward()
+        self.same("gradients that add up", in_grad(0.5), together)
+        asked = dict(zip(named, torch.autograd.grad(loss(), list(named.values()))))
+        self.same("gradients that are asked for", {name: plans.whole(g) for name, g in asked.items()}, together)
+        hooks = [p.register_hook(lambda g, name=name: seen.__setitem__(name, g)) for name, p in named.items()]
+        model.zero_grad()
+        loss().backward()
+        self.same("gradients with hooks", in_grad(), together)
+        self.same("gradients that hooks see", {name: plans.whole(g) for name, g in seen.items()}, together)
+        for hook in hooks:
+            hook.remove()
+
     def run(self, make, data, found, drawn):
         import cleave.torch
         torch.manual_seed(1)
@@ -78,6 +101,7 @@ class Check:
         step(one, inputs, targets)
         after = values(one)
 
+        self.gradients(cleave.torch.apply(copy.deepcopy(first), found), inputs, targets)
         planned = cleave.torch.apply(copy.deepcopy(first), found)
         mine = [step(planned, inputs, targets) for _ in range(2)]
         if max(abs(a - b) for a, b in zip(mine, norms)) > TOLERANCE or min(norms) <= CLIP:

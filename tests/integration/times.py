@@ -107,13 +107,18 @@ def check_files(folder, times, machine):
         with open(machine, encoding="utf-8") as stream:
             have = len(next(iter(json.load(stream)["kinds"].values()))["kernels"])
         expect(have == kept, f"kernels that the same measured are kept, and no others: {have} for {kept}")
-    # 1 ms and 1 GB/s: an all-reduce of two sends as much as its vector has.
-    pairs = [{"kind": "all-reduce", "devices": 2, "bytes": b, "seconds": 1e-3 + b / 1e9, "spread": 0}
-             for b in (1 << 12, 1 << 16, 1 << 20, 1 << 24)]
-    run("calibrate", "--import", write(f"{folder}/pairs.json", {**some, "collectives": pairs}), "-o",
+    # 1 ms and 1 GB/s: an all-reduce of two sends as much as its vector has.  A tenth is the processor's.
+    pairs = [{"kind": "all-reduce", "devices": 2, "bytes": b, "seconds": 1e-3 + b / 1e9, "beside": 1e-4 + b / 1e10,
+              "spread": 0} for b in (1 << 12, 1 << 16, 1 << 20, 1 << 24)]
+    run("calibrate", "--import", write(f"{folder}/pairs.json", {**some, "together": 1 << 20, "collectives": pairs}), "-o",
         f"{folder}/pairs.machine.json")
     with open(f"{folder}/pairs.machine.json", encoding="utf-8") as stream:
-        span = json.load(stream)["collectives"]["within"][0]
+        collectives = json.load(stream)["collectives"]
+    span = collectives["within"][0]
+    expect(near(float(span["overhead"].split()[0]), 1e-4, 1e-3) and
+           near(float(span["copy_bandwidth"].split()[0]), 1e10, 1e-3), f"so is what the processor has of them: {span}")
+    expect(collectives["least"] == 2 and float(collectives["together"].split()[0]) == 1 << 20,
+           f"two devices have them, and gradients go together: {collectives}")
     expect(near(float(span["bandwidth"].split()[0]), 1e9, 1e-3) and near(float(span["latency"].split()[0]), 1e-3, 1e-3),
            f"collectives are fitted: {span}")
     # Two devices gather by one message each way, and all-reduce by one after the other, half the vector in each.

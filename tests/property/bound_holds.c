@@ -258,6 +258,30 @@ Test(bound, holds_where_links_are_slow) {
         }
 }
 
+/* Two devices whose collectives a framework was timed at, which are quicker than messages. */
+Test(bound, holds_where_a_framework_launches_collectives_of_two) {
+    for (int which = 0; which < N_MODELS; which++) {
+        trial t = {.bound = 0};
+        snprintf(t.name, sizeof t.name, "%s on 2 devices of a framework", hand_model_names[which]);
+        trial_hand_model(&t, which);
+        trial_read_machine(&t, "two-cores", 2);
+        t.machine.collectives =
+            (cleave_machine_collectives){.source = "made up",
+                                         .least_devices = 2,
+                                         .together_bytes = 25 << 20,
+                                         .n_spans = 1,
+                                         .spans = {{.kind = -1,
+                                                    .n_devices = 2,
+                                                    .bytes_per_second = 1e11,
+                                                    .latency_seconds = 1e-9,
+                                                    .overhead_seconds = 1e-10,
+                                                    .overhead_seconds_per_byte = 1e-12}},
+                                         .between_share = 1};
+        slow_down(&t, 1000);
+        check(&t, 15);
+    }
+}
+
 Test(bound, holds_for_real_models) {
     static const struct {
         const char *path;

@@ -99,8 +99,7 @@ class _Run:
     def bring(self, name, words, gradient):
         """This rank's part of a parameter as it is used, moved once for all micro-batches of a step."""
         def move():
-            later = self.state.held is None  # of micro-batches all is moved at the end
-            return lie.local(lie.redistribute(self.module._parameters[name], self.mesh, words, gradient, later), gradient)
+            return lie.enter(self.module._parameters[name], self.mesh, words, gradient, later=True)
         return self.state.held.take((self.module, name), move) if self.state.held is not None else move()
 
     def tensors(self):
@@ -123,7 +122,7 @@ class _Run:
         gradient = [word if word != "R" or place == "R" else "P" for word, place in zip(words, then)]
         bias = self.bring("bias", words, gradient)
         bias = bias.reshape([-1] + [1] * (y.dim() - 1 - channel))
-        here = lie.local(y, then)
+        here = lie.local(y, mesh, then)
         here = lie.nothing([here, bias]) if lie.is_absent(mesh, then) else here + bias
         return lie.join(here, mesh, then, y.shape)
 
@@ -144,14 +143,13 @@ class _Run:
         if self.state.surveys:
             return type(self.module).forward(self.module, x, *rest, **keywords)
         x = lie.move(x, self.mesh, self.part.input, self.input_gradient)
-        here = lie.local(x, self.input_gradient)
+        here = lie.local(x, self.mesh, self.input_gradient)
         rest, tensors = [lie.whole(other, self.mesh) for other in rest], self.tensors()
         if lie.is_absent(self.mesh, self.part.input):
             y = local.skip(self.module, [here, *tensors.values()])
         else:
             y = self.rule(self.module, self.part, here, tensors, self.mesh, x.shape, rest, keywords)
-        y = lie.join(y, self.mesh, self.part.output, self.shape(x, rest, keywords))
-        y = lie.redistribute(y, self.mesh, self.part.then, self.part.then)  # join takes any gradient
+        y = lie.join(y, self.mesh, self.part.output, self.shape(x, rest, keywords), self.part.then)
         return self.add_bias(y) if self.adds_later else y
 
 

@@ -13,7 +13,7 @@ import time
 import torch
 
 from ..command import CleaveError
-from . import busy, calls, collectives, overhead
+from . import busy, calls, collectives, overhead, under_way
 
 FEWEST, MOST = 5, 61  # repeats of one piece of work
 SAVE_SECONDS = 5
@@ -176,7 +176,8 @@ class Times:
     def save(self, at_once=True):
         if not at_once and time.monotonic() - self.saved < SAVE_SECONDS:
             return
-        written = {"cleave_times": 1, "measured_by": self.by, "kernels": list(self.kernels.values()),
+        written = {"cleave_times": 1, "measured_by": self.by, "together": under_way.MOST_BYTES,
+                   "kernels": list(self.kernels.values()),
                    "collectives": list(self.collectives.values()), "failed": list(self.failed.values())}
         temporary = f"{self.path}.{os.getpid()}"
         with open(temporary, "w", encoding="utf-8") as stream:

@@ -1,5 +1,9 @@
-"""Times collectives as a plan moves tensors, with DTensor's dispatch and its copies: of ranks that this script starts, or of those
-of a launcher that started it."""
+"""Times collectives as a plan moves tensors, with what it does in Python and its copies: of ranks that this script starts,
+or of those of a launcher that started it.
+
+Of each two times: what it takes where it is waited for, as between modules, and what it takes from work that goes on
+meanwhile, as from a backward that goes on while gradients are summed up.  The second is what the processor does itself:
+to launch it, and what the library's threads take from it."""
 import datetime
 import os
 import socket
@@ -14,21 +18,32 @@ from torch.distributed.tensor import DTensor
 
 from . import lie
 
-FEWEST, MOST, EACH_SECONDS = 5, 40, 0.3
-CHAIN, BETWEEN_SECONDS, SIDE = 8, 5e-4, 128  # calls in a row, work between two of them, and its products
+FEWEST, MOST, EACH_SECONDS = 7, 60, 0.8
+CHAIN, CHAIN_SECONDS = 8, 0.2  # calls in a row, but no longer than this
+BETWEEN_SECONDS, SIDE = 5e-4, 128  # work between two of them, and its products
 
 
 MOVES = {"all-reduce": ("P", "R"), "all-gather": ("S0", "R"), "reduce-scatter": ("P", "S0")}
 
 
 def run(kind, n_bytes, device, group):
-    """A call of a collective, whose whole vector has so many bytes."""
+    """A call of a collective, whose whole vector has so many bytes, and one that begins it and gives what ends it."""
     mesh = DeviceMesh.from_group(group, device.type)
     before, after = MOVES[kind]
     elements = max(1, n_bytes // 4 // mesh.size()) * mesh.size()
     here = torch.ones(elements // mesh.size() if before == "S0" else elements, device=device)
     x = DTensor.from_local(here, mesh, lie.placements([before]), run_check=False).requires_grad_()
-    return lambda: lie.redistribute(x, mesh, [after])
+    return lambda: lie.redistribute(x, mesh, [after]), lambda: lie.launch(here, before, after, group)
+
+
+def _beside(begin, work):
+    """Work, with a collective under way."""
+    def call():
+        end = begin()
+        for product in work:
+            product()
+        end()
+    return call
 
 
 def _seconds(calls, device, group):
@@ -51,26 +66,36 @@ def between(device, group):
     return [lambda: x @ x] * int(n)
 
 
-def median(call, device, group):
+def median(call, device, group, work=None, chain=CHAIN):
     """What a call adds to work: of the slowest rank; all ranks repeat as often.  Ranks that meet while they work take turns
     with their own threads and wake each other, now and then for milliseconds, and a step adds all of it up: so it is
-    the mean of a chain of them that is repeated, and its median that is given."""
-    work = between(device, group)
-    _seconds([call, *work], device, group)
+    the mean of a chain of them that is repeated, and its median that is given.  `work`: what the call does besides."""
+    is_within, work = work is not None, work or between(device, group)
+    row = [call] if is_within else [*work, call]
+    once = _agreed(_seconds(row, device, group), device, group)
+    chain = max(1, min(chain, round(CHAIN_SECONDS / once)))
     seconds, began = [], time.perf_counter()
     again = torch.ones(1, device=device)
     while again.item() > 0:
-        took = torch.tensor([_seconds(work * CHAIN, device, group), _seconds([*work, call] * CHAIN, device, group)],
+        took = torch.tensor([_seconds(work * chain, device, group), _seconds(row * chain, device, group)],
                             dtype=torch.float64, device=device)
         dist.all_reduce(took, dist.ReduceOp.MAX, group=group)
         alone, together = took.tolist()
-        seconds.append(max(together - alone, 1e-9) / CHAIN)
+        seconds.append(max(together - alone, 1e-9) / chain)
         more = len(seconds) < FEWEST or (time.perf_counter() - began < EACH_SECONDS and len(seconds) < MOST)
         again = torch.tensor([float(more)], device=device)
         dist.broadcast(again, 0, group=group)
     seconds.sort()
     n = len(seconds)
     return seconds[n // 2], (seconds[3 * n // 4] - seconds[n // 4]) / 2 / max(seconds[n // 2], 1e-12)
+
+
+def beside(begin, waited_for, device, group):
+    """What it takes from work that goes on for twice as long as it does itself."""
+    work = between(device, group)
+    work = work * max(1, round(2 * waited_for / BETWEEN_SECONDS))
+    chain = max(1, round(CHAIN * BETWEEN_SECONDS / max(waited_for, BETWEEN_SECONDS)))
+    return median(_beside(begin, work), device, group, work, chain)[0]
 
 
 def begin(device_type):
@@ -94,7 +119,7 @@ def work(rank, ranks, entries, port, device_type, threads, queue):
 
 
 def time_here(entries, device):
-    """(entry, seconds, spread) or (entry, None, why), on the ranks that are there."""
+    """(entry, seconds, beside, spread) or (entry, None, None, why), on the ranks that are there."""
     rank, groups = dist.get_rank(), {}
     for entry in entries:
         n = entry["devices"]
@@ -105,9 +130,17 @@ def time_here(entries, device):
         if rank >= n:
             continue
         try:
-            yield (entry, *median(run(entry["kind"], entry["bytes"], device, groups[n]), device, groups[n]))
+            call, launch = run(entry["kind"], entry["bytes"], device, groups[n])
+            seconds, spread = median(call, device, groups[n])
+            yield entry, seconds, beside(launch, _agreed(seconds, device, groups[n]), device, groups[n]), spread
         except (RuntimeError, NotImplementedError, ValueError) as error:
-            yield entry, None, (str(error).strip().splitlines() or [""])[0]
+            yield entry, None, None, (str(error).strip().splitlines() or [""])[0]
+
+
+def _agreed(seconds, device, group):
+    first = torch.tensor([seconds], dtype=torch.float64, device=device)
+    dist.broadcast(first, 0, group=group)
+    return first.item()
 
 
 def describe(entry):
@@ -115,12 +148,12 @@ def describe(entry):
 
 
 def keep(times, found):
-    entry, seconds, spread = found
+    entry, seconds, aside, spread = found
     key = (entry["kind"], entry["devices"], entry["bytes"])
     if seconds is None:
         times.failed[describe(entry)] = {"key": describe(entry), "why": spread}
     else:
-        times.collectives[key] = {**entry, "seconds": seconds, "spread": spread}
+        times.collectives[key] = {**entry, "seconds": seconds, "beside": aside, "spread": spread}
 
 
 def free_port():

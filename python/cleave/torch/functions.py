@@ -92,7 +92,7 @@ class Functions(TorchFunctionMode):
             raise RuntimeError(f"{self.attention.operator} is one attention, and its module calls a second one")
         words, gradient = self.attention.input, self.attention.gradient(self.attention.input)
         shape = (*q.shape[:-1], v.shape[-1])
-        parts = [lie.local(lie.move(x, self.mesh, words, gradient), gradient) for x in (q, k, v)]
+        parts = [lie.local(lie.move(x, self.mesh, words, gradient), self.mesh, gradient) for x in (q, k, v)]
         absent = lie.is_absent(self.mesh, words)
         y = lie.nothing(parts) if absent else func(*parts, *rest, **kwargs)
         return lie.join(y, self.mesh, self.attention.output, shape)
@@ -112,7 +112,7 @@ class Functions(TorchFunctionMode):
         words = [w if w in ("S0", "S1") or lie.is_alone(w) else "R" for w in lie.words_of(x, self.mesh)]
         x = lie.move(x, self.mesh, words, words)
         whole = func(torch.empty(x.shape, dtype=x.dtype, device="meta"), *rest, **kwargs)
-        part = lie.local(x, words)
+        part = lie.local(x, self.mesh, words)
         y = lie.nothing([part]) if lie.is_absent(self.mesh, words) else func(part, *rest, **kwargs)
         return lie.join(y, self.mesh, words, whole.shape)
 
@@ -122,7 +122,7 @@ class Functions(TorchFunctionMode):
             return x
         words = ["R" if w == "P" else w for w in lie.words_of(x, self.mesh)]
         x = lie.move(x, self.mesh, words, words)
-        part = lie.local(x, words)
+        part = lie.local(x, self.mesh, words)
         place = 0
         for i, word in enumerate(words):
             place = place * self.mesh.size(i) + (self.mesh.get_local_rank(i) if word[0] == "S" else 0)
@@ -184,7 +184,7 @@ def _mean_cross_entropy(logits, target, part, ignore_index, mesh):
     words = _loss_words(part)
     count = (target != ignore_index).sum().clamp(min=1)
     gradient = part.gradient(words)
-    x = lie.local(lie.move(logits, mesh, words, gradient), gradient)
+    x = lie.local(lie.move(logits, mesh, words, gradient), mesh, gradient)
     t = lie.spread(target, mesh, ["R" if word == "S1" else word for word in words]).to_local()
     groups = [mesh.get_group(i) for i, word in enumerate(words) if word == "S1"]
     if lie.is_absent(mesh, words):

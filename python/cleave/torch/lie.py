@@ -6,10 +6,14 @@ on the others.  DTensor moves nothing from mesh to mesh, so that is done here.
 A local part is a plain tensor, dense and in order, and so is its gradient: DTensor infers strides of the whole from
 those of the part, which for dimensions of one may be anything.
 """
+import math
+
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+
+from . import under_way
 
 
 def is_alone(word):
@@ -17,7 +21,6 @@ def is_alone(word):
 
 
 _within = {}  # by id of a mesh: that, and the meshes within it, by whose alone they are
-_lines = {}  # by that and a dimension: the mesh of this rank's neighbours along it
 
 
 def _known(mesh):
@@ -73,28 +76,14 @@ def strides(shape):
     return tuple(stride)
 
 
-class _InOrder(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.contiguous().as_strided(x.shape, strides(x.shape))
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient.contiguous().as_strided(gradient.shape, strides(gradient.shape))
+def _in_order(part):
+    """Another tensor of the same elements, dense and in order."""
+    return part.contiguous().as_strided(part.shape, strides(part.shape))
 
 
-class _Absent(torch.autograd.Function):
-    """The part of a rank that has none.  (DTensor's own has one dimension, and on the way back misses the others.)"""
-
-    @staticmethod
-    def forward(ctx, x, gradient_words):
-        ctx.shape, ctx.mesh, ctx.words = x.shape, x.device_mesh, gradient_words
-        return torch.empty(0, dtype=x.dtype, device=x.device_mesh.device_type)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return DTensor.from_local(gradient, ctx.mesh, placements(ctx.words), run_check=False, shape=ctx.shape,
-                                  stride=strides(ctx.shape)), None
+def _wrap(part, mesh, words, shape):
+    return DTensor.from_local(part, within(mesh, words), placements(words), run_check=False, shape=torch.Size(shape),
+                              stride=strides(shape))
 
 
 def spread(whole, mesh, words):
@@ -116,10 +105,12 @@ def _steps(now, words):
     """From one to the other by a dimension of the mesh at a time, in DTensor's order: from the innermost outwards, and of
     what has to be cut anew only that it is whole; then from the outermost inwards.  Who is to have it alone gets it
     before others move theirs, and who has it alone shares it after."""
+    now = list(now)
     for i in reversed(range(len(now))):
         word = words[i] if words[i][0] != "S" or _is_aligned(now, words, i) else "R"
         if now[i] != word and (not is_alone(now[i]) or is_alone(word)):
             yield i, word
+            now[i] = word
     for i, word in enumerate(words):
         if now[i] != word:
             yield i, word
@@ -179,54 +170,148 @@ def _give(part, mesh, i, word, owner, shape):
     return part
 
 
+# DTensor's collectives, without what it does in Python about them.
+_send, _wait = torch.ops._c10d_functional, torch.ops._c10d_functional.wait_tensor
+
+
+def _padded(part, d, extent):
+    missing = extent - part.shape[d]
+    return torch.cat([part, part.new_zeros([*part.shape[:d], missing, *part.shape[d + 1:]])], d) if missing else part
+
+
+def _gather(part, d, extents, group):
+    here = _padded(part, d, extents[0]).contiguous()
+    blocks = _wait(_send.all_gather_into_tensor(here.unsqueeze(0), len(extents), group.group_name))
+    if d == 0 and extents[0] == extents[-1]:
+        return blocks.flatten(0, 1)
+    return torch.cat([block.narrow(d, 0, extent) for block, extent in zip(blocks, extents)], d)
+
+
+def _blocks_of(part, d, extents):
+    """What a reduce-scatter takes: equal blocks, one after the other along the first dimension."""
+    if d == 0 and extents[0] == extents[-1]:
+        return part
+    return torch.cat([_padded(block, d, extents[0]) for block in part.split(extents, d)])
+
+
+def _swap(part, d, e, shape, group):
+    """From blocks of one dimension to blocks of another: each rank gets of each other what it lacks."""
+    n, me = dist.get_world_size(group), dist.get_rank(group)
+    sent = [block.flatten() for block in part.split(_blocks(shape[e], e, n), e)]
+    lies = [[extent if k == d else _blocks(shape[e], e, n)[me] if k == e else rest for k, rest in enumerate(shape)]
+            for extent in _blocks(shape[d], d, n)]
+    found = _wait(_send.all_to_all_single(torch.cat(sent), [math.prod(lie) for lie in lies], [len(x) for x in sent],
+                                          group.group_name))
+    return torch.cat([x.view(lie) for x, lie in zip(found.split([math.prod(lie) for lie in lies]), lies)], d)
+
+
+def launch(part, word, to, group):
+    """Begins what one dimension of a mesh does, of a tensor in equal blocks of its first dimension; what it returns ends
+    it."""
+    n = dist.get_world_size(group)
+    found = _send.all_reduce_(part.clone(), "sum", group.group_name) if word == "P" and to == "R" else \
+        _send.reduce_scatter_tensor(part, "sum", n, group.group_name) if word == "P" else \
+        _send.all_gather_into_tensor(part, n, group.group_name)
+    return lambda: _wait(found)
+
+
 def _rearrange(part, mesh, i, word, to, shape):
     """What all of a dimension of the mesh have; `shape`: of what they have together."""
-    if (id(mesh), i) not in _lines:
-        _lines[id(mesh), i] = DeviceMesh.from_group(mesh.get_group(i), mesh.device_type)
-    line = _lines[id(mesh), i]
-    x = DTensor.from_local(part, line, placements([word]), run_check=False, shape=shape, stride=strides(shape))
-    return x.redistribute(line, placements([to])).to_local()
+    n, me, group = mesh.size(i), mesh.get_local_rank(i), mesh.get_group(i)
+    d = int((to if to[0] == "S" else word)[1:] or 0)
+    if word == "P" and to == "R":
+        return _wait(_send.all_reduce(part, "sum", group.group_name))
+    extents = _blocks(shape[d], d, n)
+    if word == "R":
+        return part.narrow(d, sum(extents[:me]), extents[me]).contiguous()
+    if math.prod(shape) == 0:
+        return part.new_empty([extents[me] if k == d and to[0] == "S" else n for k, n in enumerate(shape)])
+    if word == "P":
+        mine = _wait(_send.reduce_scatter_tensor(_blocks_of(part, d, extents), "sum", n, group.group_name))
+        return mine.narrow(d, 0, extents[me]).contiguous()
+    return _gather(part, d, extents, group) if to == "R" else _swap(part, int(word[1:]), d, shape, group)
 
 
-def _step(x, mesh, now, i, word):
+def _step(part, shape, mesh, now, i, word):
     after, whole_here = [*now[:i], word, *now[i + 1:]], [*now[:i], "R", *now[i + 1:]]
-    part = x.to_local().contiguous()
     if all(k == i or not is_alone(w) or mesh.get_local_rank(k) == int(w[1:]) for k, w in enumerate(now)):
         if is_alone(now[i]):
-            part = _share(part, mesh, i, int(now[i][1:]), word, part_shape(x.shape, after, mesh))
+            part = _share(part, mesh, i, int(now[i][1:]), word, part_shape(shape, after, mesh))
         elif is_alone(word):
-            part = _give(part, mesh, i, now[i], int(word[1:]), part_shape(x.shape, after, mesh))
+            part = _give(part, mesh, i, now[i], int(word[1:]), part_shape(shape, after, mesh))
         else:
-            part = _rearrange(part, mesh, i, now[i], word, torch.Size(part_shape(x.shape, whole_here, mesh)))
-    if x.dim() == 0 and part.dim() > 0:  # from_local takes the shape of a scalar from the part, also where there is none
-        part = part.new_zeros(())
-    return DTensor.from_local(part, within(mesh, after), placements(after), run_check=False, shape=x.shape,
-                              stride=strides(x.shape))
+            part = _rearrange(part, mesh, i, now[i], word, part_shape(shape, whole_here, mesh))
+    # DTensor takes the shape of a scalar from the part, also where there is none.
+    return part.new_zeros(()) if len(shape) == 0 and part.dim() > 0 else part
 
 
-def _carry(x, mesh, words, later=False):
-    now, to = words_of(x, mesh), within(mesh, words)
-    if x.device_mesh == to:
-        return x.redistribute(to, placements(words), async_op=later)
+def _carry(part, shape, mesh, now, words):
+    """This rank's part of a tensor of this shape, once it is brought from how it lies to how it is wanted."""
+    now, part = list(now), part.contiguous()
     for i, word in _steps(now, words):
-        x = _step(x, mesh, now, i, word)
+        part = _step(part, shape, mesh, now, i, word)
         now[i] = word
-    return x
+    return part
+
+
+def _back(words):
+    """How a gradient lies: whole, where what it is of was in parts that add up."""
+    return ["R" if word == "P" else word for word in words]
 
 
 class _Move(torch.autograd.Function):
-    """A redistribution, if only of the gradient: that goes back to where x lay, and is whole where x was in parts that
-    add up.  (DTensor's own fails on the way back to parts that several dimensions of a mesh add up.)"""
+    """A redistribution, if only of the gradient: that goes back to where x lay.  DTensor's own takes Python a fifth of a
+    millisecond each way, and fails on the way back to parts that several dimensions of a mesh add up."""
 
     @staticmethod
-    def forward(ctx, x, mesh, words, later):
-        ctx.mesh, ctx.back = mesh, ["R" if word == "P" else word for word in words_of(x, mesh)]
-        ctx.later = later
-        return _carry(x.contiguous(), mesh, words)
+    def forward(ctx, x, mesh, words):
+        ctx.mesh, ctx.words = mesh, words_of(x, mesh)
+        return _wrap(_in_order(_carry(x.to_local(), x.shape, mesh, ctx.words, words)), mesh, words, x.shape)
 
     @staticmethod
     def backward(ctx, gradient):
-        return _carry(gradient.contiguous(), ctx.mesh, ctx.back, ctx.later), None, None, None
+        words = _back(ctx.words)
+        part = _carry(gradient.to_local(), gradient.shape, ctx.mesh, words_of(gradient, ctx.mesh), words)
+        return _wrap(part, ctx.mesh, words, gradient.shape), None, None
+
+
+class _Enter(torch.autograd.Function):
+    """This rank's part of a DTensor that is brought to `words`, whose gradient comes as other words say, and goes back so;
+    of a rank that has none it is of no elements.  `later`: that of a parameter may be under way while backward goes on."""
+
+    @staticmethod
+    def forward(ctx, x, mesh, words, gradient_words, back, later):
+        ctx.x, ctx.shape, ctx.mesh, ctx.gradient_words, ctx.back = x if later else None, x.shape, mesh, gradient_words, back
+        part = _carry(x.to_local(), x.shape, mesh, words_of(x, mesh), words)
+        if is_absent(mesh, words):
+            return torch.empty(0, dtype=x.dtype, device=mesh.device_type)
+        return _in_order(part)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        part, steps = _in_order(gradient), list(_steps(ctx.gradient_words, ctx.back))
+        if ctx.x is not None and part.numel() and under_way.takes(ctx.x, ctx.next_functions[0][0], steps, ctx.gradient_words):
+            under_way.add(ctx.x, part, [ctx.mesh.get_group(i) for i, _ in steps])
+            return (None,) * 6
+        part = _carry(part, ctx.shape, ctx.mesh, ctx.gradient_words, ctx.back)
+        return _wrap(part, ctx.mesh, ctx.back, ctx.shape), *(None,) * 5
+
+
+class _Leave(torch.autograd.Function):
+    """The DTensor that ranks' parts make, brought to `then`."""
+
+    @staticmethod
+    def forward(ctx, part, mesh, words, then, shape):
+        ctx.mesh, ctx.words, ctx.part_shape = mesh, words, part.shape
+        return _wrap(_in_order(_carry(part, shape, mesh, words, then)), mesh, then, shape)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        words = _back(ctx.words)
+        part = _carry(gradient.to_local(), gradient.shape, ctx.mesh, words_of(gradient, ctx.mesh), words)
+        if is_absent(ctx.mesh, ctx.words):
+            part = torch.empty(ctx.part_shape, dtype=gradient.dtype, device=ctx.mesh.device_type)
+        return _in_order(part), None, None, None, None
 
 
 def _stays(x, mesh, words, gradient_words):
@@ -234,10 +319,9 @@ def _stays(x, mesh, words, gradient_words):
     return list(words) == list(gradient_words) == words_of(x, mesh) and "P" not in words and not any(map(is_alone, words))
 
 
-def redistribute(x, mesh, words, gradient_words=(), later=False):
-    """`gradient_words`: how the gradient comes; if nothing is said, anyhow.  `later`: it may be under way while backward
-    goes on; whoever reads it waits.  So of parameters."""
-    return x if _stays(x, mesh, words, gradient_words) else _Move.apply(x, mesh, words, later)
+def redistribute(x, mesh, words, gradient_words=()):
+    """`gradient_words`: how the gradient comes; if nothing is said, anyhow."""
+    return x if _stays(x, mesh, words, gradient_words) else _Move.apply(x, mesh, words)
 
 
 def move(x, mesh, words, gradient_words=()):
@@ -261,17 +345,19 @@ def whole(x, mesh=None):
     return redistribute(x, mesh, ["R"] * mesh.ndim).to_local() if mesh else x.full_tensor()
 
 
-def local(x, gradient_words):
-    """This rank's part, whose gradient comes as these words say."""
-    if x.device_mesh.get_coordinate() is None:
-        return _Absent.apply(x, gradient_words)
-    return _InOrder.apply(x.to_local(grad_placements=placements(gradient_words)))
+def enter(x, mesh, words, gradient_words, later=False):
+    """This rank's part of x once it lies as `words` say; its gradient comes as the others say, and goes back to x."""
+    return _Enter.apply(x, mesh, words, gradient_words, _back(words_of(x, mesh)), later)
 
 
-def join(part, mesh, words, shape):
-    """The DTensor of this shape that ranks' parts make."""
-    return DTensor.from_local(_InOrder.apply(part), within(mesh, words), placements(words), run_check=False,
-                              shape=torch.Size(shape), stride=strides(shape))
+def local(x, mesh, gradient_words):
+    """This rank's part, whose gradient comes as these words say, and is of x as it does."""
+    return _Enter.apply(x, mesh, words_of(x, mesh), gradient_words, gradient_words, False)
+
+
+def join(part, mesh, words, shape, then=None):
+    """The DTensor of this shape that ranks' parts make, as `then` says once it is made."""
+    return _Leave.apply(part, mesh, words, then or words, shape)
 
 
 def nothing(tensors):

@@ -48,9 +48,10 @@ class Held:
         return [leaf for _, leaf in self.parts.values()]
 
     def give_back(self):
-        for moved, leaf in self.parts.values():
-            if moved.requires_grad:
-                moved.backward(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad)
+        moved = [(part, leaf) for part, leaf in self.parts.values() if part.requires_grad]
+        if moved:
+            torch.autograd.backward([part for part, _ in moved], [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+                                                                  for _, leaf in moved])
 
 
 class Again:
@@ -185,7 +186,7 @@ class Run(TorchFunctionMode):
                               f"{self.state.schedule.stages[self.stage + 1].begins} is given")
         if not self.state.inner:
             return tuple(given)
-        return tuple(lie.local(lie.move(x, self.state.inner, words, words), words)
+        return tuple(lie.local(lie.move(x, self.state.inner, words, words), self.state.inner, words)
                      for x, words in zip(given, self.state.words(self.stage + 1)))
 
 

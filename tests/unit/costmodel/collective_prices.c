@@ -306,3 +306,28 @@ Test(collective_prices, kinds_have_collectives_of_their_own) {
         cr_expect_eq(collective_cost_parts(&machine, &of).busy, milliseconds[i] * 1000000);
     }
 }
+
+/* A framework's processor launches a collective of two in 100 of its 400 us, and has a quarter of
+   what its bytes take: of 10 MB, which an all-reduce sends and gets once, 2.5 of 10 ms. */
+Test(collective_prices, a_framework_launches_collectives_of_two) {
+    static const char text[] =
+        "{\"cleave_machine\": 1, \"name\": \"t\", \"kinds\": {\"k\": {\"memory\": \"1 GiB\", "
+        "\"flops\": \"1 TFLOP/s\", \"memory_bandwidth\": \"10 GB/s\"}}, \"node\": {\"devices\": "
+        "2, \"kind\": \"k\", \"links\": [{\"join\": [[0, 1]], \"bandwidth\": \"1 GB/s\", "
+        "\"latency\": \"1 us\"}]}, \"collectives\": {\"source\": \"s\", \"least\": 2, \"within\": "
+        "[{\"devices\": 2, \"bandwidth\": \"1 GB/s\", \"latency\": \"400 us\", \"overhead\": "
+        "\"100 us\", \"copy_bandwidth\": \"4 GB/s\"}]}}";
+    static int32_t pair[] = {0, 1};
+    const cleave_machine machine = parse(text);
+    cleave_collective of = {.kind = CLEAVE_ALL_REDUCE,
+                            .algorithm = CLEAVE_ALGORITHM_RING,
+                            .bytes = 10000000,
+                            .n_devices = 2,
+                            .devices = pair,
+                            .node_members = 2};
+    cleave_collective_cost cost = collective_cost_parts(&machine, &of);
+    cr_expect_eq(cost.busy, 7500 * INT64_C(1000000));
+    cr_expect_eq(cost.rest, 300 * INT64_C(1000000));
+    cr_expect_eq(cost.processor, 2600 * INT64_C(1000000));
+    cr_expect_eq(machine.collectives.least_devices, 2);
+}

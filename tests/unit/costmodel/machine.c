@@ -334,6 +334,14 @@ Test(machine, collectives_are_by_ascending_spans_of_a_node) {
     expect_refused(COLLECTIVES("\"source\": \"\", \"within\": []"), "$.collectives.within",
                    "0 spans");
     expect_refused(COLLECTIVES("\"source\": \"\", \"within\": [" SPAN(1) "]"), "within[0]", "1");
+    expect_refused(COLLECTIVES("\"source\": \"\", \"least\": 4, \"within\": [" SPAN(2) "]"),
+                   "collectives.least", "4");
+    expect_refused(COLLECTIVES("\"source\": \"\", \"within\": [{\"devices\": 2, \"bandwidth\": "
+                               "\"1 GB/s\", \"overhead\": \"1 us\"}]"),
+                   "within[0]", "its overhead is more than its latency");
+    expect_refused(COLLECTIVES("\"source\": \"\", \"within\": [{\"devices\": 2, \"bandwidth\": "
+                               "\"1 GB/s\", \"copy_bandwidth\": \"1 MB/s\"}]"),
+                   "within[0]", "its copy_bandwidth is less than its bandwidth");
     expect_refused(COLLECTIVES("\"source\": \"\", \"within\": [" SPAN(4) ", " SPAN(4) "]"),
                    "within[1].devices", "4");
     expect_refused(COLLECTIVES("\"source\": \"\", \"within\": [" SPAN(2) "], \"between\": {"
@@ -448,12 +456,16 @@ static void expect_same_machine(const cleave_machine *a, const cleave_machine *b
     }
     const cleave_machine_collectives *c = &a->collectives, *d = &b->collectives;
     cr_assert(c->n_spans == d->n_spans && same(c->between_share, d->between_share) &&
-              c->library == d->library &&
+              c->library == d->library && c->least_devices == d->least_devices &&
+              c->together_bytes == d->together_bytes &&
               same(c->between_latency_seconds, d->between_latency_seconds));
     for (int32_t i = 0; i < c->n_spans; i++)
-        cr_expect(c->spans[i].n_devices == d->spans[i].n_devices &&
-                  same(c->spans[i].bytes_per_second, d->spans[i].bytes_per_second) &&
-                  same(c->spans[i].latency_seconds, d->spans[i].latency_seconds));
+        cr_expect(
+            c->spans[i].n_devices == d->spans[i].n_devices &&
+            same(c->spans[i].bytes_per_second, d->spans[i].bytes_per_second) &&
+            same(c->spans[i].latency_seconds, d->spans[i].latency_seconds) &&
+            same(c->spans[i].overhead_seconds, d->spans[i].overhead_seconds) &&
+            same(c->spans[i].overhead_seconds_per_byte, d->spans[i].overhead_seconds_per_byte));
     for (int32_t k = 0; k < a->n_kinds; k++) {
         const cleave_device_kind *x = &a->kinds[k], *y = &b->kinds[k];
         cr_expect_str_eq(x->name, y->name);

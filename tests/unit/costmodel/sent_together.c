@@ -19,11 +19,14 @@ static cleave_model model = {.n_tensors = N, .tensors = tensors};
 static cleave_arena arena;
 static cleave_sent_together together;
 
+static int64_t together_bytes;
+
 static void make(cleave_framework framework, bool knows_collectives) {
     static cleave_device_kind kind;
     static cleave_machine machine = {.n_kinds = 1, .kinds = &kind};
     kind.framework = framework;
     machine.collectives.n_spans = knows_collectives;
+    machine.collectives.together_bytes = together_bytes;
     cr_assert_eq(cleave_sent_together_create(&model, &machine, &arena, &together, NULL), CLEAVE_OK);
 }
 
@@ -64,4 +67,12 @@ Test(sent_together, what_is_no_weight_and_our_own_steps_go_alone) {
     tensors[1].kind = CLEAVE_TENSOR_PARAMETER;
     make(CLEAVE_COMPILED, false);
     expect(CLEAVE_ALL_GATHER, 1, 4, NARROW);
+}
+
+Test(sent_together, a_machine_file_says_of_how_many_bytes_gradients_go_together) {
+    together_bytes = 4 * WIDE;
+    make(CLEAVE_COMPILED, true);
+    expect(CLEAVE_ALL_REDUCE, 1, 4, WIDE);
+    expect(CLEAVE_ALL_GATHER, 1, 4, NARROW);
+    expect(CLEAVE_REDUCE_SCATTER, 2, 4, WIDE);
 }

@@ -366,6 +366,27 @@ static void split_in_two(lowered *of, const char *name, const char *axis) {
         CLEAVE_OK);
 }
 
+/* By themselves two exchange messages; where a library's collectives are known, a gradient is one
+   all-reduce, and the same bytes are sent. */
+Test(lowering, two_devices_have_collectives_where_a_library_has_them) {
+    static lowered of;
+    int64_t bytes[2];
+    for (int least = 3; least >= 2; least--) {
+        cleave_error error = {""};
+        const cleave_lower_options options = {.training = true, .least_collective = least};
+        begin(&of);
+        split_in_two(&of, "g1", "n");
+        split_in_two(&of, "g2", "n");
+        cr_assert_eq(cleave_lower(&of.model, &of.layout, &options, &of.arena, &of.program, &error),
+                     CLEAVE_OK, "%s", error.message);
+        cr_assert_eq(cleave_program_check(&of.program, &error), CLEAVE_OK, "%s", error.message);
+        cr_expect_eq(count(&of, CLEAVE_ALL_REDUCE, "w1"), least == 2 ? 1 : 0);
+        bytes[least - 2] = sent(&of, "w1");
+        cleave_arena_free(&of.arena);
+    }
+    cr_expect_eq(bytes[0], bytes[1]);
+}
+
 /* A gradient of 90 floats: one message there and one back, of all of it, and each adds what comes
    to its own, which it sent from a copy. */
 Test(lowering, two_devices_swap_a_small_sum) {
