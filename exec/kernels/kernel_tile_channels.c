@@ -1,16 +1,26 @@
 #include "exec/kernels/kernel_tile_channels.h"
 
-#include <string.h>
+#include "exec/kernels/vector.h"
 
-enum { ROWS_IN_FLOAT = 64 /* so many are summed in float; those sums in double */ };
+#include <string.h>
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
+enum {
+    ROWS_IN_FLOAT = 64, /* so many are summed in float; those sums in double */
+    /* Rows at a time: so many floats, within these bounds. */
+    FLOATS_AT_ONCE = 2048,
+    LEAST_AT_ONCE = 4,
+    MOST_AT_ONCE = 8
+};
 
 int64_t tile_channels_lay_out(const cleave_tile_plan *plan, char *base, tile_channels *channels) {
     if (!plan->channels.fits)
         return 0;
     int64_t used = 0, row = (plan->columns * (int64_t)sizeof(float) + 63) / 64 * 64;
-    float **const rows[] = {&channels->factor,  &channels->centre,  &channels->shift,
-                            &channels->part[0], &channels->part[1], &channels->row[0],
-                            &channels->row[1],  &channels->row[2]};
+    float **const rows[] = {&channels->factor, &channels->centre, &channels->shift,
+                            &channels->part[0], &channels->part[1]};
     double **const sums[] = {&channels->sum[0], &channels->sum[1]};
 #define TAKE(array, bytes)                                                                         \
     do {                                                                                           \
@@ -19,6 +29,8 @@ int64_t tile_channels_lay_out(const cleave_tile_plan *plan, char *base, tile_cha
     } while (0)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         TAKE(*rows[i], row);
+    for (size_t i = 0; i < sizeof channels->row / sizeof *channels->row; i++)
+        TAKE(channels->row[i], MOST_AT_ONCE * row);
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
         TAKE(*sums[i], 2 * row);
     for (int k = 0; k < plan->channels.n_links; k++) {
@@ -112,88 +124,128 @@ void tile_channels_find_lines(tile_run *run) {
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
+/* Some rows at a time: what varies by column is read, and sums are written, once for all of them.
+   An element takes a load and a store and no scratch in between, since stores leave in order, and
+   those would wait behind results on their way to memory. */
+typedef struct row_block {
+    int n_rows;
+    const float *x, *g, *of;             /* the matrix, the output's gradient, the output */
+    float *y;                            /* the result; null: none, as of what is read */
+    int64_t x_row, g_row, of_row, y_row; /* from a row to the next */
+    bool adds;                           /* to what the result holds */
+    enum { UNBOUND, A_RELU, A_CLIP } bound;
+    float low, high;
+} row_block;
+
+static row_block block_of(const tile_run *run, int n_rows) {
+    const cleave_instruction *bound = run->plan->channels.bound;
+    row_block block = {.n_rows = n_rows};
+    if (bound == NULL)
+        return block;
+    block.bound = bound->opcode == CLEAVE_OP_RELU ? A_RELU : A_CLIP;
+    block.low = (float)bound->p;
+    block.high = (float)bound->q;
+    return block;
+}
+
+typedef int32_t mask __attribute__((vector_size(sizeof(vector))));
+
+static inline vector keep(mask of, vector x) { return (vector)(of & (mask)x); }
+
+static inline vector choose(mask of, vector x, vector y) {
+    return (vector)((of & (mask)x) | (~of & (mask)y));
+}
+
+/* The first n elements; those behind may be nobody's. */
+static inline __attribute__((always_inline)) vector load_some(const float *at, int n) {
+    if (n == LANES)
+        return load(at);
+#ifdef __AVX512F__
+    return (vector)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), at);
+#else
+    vector v = {0};
+    memcpy(&v, at, (size_t)n * sizeof(float));
+    return v;
+#endif
+}
+
+static inline __attribute__((always_inline)) void store_some(float *at, vector v, int n) {
+    if (n == LANES)
+        store(at, v);
+    else
+#ifdef __AVX512F__
+        _mm512_mask_storeu_ps(at, (__mmask16)((1u << n) - 1), (__m512)v);
+#else
+        memcpy(at, &v, (size_t)n * sizeof(float));
+#endif
+}
+
+/* What lies so far behind an element is asked for where rows are side by side: processors see at
+   some times that these follow each other, at others they don't, and then a pass takes twice as
+   long.  In one row they always do. */
+enum { FLOATS_AHEAD = 1024 };
+
+static inline __attribute__((always_inline)) void ask_ahead(const row_block *block, const float *at,
+                                                            int64_t to_next) {
+    for (int r = 0; r < block->n_rows && block->n_rows > 1; r++)
+        __builtin_prefetch(at + r * to_next + FLOATS_AHEAD);
+}
+
+static inline __attribute__((always_inline)) void write_some(float *y, bool adds, vector v, int n) {
+    store_some(y, adds ? load_some(y, n) + v : v, n);
+}
+
+/* What is done to a block's columns from c on, LANES of them or, at the end, fewer. */
+typedef void columns_body(const tile_run *run, const row_block *block, int c, int n);
+
+/* Inlined, so that the number of columns is known within. */
+static inline __attribute__((always_inline)) void
+for_columns(const tile_run *run, const row_block *block, columns_body *body) {
+    int c = 0;
+    for (; c + LANES <= run->columns; c += LANES)
+        body(run, block, c, LANES);
+    if (c < run->columns)
+        body(run, block, c, run->columns - c);
+}
+
 static int64_t place_of(const tile_run *run, int stream, int64_t row) {
     return run->plan->reach[stream].base + row * run->plan->stride[stream][0] + run->column;
 }
 
-static const float *read_row(const tile_run *run, int stream, const cleave_array *array,
-                             int64_t row, float *scratch) {
-    int64_t at = place_of(run, stream, row);
+/* Rows as floats, which are brought into `scratch` where they are not. */
+static const float *read_rows(const tile_run *run, int stream, const cleave_array *array,
+                              int64_t row, int n_rows, float *scratch, int64_t *to_next) {
+    *to_next = run->plan->stride[stream][0];
     if (array->type != CLEAVE_BF16)
-        return (const float *)array->data + at;
-    tile_widen_row(run->columns, (const uint16_t *)array->data + at, scratch);
+        return (const float *)array->data + place_of(run, stream, row);
+    *to_next = run->plan->columns;
+    for (int r = 0; r < n_rows; r++)
+        tile_widen_row(run->columns, (const uint16_t *)array->data + place_of(run, stream, row + r),
+                       scratch + r * *to_next);
     return scratch;
 }
 
-/* x to y along the lines; y may be x. */
-static void follow_lines(const tile_channels *channels, int n, const float *x, float *y) {
-    const float *factor = channels->factor, *centre = channels->centre, *shift = channels->shift;
-    _Pragma("GCC ivdep") for (int c = 0; c < n; c++) y[c] =
-        factor[c] * (x[c] - centre[c]) + shift[c];
+static void read_matrix(const tile_run *run, int64_t row, row_block *block) {
+    int matrix = run->plan->channels.matrix;
+    block->x = read_rows(run, run->plan->input[matrix], &run->call->inputs[matrix], row,
+                         block->n_rows, run->channels.row[0], &block->x_row);
 }
 
-/* y to within the bounds. */
-static void keep_within(const cleave_instruction *bound, int n, float *y) {
-    float low = (float)bound->p, high = (float)bound->q;
-    if (bound->opcode == CLEAVE_OP_RELU)
-        _Pragma("GCC ivdep") for (int c = 0; c < n; c++) y[c] = y[c] > 0 ? y[c] : 0;
-    else
-        _Pragma("GCC ivdep") for (int c = 0; c < n; c++) {
-            float x = y[c], above = x < low ? low : x;
-            y[c] = x > high ? high : above;
-        }
-}
-
-/* y = x where `of` is within the bounds, else 0. */
-static void pass_within(const cleave_instruction *bound, int n, const float *of, const float *x,
-                        float *y) {
-    float low = (float)bound->p, high = (float)bound->q;
-    if (bound->opcode == CLEAVE_OP_RELU)
-        _Pragma("GCC ivdep") for (int c = 0; c < n; c++) y[c] = of[c] > 0 ? x[c] : 0;
-    else
-        _Pragma("GCC ivdep") for (int c = 0; c < n; c++) y[c] =
-            (int)(of[c] >= low) & (int)(of[c] <= high) ? x[c] : 0;
-}
-
-/* The line through an element to a row of the output. */
-static void write_line(const tile_run *run, const float *x, int64_t row) {
-    const tile_channels *channels = &run->channels;
-    const cleave_array *array = &run->call->output;
-    int64_t at = place_of(run, run->plan->output, row);
+/* Where results go, with what they are added to. */
+static void begin_result(const tile_run *run, int stream, const cleave_array *array, int64_t row,
+                         row_block *block) {
     bool half = array->type == CLEAVE_BF16;
-    float *y = half ? channels->row[2] : (float *)array->data + at;
-    follow_lines(channels, run->columns, x, y);
-    if (run->plan->channels.bound != NULL)
-        keep_within(run->plan->channels.bound, run->columns, y);
-    if (half)
-        tile_round_row(run->columns, y, (uint16_t *)array->data + at);
+    block->y = half ? run->channels.row[2] : (float *)array->data + place_of(run, stream, row);
+    block->y_row = half ? run->plan->columns : run->plan->stride[stream][0];
+    if (half && block->adds)
+        read_rows(run, stream, array, row, block->n_rows, block->y, &block->y_row);
 }
 
-/* part[0] += g, part[1] += g (x - centre).  Where g is zero nothing passes, whatever x is. */
-static void add_gradients(const tile_channels *channels, int n, const float *g, const float *x) {
-    float *sum = channels->part[0], *weighted = channels->part[1];
-    const float *centre = channels->centre;
-    _Pragma("GCC ivdep") for (int c = 0; c < n; c++) {
-        float product = g[c] * (x[c] - centre[c]);
-        sum[c] += g[c];
-        weighted[c] += g[c] == 0.0f ? 0.0f : product;
-    }
-}
-
-static void add_alone(const tile_channels *channels, int n, const float *g) {
-    float *sum = channels->part[0];
-    _Pragma("GCC ivdep") for (int c = 0; c < n; c++) sum[c] += g[c];
-}
-
-/* part[0] += x - centre, part[1] += its square */
-static void add_moments(const tile_channels *channels, int n, const float *x) {
-    float *sum = channels->part[0], *square = channels->part[1];
-    const float *centre = channels->centre;
-    _Pragma("GCC ivdep") for (int c = 0; c < n; c++) {
-        float d = x[c] - centre[c];
-        sum[c] += d;
-        square[c] += d * d;
-    }
+static void end_result(const tile_run *run, int stream, const cleave_array *array, int64_t row,
+                       const row_block *block) {
+    for (int r = 0; r < block->n_rows && array->type == CLEAVE_BF16; r++)
+        tile_round_row(run->columns, block->y + r * block->y_row,
+                       (uint16_t *)array->data + place_of(run, stream, row + r));
 }
 
 static void begin_sums(const tile_run *run) {
@@ -214,107 +266,171 @@ static void end_part(const tile_run *run) {
     }
 }
 
-/* Does a row; what a pass is made of. */
-typedef void row_body(const tile_run *run, int64_t row);
+/* Does some rows; what a pass is made of. */
+typedef void rows_body(const tile_run *run, int64_t row, int n_rows);
 
-static cleave_status walk_rows(tile_run *run, row_body *body, cleave_error *error) {
+static cleave_status walk_rows(tile_run *run, rows_body *body, cleave_error *error) {
     int64_t rows = run->plan->extent[0];
+    int fit = FLOATS_AT_ONCE / run->columns;
+    int at_least = fit > LEAST_AT_ONCE ? fit : LEAST_AT_ONCE;
+    int at_once = at_least < MOST_AT_ONCE ? at_least : MOST_AT_ONCE;
     begin_sums(run);
     for (int64_t row = 0; row < rows; row += ROWS_IN_FLOAT) {
-        for (int64_t r = row; r < rows && r < row + ROWS_IN_FLOAT; r++)
-            body(run, r);
+        int64_t end = rows < row + ROWS_IN_FLOAT ? rows : row + ROWS_IN_FLOAT;
+        for (int64_t r = row; r < end; r += at_once)
+            body(run, r, r + at_once < end ? at_once : (int)(end - r));
         end_part(run);
         CLEAVE_TRY(cleave_kernel_pace_step(&run->pace, error));
     }
     return CLEAVE_OK;
 }
 
-static const float *read_matrix(const tile_run *run, int64_t row) {
-    int matrix = run->plan->channels.matrix;
-    return read_row(run, run->plan->input[matrix], &run->call->inputs[matrix], row,
-                    run->channels.row[0]);
+/* The line through an element, within the bounds. */
+static inline __attribute__((always_inline)) void
+write_columns(const tile_run *run, const row_block *block, int c, int n) {
+    const tile_channels *channels = &run->channels;
+    vector factor = load(channels->factor + c), centre = load(channels->centre + c),
+           shift = load(channels->shift + c), low = block->low + (vector){0},
+           high = block->high + (vector){0};
+    for (int r = 0; r < block->n_rows; r++) {
+        vector line = factor * (load_some(block->x + r * block->x_row + c, n) - centre) + shift;
+        float *y = block->y + r * block->y_row + c;
+        if (block->bound == A_RELU)
+            line = keep(line > 0, line);
+        else if (block->bound == A_CLIP)
+            line = choose(line > high, high, choose(line < low, low, line));
+        write_some(y, block->adds, line, n);
+    }
 }
 
-static void forward_row(const tile_run *run, int64_t row) {
-    write_line(run, read_matrix(run, row), row);
+/* Row by row, so that what is written is written in its order: there are no sums to share. */
+static void write_lines(const tile_run *run, int64_t row, row_block *block, int stream,
+                        const cleave_array *to) {
+    read_matrix(run, row, block);
+    begin_result(run, stream, to, row, block);
+    int n_rows = block->n_rows;
+    row_block one = *block;
+    one.n_rows = 1;
+    for (int r = 0; r < n_rows; r++, one.x += one.x_row, one.y += one.y_row)
+        for_columns(run, &one, write_columns);
+    end_result(run, stream, to, row, block);
 }
 
-static void moments_row_forward(const tile_run *run, int64_t row) {
-    add_moments(&run->channels, run->columns, read_matrix(run, row));
+static void forward_rows(const tile_run *run, int64_t row, int n_rows) {
+    row_block block = block_of(run, n_rows);
+    write_lines(run, row, &block, run->plan->output, &run->call->output);
+}
+
+/* part[0] += x - centre, part[1] += its square */
+static inline __attribute__((always_inline)) void
+add_moments(const tile_run *run, const row_block *block, int c, int n) {
+    float *sums = run->channels.part[0] + c, *squares = run->channels.part[1] + c;
+    vector centre = load(run->channels.centre + c), sum = load(sums), square = load(squares);
+    ask_ahead(block, block->x + c, block->x_row);
+    for (int r = 0; r < block->n_rows; r++) {
+        vector d = load_some(block->x + r * block->x_row + c, n) - centre;
+        sum += d;
+        square += d * d;
+    }
+    store(sums, sum);
+    store(squares, square);
+}
+
+static void moments_rows_forward(const tile_run *run, int64_t row, int n_rows) {
+    row_block block = block_of(run, n_rows);
+    read_matrix(run, row, &block);
+    for_columns(run, &block, add_moments);
 }
 
 cleave_status tile_channels_forward(tile_run *run, cleave_error *error) {
     if (run->plan->combiner != CLEAVE_COMBINE_MOMENTS)
-        return walk_rows(run, forward_row, error);
+        return walk_rows(run, forward_rows, error);
     tile_channels *channels = &run->channels;
     size_t n = (size_t)run->columns;
     int64_t at = run->plan->reach[run->plan->output].base + run->column;
-    memcpy(channels->centre, read_matrix(run, 0), n * sizeof(float));
-    CLEAVE_TRY(walk_rows(run, moments_row_forward, error));
+    row_block first = {.n_rows = 1};
+    read_matrix(run, 0, &first);
+    memcpy(channels->centre, first.x, n * sizeof(float));
+    CLEAVE_TRY(walk_rows(run, moments_rows_forward, error));
     memcpy(run->shift + at, channels->centre, n * sizeof(float));
     memcpy(run->total + at, channels->sum[0], n * sizeof(double));
     memcpy(run->square + at, channels->sum[1], n * sizeof(double));
     return CLEAVE_OK;
 }
 
-/* The line along an element, `slope`, or through it to a row of the matrix' gradient, or added to
-   it. */
-static void write_gradient(const tile_run *run, const float *x, bool slope, int64_t row) {
-    const tile_channels *channels = &run->channels;
-    int matrix = run->plan->channels.matrix, stream = run->plan->gradient[matrix];
-    const cleave_array *array = &run->call->input_gradients[matrix];
-    if (stream < 0)
-        return;
-    bool half = array->type == CLEAVE_BF16, adds = (run->call->accumulated >> matrix & 1) != 0;
-    int n = run->columns;
-    int64_t at = place_of(run, stream, row);
-    float *y = half ? channels->row[2] : (float *)array->data + at;
-    const float *factor = channels->factor, *centre = channels->centre, *shift = channels->shift;
-    if (half && adds)
-        tile_widen_row(n, (const uint16_t *)array->data + at, y);
-    if (slope && adds)
-        _Pragma("GCC ivdep") for (int c = 0; c < n; c++) y[c] += factor[c] * x[c];
-    else if (slope)
-        _Pragma("GCC ivdep") for (int c = 0; c < n; c++) y[c] = factor[c] * x[c];
-    else if (adds)
-        _Pragma("GCC ivdep") for (int c = 0; c < n; c++) y[c] +=
-            factor[c] * (x[c] - centre[c]) + shift[c];
-    else
-        follow_lines(channels, n, x, y);
-    if (half)
-        tile_round_row(n, y, (uint16_t *)array->data + at);
+/* g, the output's gradient, where the output, or the line that it is made of, is within the bounds,
+   else 0. */
+static inline __attribute__((always_inline)) vector pass_within(const row_block *block, vector of,
+                                                                vector g) {
+    if (block->bound == A_RELU)
+        return keep(of > 0, g);
+    return keep((of >= block->low) & (of <= block->high), g);
 }
 
-/* The gradient behind a bound: where the output, or the line that it is made of, is within it. */
-static const float *read_gradient(const tile_run *run, int64_t row) {
+/* Along the line's slope to the matrix' gradient, and part[0] += g, part[1] += g (x - centre).
+   Where g is zero nothing passes, whatever x is. */
+static inline __attribute__((always_inline)) void
+pass_columns(const tile_run *run, const row_block *block, int c, int n) {
     const tile_channels *channels = &run->channels;
-    const cleave_array *gradient = &run->call->output_gradient;
-    const float *of = channels->row[2],
-                *g = read_row(run, run->plan->seed, gradient, row, channels->row[1]);
-    if (run->plan->channels.bound == NULL)
-        return g;
-    if (run->plan->tape.from_output)
-        of = read_row(run, run->plan->output, &run->call->output, row, channels->row[2]);
-    else
-        follow_lines(channels, run->columns, read_matrix(run, row), channels->row[2]);
-    pass_within(run->plan->channels.bound, run->columns, of, g, channels->row[1]);
-    return channels->row[1];
+    float *sums = channels->part[0] + c, *weights = channels->part[1] + c;
+    vector factor = load(channels->factor + c), centre = load(channels->centre + c),
+           shift = load(channels->shift + c), sum = load(sums), weighted = load(weights);
+    ask_ahead(block, block->g + c, block->g_row);
+    if (block->x != NULL)
+        ask_ahead(block, block->x + c, block->x_row);
+    if (block->y != NULL)
+        ask_ahead(block, block->y + c, block->y_row);
+    for (int r = 0; r < block->n_rows; r++) {
+        vector g = load_some(block->g + r * block->g_row + c, n), x = {0};
+        if (block->x != NULL)
+            x = load_some(block->x + r * block->x_row + c, n) - centre;
+        if (block->bound != UNBOUND)
+            g = pass_within(block,
+                            block->of != NULL ? load_some(block->of + r * block->of_row + c, n)
+                                              : factor * x + shift,
+                            g);
+        if (block->y != NULL) {
+            float *y = block->y + r * block->y_row + c;
+            write_some(y, block->adds, factor * g, n);
+        }
+        sum += g;
+        weighted += keep(g != 0, g * x);
+    }
+    store(sums, sum);
+    store(weights, weighted);
 }
 
-static void backward_row(const tile_run *run, int64_t row) {
+static row_block gradient_block(const tile_run *run, int n_rows) {
+    row_block block = block_of(run, n_rows);
+    block.adds = (run->call->accumulated >> run->plan->channels.matrix & 1) != 0;
+    return block;
+}
+
+static void backward_rows(const tile_run *run, int64_t row, int n_rows) {
     const cleave_tile_plan *plan = run->plan;
-    const float *g = read_gradient(run, row);
-    write_gradient(run, g, true, row);
-    if (plan->frontier == 0)
-        return;
-    if (plan->input[plan->channels.matrix] >= 0)
-        add_gradients(&run->channels, run->columns, g, read_matrix(run, row));
-    else
-        add_alone(&run->channels, run->columns, g);
+    const cleave_kernel_call *call = run->call;
+    int matrix = plan->channels.matrix, to = plan->gradient[matrix];
+    row_block block = gradient_block(run, n_rows);
+    block.g = read_rows(run, plan->seed, &call->output_gradient, row, n_rows, run->channels.row[1],
+                        &block.g_row);
+    bool by_output = plan->tape.from_output, bounded = block.bound != UNBOUND;
+    if (plan->input[matrix] >= 0 && (plan->frontier != 0 || (bounded && !by_output)))
+        read_matrix(run, row, &block);
+    if (bounded && by_output)
+        block.of = read_rows(run, plan->output, &call->output, row, n_rows, run->channels.row[3],
+                             &block.of_row);
+    if (to >= 0)
+        begin_result(run, to, &call->input_gradients[matrix], row, &block);
+    for_columns(run, &block, pass_columns);
+    if (to >= 0)
+        end_result(run, to, &call->input_gradients[matrix], row, &block);
 }
 
-static void moments_row_backward(const tile_run *run, int64_t row) {
-    write_gradient(run, read_matrix(run, row), false, row);
+static void moments_rows_backward(const tile_run *run, int64_t row, int n_rows) {
+    int matrix = run->plan->channels.matrix, to = run->plan->gradient[matrix];
+    row_block block = gradient_block(run, n_rows);
+    if (to >= 0)
+        write_lines(run, row, &block, to, &run->call->input_gradients[matrix]);
 }
 
 /* The adjoints of what varies by column, summed over the rows, link by link from the output on:
@@ -351,8 +467,8 @@ static void spread_sums(const tile_run *run) {
 
 cleave_status tile_channels_backward(tile_run *run, cleave_error *error) {
     if (run->plan->combiner == CLEAVE_COMBINE_MOMENTS)
-        return walk_rows(run, moments_row_backward, error);
-    CLEAVE_TRY(walk_rows(run, backward_row, error));
+        return walk_rows(run, moments_rows_backward, error);
+    CLEAVE_TRY(walk_rows(run, backward_rows, error));
     if (run->plan->frontier != 0)
         spread_sums(run);
     return CLEAVE_OK;

@@ -20,7 +20,8 @@ typedef struct tile_channels {
     float *factor_before[CLEAVE_MAX_TAPE], *shift_before[CLEAVE_MAX_TAPE]; /* of each link */
     float *part[2];                                                        /* sums of some rows, */
     double *sum[2];                                                        /* and of all */
-    float *row[3]; /* the matrix, the output's gradient and the result, where bf16 or not at hand */
+    float *row[4]; /* some rows of the matrix, of the output's gradient, of the result and of the
+                      output, where bf16 */
 } tile_channels;
 
 typedef struct tile_run {
