@@ -125,8 +125,7 @@ void tile_channels_find_lines(tile_run *run) {
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* Some rows at a time: what varies by column is read, and sums are written, once for all of them.
-   An element takes a load and a store and no scratch in between, since stores leave in order, and
-   those would wait behind results on their way to memory. */
+   An element takes a load and a store and no scratch in between. */
 typedef struct row_block {
     int n_rows;
     const float *x, *g, *of;             /* the matrix, the output's gradient, the output */
