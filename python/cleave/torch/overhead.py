@@ -43,6 +43,8 @@ def _group():
     try:
         yield
     finally:
+        # Before 2.8 PyTorch ends a group with the interpreter's lock, which the group's threads need to drop tensors.
+        time.sleep(0.1)
         dist.destroy_process_group()
 
 
