@@ -87,6 +87,17 @@ static cleave_buffer later(const lower_assembly *assembly, int32_t b, int32_t wi
     return buffer;
 }
 
+/* Before any of the others is there: all of them may take more memory than a price is worth. */
+static void check_number(const lower_assembly *assembly) {
+    const int64_t most = assembly->builder->options->most_records;
+    int64_t n = assembly->buffers.n + assembly->unplaced.n + assembly->copy_pieces.n;
+    if (most > 0 && n * assembly->n_windows > most)
+        lower_fail(assembly->builder, CLEAVE_NO_LAYOUT,
+                   "%d micro-batches of %lld items, buffers and pieces of copies are more than are "
+                   "lowered (%lld)",
+                   assembly->n_windows, (long long)n, (long long)most);
+}
+
 void lower_instances_make(lower_assembly *assembly) {
     lower_builder *builder = assembly->builder;
     int32_t n = assembly->buffers.n;
@@ -95,6 +106,7 @@ void lower_instances_make(lower_assembly *assembly) {
                                                    : 1;
     if (assembly->n_windows == 1)
         return;
+    check_number(assembly);
     assembly->is_shared = LOWER_ARRAY(builder, bool, n);
     assembly->first_instance = LOWER_ARRAY(builder, int32_t, n);
     find_shared(assembly);

@@ -16,6 +16,8 @@ typedef struct cleave_lower_options {
     bool symbolic_collectives; /* collectives as one item each: for the search */
     int32_t least_collective;  /* devices of one; 0: CLEAVE_LEAST_COLLECTIVE */
     bool for_price; /* pieces of copies are counted, but may not be listed: a price needs none */
+    int64_t most_records;        /* items, buffers and pieces of copies of all micro-batches; 0: any
+                                    number.        More is NO_LAYOUT */
     const int64_t *enough_bytes; /* [n_devices] arenas that need not be smaller; null: none */
     int optimizer_states;        /* 0, 1 (momentum) or 2 (Adam, AdamW) state values per parameter */
     cleave_workspace_function *workspace; /* may be null: none */

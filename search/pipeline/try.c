@@ -123,8 +123,8 @@ static cleave_status make_layout(pipeline_finder *f, const pipeline_candidate *o
     return CLEAVE_OK;
 }
 
-/* `tried` false: it does not fold, and is too large.  Where nothing else than layouts that fold is
-   priced, it is reported as it is, so what the price rests on is asked for with it. */
+/* `tried` false: it is too large, or does not fold and is.  Where nothing else than layouts that
+   fold is priced, it is reported as it is, so what the price rests on is asked for with it. */
 static cleave_status price_layout(pipeline_finder *f, const cleave_layout *layout, bool *tried,
                                   cleave_price *price, cleave_price_grounds *grounds) {
     cleave_error why_not = {""};
@@ -141,8 +141,10 @@ static cleave_status price_layout(pipeline_finder *f, const cleave_layout *layou
                                        .grounds = must ? grounds : NULL};
     cleave_status status = cleave_pricer_price(f->pricer, &what, NULL, price, &why_not);
     *tried = status == CLEAVE_OK;
-    if (must && status == CLEAVE_NO_LAYOUT)
+    if (status == CLEAVE_NO_LAYOUT) {
+        snprintf(f->found->why_none, sizeof f->found->why_none, "%s", why_not.message);
         return CLEAVE_OK;
+    }
     if (status != CLEAVE_OK && f->error != NULL)
         *f->error = why_not;
     return status;

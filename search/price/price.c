@@ -10,6 +10,9 @@
 
 #include <stdlib.h>
 
+/* Of a program that is lowered for its price: as many take about 2 GiB. */
+static const int64_t most_records = INT64_C(8) << 20;
+
 cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machine *machine,
                                    int optimizer_states, int64_t memory_limit_bytes,
                                    cleave_pricer *pricer, cleave_error *error) {
@@ -19,6 +22,7 @@ cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machi
                             .least_peak_bytes = INT64_MAX};
     result.lower = (cleave_lower_options){.training = cleave_model_trains(model),
                                           .for_price = true,
+                                          .most_records = most_records,
                                           .least_collective = machine->collectives.least_devices,
                                           .optimizer_states = optimizer_states,
                                           .workspace = cleave_cost_workspace,

@@ -18,17 +18,19 @@ expect_ok run "${given[@]}" --layout "$work/plan.layout.json" --steps 2 --quiet
 expect_ok compare "${given[@]}" --machine "$machine" --steps 2 --proposals 10 --quiet
 expect_ok calibrate --model "$llama" --batch 4 --sequence 6 --time 1 --devices 1 --quiet -o "$work/here.json"
 
-# Many micro-batches on many devices take no more memory: lowered one by one, these would take 12 GiB.
-large=(--model "$models/exaone_4_32b.json" --sequence 4096 --batch 1024 --precision bf16 --optimizer adam
-    --machine "$tree/configs/machines/h100-512x8.json" --devices 64 --method megatron-1f1b --quiet)
-expect_within() { # KIB STATUS WORDS OPTION...
-    (ulimit -v "$1" && "$cleave" search "${large[@]}" "${@:4}" -o "$work/large.layout.json") >"$work/out" 2>&1
-    [ $? = "$2" ] || fail "search ${*:4} ends with another status than $2: $(cat "$work/out")"
+# Many micro-batches, on many devices or of operators in many pieces, take no more memory: all lowered one by one, these would take
+# 12 GiB each.
+expect_within() { # KIB STATUS WORDS MODEL MACHINE OPTION...
+    (ulimit -v "$1" && "$cleave" search --model "$models/$4.json" --machine "$tree/configs/machines/$5.json" --precision bf16 \
+        --optimizer adam --quiet "${@:6}" -o "$work/large.layout.json") >"$work/out" 2>&1
+    [ $? = "$2" ] || fail "search of $4 ends with another status than $2: $(cat "$work/out")"
     grep -q "$3" "$work/out" || fail "no $3 in: $(cat "$work/out")"
 }
 if ! ldd "$cleave" | grep -q lib[at]san; then # which map more
-    expect_within 1500000 0 '256 micro-batches, 8 stages 1f1b'
-    expect_within 1500000 3 'does not fit in 20.0 GiB of memory per device: it needs [0-9.]* GiB$' --memory-limit 20GiB
+    stages=(exaone_4_32b h100-512x8 --sequence 4096 --batch 1024 --devices 64 --method megatron-1f1b)
+    expect_within 1500000 0 '256 micro-batches, 8 stages 1f1b' "${stages[@]}"
+    expect_within 1500000 3 'does not fit in 20.0 GiB of memory per device: it needs [0-9.]* GiB$' "${stages[@]}" --memory-limit 20GiB
+    expect_within 4000000 0 '^found (auto)' gpt_neox_20b a100-40-128x8 --sequence 2048 --batch 512 --devices 16
 fi
 
 # What does not go together.

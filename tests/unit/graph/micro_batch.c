@@ -288,3 +288,23 @@ Test(micro_batch, a_penalty_on_parameters_counts_once) {
     import_batch(&graph);
     expect_same((given){NULL, NULL});
 }
+
+/* The limit is of several: one micro-batch is lowered, whatever it has. */
+Test(micro_batch, too_many_records_are_no_layout) {
+    cleave_layout layout;
+    cleave_program program = {.n_items = 77};
+    cleave_lower_options options = {.training = true};
+    cleave_error error = {""};
+    read_model("tests/data/oracles/tiny_vit.onnx", BATCH, true);
+    cr_assert_eq(cleave_layout_create(&model, 1, &arena, &layout, NULL), CLEAVE_OK);
+    layout.schedule.micro_batches = 2;
+    cr_assert_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK);
+    options.most_records = 2 * (program.n_items + program.n_buffers + program.n_copy_pieces);
+    cr_expect_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK);
+    options.most_records /= 4;
+    cr_expect_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error),
+                 CLEAVE_NO_LAYOUT);
+    cr_expect_not_null(strstr(error.message, "2 micro-batches of "), "%s", error.message);
+    layout.schedule.micro_batches = 1;
+    cr_expect_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK);
+}
