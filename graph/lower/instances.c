@@ -90,7 +90,7 @@ static cleave_buffer later(const lower_assembly *assembly, int32_t b, int32_t wi
 /* Before any of the others is there: all of them may take more memory than a price is worth. */
 static void check_number(const lower_assembly *assembly) {
     const int64_t most = assembly->builder->options->most_records;
-    int64_t n = assembly->buffers.n + assembly->unplaced.n + assembly->copy_pieces.n;
+    int64_t n = (int64_t)assembly->buffers.n + assembly->unplaced.n + assembly->copy_pieces.n;
     if (most > 0 && n * assembly->n_windows > most)
         lower_fail(assembly->builder, CLEAVE_NO_LAYOUT,
                    "%d micro-batches of %lld items, buffers and pieces of copies are more than are "
