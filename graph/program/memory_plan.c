@@ -282,6 +282,18 @@ static bool begin_planning(const cleave_lives *lives, int64_t *offset, planner *
            plan->placed != NULL && plan->span_of != NULL;
 }
 
+static bool begin(const cleave_lives *lives, int64_t *offset, ordered *by, planner *plan) {
+    bool orders = order(lives, by), plans = begin_planning(lives, offset, plan);
+    return orders && plans && offset != NULL;
+}
+
+static cleave_status end(bool ready, ordered *by, planner *plan, cleave_error *error) {
+    cleave_life_events_free(&by->main);
+    cleave_life_events_free(&by->lane);
+    free_planning(plan);
+    return ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
+}
+
 /* Devices that are alike need the same, but of one that has to do with less than the one before it
    more ways may have to be tried. */
 static void plan_next(planner *plan, const ordered *by, int32_t d) {
@@ -297,17 +309,13 @@ cleave_status cleave_memory_plan_lives(const cleave_lives *lives, const int64_t 
     CLEAVE_TRY(check_total(lives, error));
     ordered by;
     planner plan;
-    bool orders = order(lives, &by), plans = begin_planning(lives, offset, &plan);
-    bool ready = orders && plans;
+    bool ready = begin(lives, offset, &by, &plan);
     for (int32_t d = 0; d < lives->n_devices && ready; d++) {
         plan.enough = enough != NULL ? enough[d] : -1;
         plan_next(&plan, &by, d);
         peak_bytes[d] = plan.top;
     }
-    cleave_life_events_free(&by.main);
-    cleave_life_events_free(&by.lane);
-    free_planning(&plan);
-    return ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
+    return end(ready, &by, &plan, error);
 }
 
 /* ---- sizes alone ----------------------------------------------------------------------------- */
@@ -366,15 +374,11 @@ cleave_status cleave_memory_plan_sizes(const cleave_lives *lives, const int64_t 
     ordered by;
     planner plan;
     int64_t *offset = malloc(((size_t)lives->n + 1) * sizeof *offset);
-    bool orders = order(lives, &by), plans = begin_planning(lives, offset, &plan);
-    bool ready = offset != NULL && orders && plans;
+    bool ready = begin(lives, offset, &by, &plan);
     for (int32_t d = 0; d < lives->n_devices && ready; d++)
         ready = plan_size(&plan, &by, d, enough[d], known, &peak_bytes[d]);
-    cleave_life_events_free(&by.main);
-    cleave_life_events_free(&by.lane);
-    free_planning(&plan);
     free(offset);
-    return ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
+    return end(ready, &by, &plan, error);
 }
 
 /* ---- does it fit? ---------------------------------------------------------------------------- */
@@ -398,15 +402,11 @@ cleave_status cleave_memory_lives_fit(const cleave_lives *lives, const int64_t *
     ordered by;
     planner plan;
     int64_t *offset = malloc(((size_t)lives->n + 1) * sizeof *offset);
-    bool orders = order(lives, &by), plans = begin_planning(lives, offset, &plan);
-    bool ready = offset != NULL && orders && plans;
+    bool ready = begin(lives, offset, &by, &plan);
     if (ready)
         *fit = all_fit(&plan, &by, room);
-    cleave_life_events_free(&by.main);
-    cleave_life_events_free(&by.lane);
-    free_planning(&plan);
     free(offset);
-    return ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
+    return end(ready, &by, &plan, error);
 }
 
 cleave_status cleave_memory_plan(cleave_program *program, const int64_t *enough,
