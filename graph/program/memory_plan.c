@@ -20,7 +20,8 @@ typedef struct pool {
 
 typedef struct planner {
     const cleave_lives *lives;
-    int64_t *offset; /* [lives] */
+    int64_t *offset;  /* [lives] */
+    int64_t *unasked; /* the same where nobody asks for them; else null */
     cleave_free_ranges free;
     int64_t most;    /* bytes that live at once, as the smallest plan counts them */
     int64_t top;     /* of the smallest plan so far */
@@ -258,6 +259,7 @@ static cleave_status check_total(const cleave_lives *lives, cleave_error *error)
 
 static void free_planning(planner *plan) {
     cleave_free_ranges_free(&plan->free);
+    free(plan->unasked);
     free(plan->pooled);
     free(plan->pools);
     free(plan->pool_of);
@@ -282,9 +284,12 @@ static bool begin_planning(const cleave_lives *lives, int64_t *offset, planner *
            plan->placed != NULL && plan->span_of != NULL;
 }
 
+/* `offset` null: nobody asks for the places. */
 static bool begin(const cleave_lives *lives, int64_t *offset, ordered *by, planner *plan) {
     bool orders = order(lives, by), plans = begin_planning(lives, offset, plan);
-    return orders && plans && offset != NULL;
+    if (offset == NULL)
+        plan->offset = plan->unasked = malloc(((size_t)lives->n + 1) * sizeof *plan->offset);
+    return orders && plans && plan->offset != NULL;
 }
 
 static cleave_status end(bool ready, ordered *by, planner *plan, cleave_error *error) {
@@ -373,11 +378,9 @@ cleave_status cleave_memory_plan_sizes(const cleave_lives *lives, const int64_t 
     CLEAVE_TRY(check_total(lives, error));
     ordered by;
     planner plan;
-    int64_t *offset = malloc(((size_t)lives->n + 1) * sizeof *offset);
-    bool ready = begin(lives, offset, &by, &plan);
+    bool ready = begin(lives, NULL, &by, &plan);
     for (int32_t d = 0; d < lives->n_devices && ready; d++)
         ready = plan_size(&plan, &by, d, enough[d], known, &peak_bytes[d]);
-    free(offset);
     return end(ready, &by, &plan, error);
 }
 
@@ -401,11 +404,9 @@ cleave_status cleave_memory_lives_fit(const cleave_lives *lives, const int64_t *
     CLEAVE_TRY(check_total(lives, error));
     ordered by;
     planner plan;
-    int64_t *offset = malloc(((size_t)lives->n + 1) * sizeof *offset);
-    bool ready = begin(lives, offset, &by, &plan);
+    bool ready = begin(lives, NULL, &by, &plan);
     if (ready)
         *fit = all_fit(&plan, &by, room);
-    free(offset);
     return end(ready, &by, &plan, error);
 }
 

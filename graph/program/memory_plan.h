@@ -85,7 +85,8 @@ cleave_status cleave_memory_plan_sizes(const cleave_lives *lives, const int64_t 
 cleave_status cleave_memory_lives_fit(const cleave_lives *lives, const int64_t *room, bool *fit,
                                       cleave_error *error);
 
-/* Sets buffers[].offset and peak_bytes from buffers[].{first, last, bytes, storage}. */
+/* Sets buffers[].offset and peak_bytes from buffers[].{first, last, bytes, storage}; `enough` (it
+   may be null) as cleave_memory_plan_lives has it. */
 cleave_status cleave_memory_plan(cleave_program *program, const int64_t *enough,
                                  cleave_arena *arena, cleave_error *error);
 

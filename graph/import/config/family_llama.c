@@ -1,7 +1,9 @@
 /* Llama and what is made like it: RMS norms before attention and a gated unit, rotary positions,
    heads that share keys.  Mistral adds windows, Qwen2 biases of queries, keys and values, Qwen3
    norms of queries and keys, as OLMo 2 does over all heads; Granite scales what others don't,
-   SmolLM3 has layers without rotary positions, StarCoder2 layer norms and a unit without a gate. */
+   SmolLM3 has layers without rotary positions, as EXAONE 4 and Command R7B have those without a
+   window; StarCoder2, AFM and Nemotron have a unit without a gate.  ERNIE 4.5 and Command R7B turn
+   pairs of neighbours. */
 #include "graph/import/config/family_llama.h"
 
 #include <math.h>
