@@ -193,6 +193,25 @@ Test(config, rates_that_are_left_out_are_the_familys_and_drop_in_training_alone)
     cr_expect_eq(count_type(&graph, "Dropout"), 3);
 }
 
+/* Of EXAONE 4 the layers with a window alone are turned, queries and keys. */
+Test(config, windows_come_in_periods_by_a_number_or_by_letters) {
+    static const struct {
+        const char *period;
+        int n_turned;
+    } periods[] = {{"\"LLLG\"", 6}, {"4", 6}, {"\"LG\"", 4}, {"2", 4}};
+    for (size_t i = 0; i < sizeof periods / sizeof *periods; i++) {
+        char text[512];
+        snprintf(
+            text, sizeof text,
+            "{\"model_type\": \"exaone4\", \"hidden_size\": 16, \"num_hidden_layers\": 8, "
+            "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 20, "
+            "\"intermediate_size\": 24, \"sliding_window\": 4, \"sliding_window_pattern\": %s}",
+            periods[i].period);
+        cleave_onnx_graph graph = graph_of(text, 8, true);
+        cr_expect_eq(count_type(&graph, "Neg"), 2 * periods[i].n_turned, "%s", periods[i].period);
+    }
+}
+
 static const cleave_onnx_tensor *constant(const cleave_onnx_graph *graph, const char *name) {
     for (int32_t i = 0; i < graph->n_nodes; i++)
         if (strcmp(graph->nodes[i].name, name) == 0)

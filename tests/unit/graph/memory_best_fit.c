@@ -233,3 +233,33 @@ Test(memory_best_fit, too_many_bytes_are_refused) {
     int64_t offset[3] = {0}, peak[1];
     cr_expect_eq(cleave_memory_plan_lives(&lives, NULL, offset, peak, &error), CLEAVE_FAILED);
 }
+
+/* The same lives come first with enough for any plan, and then with enough for none: what was left
+   out the first time is not taken for the least. */
+Test(memory_best_fit, sizes_of_known_devices_are_the_least_where_that_is_wanted) {
+    cleave_error error;
+    static cleave_life items[MOST_LIVES];
+    int n_larger = 0;
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        cleave_random random = {.key = seed};
+        cleave_planned_devices known = {0};
+        int64_t offset[MOST_LIVES] = {0}, peak[DEVICES], size[DEVICES], enough[DEVICES];
+        int32_t n = DEVICES * (1 + (int32_t)cleave_random_below(&random, MOST_LIVES / DEVICES));
+        cleave_lives lives = {.n = n, .n_devices = DEVICES, .n_items = ITEMS, .items = items};
+        draw(&random, items, n, seed % 2 == 0);
+        draw_lane(&random, items, n);
+        cr_assert_eq(cleave_memory_plan_lives(&lives, NULL, offset, peak, &error), CLEAVE_OK);
+        for (int pass = 0; pass < 2; pass++) {
+            for (int32_t d = 0; d < DEVICES; d++)
+                enough[d] = pass == 0 ? INT64_MAX : -1;
+            cr_assert_eq(cleave_memory_plan_sizes(&lives, enough, &known, size, &error), CLEAVE_OK);
+            for (int32_t d = 0; d < DEVICES; d++) {
+                n_larger += size[d] > peak[d];
+                cr_expect(pass == 0 ? size[d] >= peak[d] : size[d] == peak[d], "seed %d",
+                          (int)seed);
+            }
+        }
+        CLEAVE_LIST_FREE(&known);
+    }
+    cr_expect_gt(n_larger, 10);
+}
