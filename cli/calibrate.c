@@ -12,7 +12,7 @@
 #include "cli/command.h"
 #include "cli/inputs.h"
 #include "cli/table.h"
-#include "exec/ranks.h"
+#include "exec/world/ranks.h"
 #include "graph/import/import.h"
 #include "graph/model/precision.h"
 #include "search/search.h"

@@ -2,7 +2,7 @@
    its status into the exit code and its error into one line on stderr. */
 #include "cli/command.h"
 #include "cli/nearest_word.h"
-#include "exec/world.h"
+#include "exec/world/world.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,12 +10,12 @@
 #include "base/checked.h"
 #include "base/progress.h"
 #include "base/units.h"
-#include "exec/decay.h"
 #include "exec/dropped.h"
 #include "exec/kernels/convert.h"
 #include "exec/kernels/copy.h"
 #include "exec/kernels/share.h"
-#include "exec/memory.h"
+#include "exec/training/decay.h"
+#include "exec/world/memory.h"
 #include "graph/program/work.h"
 
 #include <sched.h>

@@ -4,7 +4,7 @@
 
 #include "exec/kernels/kernel.h"
 #include "exec/run.h"
-#include "exec/world.h"
+#include "exec/world/world.h"
 #include "graph/program/program.h"
 
 /* Fills a local piece of a datum for a step. */
@@ -35,8 +35,8 @@ typedef struct cleave_rank {
     int64_t n_polls;            /* how many there were, */
     int64_t n_polls_that_moved; /* and in how many the communication lane came on */
     int32_t n_under_way;        /* messages that were posted and waited for by no item yet */
-    /* Null, or does what an item wrote hold a NaN (exec/watch.h)?  And the first one of this step
-       that did; -1: none was seen. */
+    /* Null, or does what an item wrote hold a NaN (exec/training/watch.h)?  And the first one of
+       this step that did; -1: none was seen. */
     bool (*finds_nan)(const struct cleave_rank *rank, const cleave_item *item);
     int32_t nan_item;
     int64_t dropped;          /* choices of experts in this step (exec/dropped.h) */

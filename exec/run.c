@@ -3,15 +3,15 @@
 
 #include "base/order.h"
 #include "base/progress.h"
-#include "exec/checkpoint.h"
 #include "exec/data/save.h"
-#include "exec/decay.h"
 #include "exec/dropped.h"
 #include "exec/gather_timeline.h"
 #include "exec/lowered.h"
-#include "exec/training_log.h"
-#include "exec/validation.h"
-#include "exec/watch.h"
+#include "exec/training/checkpoint.h"
+#include "exec/training/decay.h"
+#include "exec/training/training_log.h"
+#include "exec/training/validation.h"
+#include "exec/training/watch.h"
 
 #ifdef __GLIBC__
 #include <malloc.h>

@@ -14,7 +14,7 @@ typedef struct cleave_run_options {
     bool stream;   /* ranks begin the next step without waiting for each other: the time of a step
                       is that from the end of the one before to its own */
     cleave_optimizer optimizer;
-    const char *no_decay; /* patterns of names (exec/decay.h); null: none */
+    const char *no_decay; /* patterns of names (exec/training/decay.h); null: none */
     uint64_t seed;
     /* Safetensors of parameters and buffers under their names, or NAME.onnx with initializers;
        null: initial values. */
@@ -28,20 +28,21 @@ typedef struct cleave_run_options {
     const char *save;   /* where parameters and buffers (forward: outputs) go; null: nowhere */
     const char *from;   /* a checkpoint, or a folder of them, to go on from; null: none */
     bool overrides;     /* what it says of the rate, its schedule, decay, clipping and constants */
-    const char *checkpoint;    /* the folder where they go (exec/checkpoint.h); null: nowhere */
+    const char
+        *checkpoint; /* the folder where they go (exec/training/checkpoint.h); null: nowhere */
     int64_t checkpoint_every;  /* steps; 0: only at the end and when it is interrupted */
     double checkpoint_seconds; /* and when so long went by since the last; 0: never */
     int64_t keep;              /* the newest so many; 0: all */
     /* Held-out samples of the kind that is trained on, every so many steps (0: after each epoch)
-       and at the end, with the model as it is evaluated and its layout (exec/validation.h); null:
-       none.
+       and at the end, with the model as it is evaluated and its layout
+       (exec/training/validation.h); null: none.
      */
     const char *validate;
     int64_t validate_every;
     const cleave_model *evaluated;
     const cleave_layout *evaluated_layout;
     bool held_out;   /* every sample once and in order: of a validation */
-    const char *log; /* of steps, as exec/training_log.h has it; null: none */
+    const char *log; /* of steps, as exec/training/training_log.h has it; null: none */
     /* Null, or what a signal handler sets to something else than 0: then the run ends after the
        step at hand, with a checkpoint. */
     const volatile int *interrupted;

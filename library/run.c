@@ -1,6 +1,6 @@
 /* Running as a rank. */
 #include "exec/run.h"
-#include "exec/ranks.h"
+#include "exec/world/ranks.h"
 #include "graph/model/attention.h"
 #include "graph/model/precision.h"
 #include "library/objects.h"

@@ -4,7 +4,7 @@
 
 #include "cli/options.h"
 #include "costmodel/machine.h"
-#include "exec/world.h"
+#include "exec/world/world.h"
 #include "graph/model/model.h"
 
 typedef struct calibrate_values {

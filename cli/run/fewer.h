@@ -2,7 +2,7 @@
 #ifndef CLEAVE_CLI_RUN_FEWER_H
 #define CLEAVE_CLI_RUN_FEWER_H
 
-#include "exec/hosts.h"
+#include "exec/world/hosts.h"
 
 enum { FEWER_MOST_OPTIONS = 64 };
 

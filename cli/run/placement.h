@@ -5,7 +5,7 @@
 #define CLEAVE_CLI_RUN_PLACEMENT_H
 
 #include "costmodel/machine.h"
-#include "exec/hosts.h"
+#include "exec/world/hosts.h"
 
 /* The hosts of a file, or, where it is null, of the batch system; n == 0: this machine alone, and
    so is a batch system's only host, to which MPI's launcher finds by itself.  BAD_INPUT. */

@@ -2,8 +2,8 @@
 #include "cli/run/restart.h"
 
 #include "cli/run/placement.h"
-#include "exec/checkpoint.h"
-#include "exec/ranks.h"
+#include "exec/training/checkpoint.h"
+#include "exec/world/ranks.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #include "exec/kernels/convert.h"
 #include "exec/kernels/share.h"
 #include "exec/measure/surroundings.h"
-#include "exec/memory.h"
+#include "exec/world/memory.h"
 #include "graph/model/filled.h"
 #include "graph/model/gather.h"
 

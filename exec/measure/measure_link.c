@@ -20,7 +20,7 @@
 
 #include "base/progress.h"
 #include "exec/measure/link_samples.h"
-#include "exec/memory.h"
+#include "exec/world/memory.h"
 
 #include <math.h>
 #include <sched.h>

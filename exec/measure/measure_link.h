@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "exec/measure/link_samples.h"
-#include "exec/world.h"
+#include "exec/world/world.h"
 
 typedef struct cleave_link_figures {
     cleave_link_measurement link;

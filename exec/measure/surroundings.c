@@ -6,7 +6,7 @@
 #include "base/progress.h"
 #include "exec/kernels/blas.h"
 #include "exec/kernels/onednn.h"
-#include "exec/memory.h"
+#include "exec/world/memory.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -25,9 +25,9 @@
 #include "base/progress.h"
 #include "cli/calibrate/link.h"
 #include "exec/data/values.h"
-#include "exec/memory.h"
 #include "exec/rank.h"
-#include "exec/world.h"
+#include "exec/world/memory.h"
+#include "exec/world/world.h"
 #include "graph/lower/lower.h"
 #include "simulator/step/simulate.h"
 

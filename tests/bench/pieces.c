@@ -5,7 +5,7 @@
    of those that were asked for; milliseconds in pieces, and the difference; the algorithm. */
 #include "arguments.h"
 #include "exec/kernels/kernel.h"
-#include "exec/memory.h"
+#include "exec/world/memory.h"
 #include "graph/import/import.h"
 #include "graph/program/work.h"
 #include "row.h"

@@ -4,7 +4,7 @@
      usage: bench_step [REPETITIONS [PART_OF_A_NAME]] */
 #include "arguments.h"
 #include "exec/run.h"
-#include "exec/world.h"
+#include "exec/world/world.h"
 #include "graph/import/import.h"
 #include "graph/program/program.h"
 #include "graph/program/work.h"

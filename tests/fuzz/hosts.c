@@ -1,6 +1,6 @@
 /* Fuzzes the readers of hosts, of files and of Slurm's words (the list before the first line break,
    the tasks behind it): what is accepted are names that a launcher can be given, each once. */
-#include "exec/hosts.h"
+#include "exec/world/hosts.h"
 #include "fuzz.h"
 
 #include <stdlib.h>

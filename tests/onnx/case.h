@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TESTS_ONNX_CASE_H
 #define CLEAVE_TESTS_ONNX_CASE_H
 
-#include "exec/world.h"
+#include "exec/world/world.h"
 
 #include <stdbool.h>
 

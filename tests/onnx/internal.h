@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TESTS_ONNX_INTERNAL_H
 #define CLEAVE_TESTS_ONNX_INTERNAL_H
 
-#include "exec/world.h"
+#include "exec/world/world.h"
 #include "graph/import/onnx/onnx_file.h"
 #include "graph/model/model.h"
 

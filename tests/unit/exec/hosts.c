@@ -1,6 +1,6 @@
 /* Hosts of files and of batch systems: what people have is taken, and what is none of it is told.
  */
-#include "exec/hosts.h"
+#include "exec/world/hosts.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* What scores say of targets, against sums by hand. */
-#include "exec/scores.h"
+#include "exec/training/scores.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* The log of a training: what goes on from a checkpoint leaves the table of a run that never broke.
  */
-#include "exec/training_log.h"
+#include "exec/training/training_log.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

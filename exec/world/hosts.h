@@ -9,8 +9,8 @@
        alpha                          again: one slot more, as in PBS_NODEFILE
 
    Hosts are in the order in which they are first named. */
-#ifndef CLEAVE_EXEC_HOSTS_H
-#define CLEAVE_EXEC_HOSTS_H
+#ifndef CLEAVE_EXEC_WORLD_HOSTS_H
+#define CLEAVE_EXEC_WORLD_HOSTS_H
 
 #include "base/arena.h"
 #include "base/error.h"

@@ -1,5 +1,5 @@
 /* Where not-a-numbers come from. */
-#include "exec/watch.h"
+#include "exec/training/watch.h"
 
 #include "base/bf16.h"
 #include "base/progress.h"

@@ -1,6 +1,6 @@
 /* What the files of checkpoints share: which are in a folder, and their manifests. */
-#ifndef CLEAVE_EXEC_CHECKPOINT_READ_H
-#define CLEAVE_EXEC_CHECKPOINT_READ_H
+#ifndef CLEAVE_EXEC_TRAINING_CHECKPOINT_READ_H
+#define CLEAVE_EXEC_TRAINING_CHECKPOINT_READ_H
 
 #include "base/list.h"
 #include "exec/data/manifest.h"

@@ -1,7 +1,7 @@
 /* Starting ranks: this program again, so many times, by the MPI launcher that was found when Cleave
    was configured, here or on hosts; and asking hosts whether they can be started on. */
-#ifndef CLEAVE_EXEC_LAUNCH_H
-#define CLEAVE_EXEC_LAUNCH_H
+#ifndef CLEAVE_EXEC_WORLD_LAUNCH_H
+#define CLEAVE_EXEC_WORLD_LAUNCH_H
 
 #include "base/arena.h"
 #include "base/error.h"

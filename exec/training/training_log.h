@@ -7,8 +7,8 @@
    `epoch` is how often all samples were gone through by the end of the step; what there is not, or
    was not in this step, is left empty.  A run that goes on from a checkpoint drops the rows of the
    steps that it does once more, and what a torn write left, and goes on behind the others. */
-#ifndef CLEAVE_EXEC_TRAINING_LOG_H
-#define CLEAVE_EXEC_TRAINING_LOG_H
+#ifndef CLEAVE_EXEC_TRAINING_TRAINING_LOG_H
+#define CLEAVE_EXEC_TRAINING_TRAINING_LOG_H
 
 #include "base/error.h"
 

@@ -4,8 +4,8 @@
    One is written in the folder `writing`, synced, and then renamed, so what is called step-N is
    whole, but for what disks and people do to it later; the checksums tell.  Of what lies in the
    folder only files that a manifest lists are ever deleted. */
-#ifndef CLEAVE_EXEC_CHECKPOINT_H
-#define CLEAVE_EXEC_CHECKPOINT_H
+#ifndef CLEAVE_EXEC_TRAINING_CHECKPOINT_H
+#define CLEAVE_EXEC_TRAINING_CHECKPOINT_H
 
 #include "exec/data/manifest.h"
 #include "exec/data/values.h"

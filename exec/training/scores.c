@@ -1,5 +1,5 @@
 /* What the scores of classes say of targets. */
-#include "exec/scores.h"
+#include "exec/training/scores.h"
 
 #include <math.h>
 #include <stdbool.h>

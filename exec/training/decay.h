@@ -1,7 +1,7 @@
 /* Parameters on which no weight decay acts, as biases and scales of norms often want it: by
    patterns of their names, "a,b*", as of fnmatch(3). */
-#ifndef CLEAVE_EXEC_DECAY_H
-#define CLEAVE_EXEC_DECAY_H
+#ifndef CLEAVE_EXEC_TRAINING_DECAY_H
+#define CLEAVE_EXEC_TRAINING_DECAY_H
 
 #include "graph/model/model.h"
 

@@ -1,5 +1,5 @@
 /* Programs that run as ranks. */
-#include "exec/ranks.h"
+#include "exec/world/ranks.h"
 
 #include <stdio.h>
 #include <time.h>

@@ -1,8 +1,8 @@
 /* The world of ranks, over MPI. */
-#include "exec/world.h"
+#include "exec/world/world.h"
 
 #include "base/progress.h"
-#include "exec/launch.h"
+#include "exec/world/launch.h"
 
 #include <mpi.h>
 #include <poll.h>

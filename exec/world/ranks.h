@@ -1,10 +1,10 @@
 /* Programs that run as ranks: they start themselves by cleave_world_launch_self, which the door
    has, and this is how a rank ends. */
-#ifndef CLEAVE_EXEC_RANKS_H
-#define CLEAVE_EXEC_RANKS_H
+#ifndef CLEAVE_EXEC_WORLD_RANKS_H
+#define CLEAVE_EXEC_WORLD_RANKS_H
 
-#include "exec/launch.h"
-#include "exec/world.h"
+#include "exec/world/launch.h"
+#include "exec/world/world.h"
 
 /* Starts this program with these arguments ([0] is left out) as ranks, and waits, as
    cleave_launch_ranks does; the status is the exit code of a rank that said why it failed, with an

@@ -8,8 +8,8 @@
 
    The program's memory lies in what steps of the training use and nothing uses between them, where
    that is enough. */
-#ifndef CLEAVE_EXEC_VALIDATION_H
-#define CLEAVE_EXEC_VALIDATION_H
+#ifndef CLEAVE_EXEC_TRAINING_VALIDATION_H
+#define CLEAVE_EXEC_TRAINING_VALIDATION_H
 
 #include "exec/data/values.h"
 #include "graph/model/layout.h"

@@ -1,11 +1,11 @@
 /* Validation. */
-#include "exec/validation.h"
+#include "exec/training/validation.h"
 
 #include "base/progress.h"
 #include "exec/data/copy_box.h"
 #include "exec/data/save.h"
 #include "exec/lowered.h"
-#include "exec/scores.h"
+#include "exec/training/scores.h"
 #include "graph/program/memory_plan.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* What the scores of classes say of targets: their mean cross-entropy, as of the loss that a model
    without one gets, and how many are right.  Scores may come in any pieces, in row-major order. */
-#ifndef CLEAVE_EXEC_SCORES_H
-#define CLEAVE_EXEC_SCORES_H
+#ifndef CLEAVE_EXEC_TRAINING_SCORES_H
+#define CLEAVE_EXEC_TRAINING_SCORES_H
 
 #include "base/arena.h"
 #include "base/error.h"

@@ -1,4 +1,4 @@
-#include "exec/memory.h"
+#include "exec/world/memory.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Starting ranks: the launcher is a child whose streams pass through here. */
-#include "exec/launch.h"
+#include "exec/world/launch.h"
 
 #include "base/progress.h"
 

@@ -1,5 +1,5 @@
 /* What a checkpoint says of its training, set against a run's own. */
-#include "exec/checkpoint_match.h"
+#include "exec/training/checkpoint_match.h"
 
 #include "base/file.h"
 #include "exec/data/identity.h"

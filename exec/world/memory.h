@@ -1,6 +1,6 @@
 /* Memory of ranks and of measurements. */
-#ifndef CLEAVE_EXEC_MEMORY_H
-#define CLEAVE_EXEC_MEMORY_H
+#ifndef CLEAVE_EXEC_WORLD_MEMORY_H
+#define CLEAVE_EXEC_WORLD_MEMORY_H
 
 #include <stddef.h>
 

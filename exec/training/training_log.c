@@ -1,5 +1,5 @@
 /* A table that grows by a row a step. */
-#include "exec/training_log.h"
+#include "exec/training/training_log.h"
 
 #include <errno.h>
 #include <math.h>

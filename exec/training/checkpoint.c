@@ -1,12 +1,12 @@
 /* Checkpoints: written, and dropped when they are old. */
-#include "exec/checkpoint.h"
+#include "exec/training/checkpoint.h"
 
 #include "base/file.h"
 #include "base/progress.h"
-#include "exec/checkpoint_match.h"
-#include "exec/checkpoint_read.h"
 #include "exec/data/identity.h"
 #include "exec/data/save.h"
+#include "exec/training/checkpoint_match.h"
+#include "exec/training/checkpoint_read.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* Hosts: of files, and of batch systems. */
-#include "exec/hosts.h"
+#include "exec/world/hosts.h"
 
 #include "base/file.h"
 #include "base/list.h"

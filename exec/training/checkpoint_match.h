@@ -1,8 +1,8 @@
 /* Does a checkpoint belong to this run?  Model, data, seed, precision and what an optimizer keeps
    have to be the same; the numbers that it is told, and the schedule of its rate, too, unless
    options->overrides says that those of the run hold from there on. */
-#ifndef CLEAVE_EXEC_CHECKPOINT_MATCH_H
-#define CLEAVE_EXEC_CHECKPOINT_MATCH_H
+#ifndef CLEAVE_EXEC_TRAINING_CHECKPOINT_MATCH_H
+#define CLEAVE_EXEC_TRAINING_CHECKPOINT_MATCH_H
 
 #include "exec/data/manifest.h"
 #include "exec/run.h"

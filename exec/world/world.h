@@ -1,6 +1,6 @@
 /* The world of ranks: all of MPI that Cleave uses.  Only world.c includes mpi.h. */
-#ifndef CLEAVE_EXEC_WORLD_H
-#define CLEAVE_EXEC_WORLD_H
+#ifndef CLEAVE_EXEC_WORLD_WORLD_H
+#define CLEAVE_EXEC_WORLD_WORLD_H
 
 #include "base/error.h"
 

@@ -1,8 +1,8 @@
 /* Where not-a-numbers come from.  A run looks at its loss alone; when that is none, it goes over
    the steps since its last checkpoint once more, which gives the same bits, and looks at all that
    is written. */
-#ifndef CLEAVE_EXEC_WATCH_H
-#define CLEAVE_EXEC_WATCH_H
+#ifndef CLEAVE_EXEC_TRAINING_WATCH_H
+#define CLEAVE_EXEC_TRAINING_WATCH_H
 
 #include "exec/data/values.h"
 

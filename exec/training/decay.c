@@ -1,4 +1,4 @@
-#include "exec/decay.h"
+#include "exec/training/decay.h"
 
 #include <stdio.h>
 #include <string.h>

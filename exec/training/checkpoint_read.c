@@ -1,9 +1,9 @@
 /* Checkpoints that are there: found, and read whole before a run goes on from one. */
-#include "exec/checkpoint_read.h"
+#include "exec/training/checkpoint_read.h"
 
 #include "base/file.h"
-#include "exec/checkpoint.h"
-#include "exec/checkpoint_match.h"
+#include "exec/training/checkpoint.h"
+#include "exec/training/checkpoint_match.h"
 
 #include <dirent.h>
 #include <errno.h>
