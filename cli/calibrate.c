@@ -62,6 +62,7 @@ static const option_row rows[] = {
      .help = "with --through: where it is timed (default cuda where there is one)"},
     {"--compile", NULL, OPTION_FLAG, offsetof(calibrate_values, compile),
      .help = "with --through: as torch.compile makes it"},
+    ROW_CAPACITY(calibrate_values),
     ROW_PRECISION(calibrate_values),
     ROW_REDUCE_PRECISION(calibrate_values),
     ROW_QUIET(calibrate_values),
@@ -120,6 +121,7 @@ cleave_status calibrate_import(const calibrate_values *values, int i, cleave_are
         .file = values->models.items[i],
         .batch = values->batches.n > 0 ? values->batches.items[i] : 0,
         .sequence = values->sequences.n > 0 ? values->sequences.items[i] : 0,
+        .capacity_factor = values->capacity_factor,
         .inputs = values->inputs.n > 0 ? values->inputs.items[i] : NULL,
         .precision = values->precision,
         .reduce_precision = values->reduce_precision};
@@ -167,11 +169,12 @@ static cleave_status run_model(const calibrate_values *values, int i, const clea
     cleave_layout layout;
     cleave_json *document = NULL;
     bool applies = false;
-    char batch[32], sequence[32], threads[32];
+    char batch[32], sequence[32], capacity[40], threads[32];
     snprintf(batch, sizeof batch, "%lld",
              values->batches.n > 0 ? (long long)values->batches.items[i] : 0LL);
     int64_t length = values->sequences.n > 0 ? values->sequences.items[i] : 0;
     snprintf(sequence, sizeof sequence, "%lld", (long long)length);
+    snprintf(capacity, sizeof capacity, "%.17g", values->capacity_factor);
     snprintf(threads, sizeof threads, "%lld", (long long)values->device_threads);
     const char *arguments[24] = {"run",      "--model",   values->models.items[i],
                                  "--layout", layout_path, "--steps",
@@ -184,6 +187,10 @@ static cleave_status run_model(const calibrate_values *values, int i, const clea
     if (length > 0) {
         arguments[n++] = "--sequence";
         arguments[n++] = sequence;
+    }
+    if (values->capacity_factor > 0) {
+        arguments[n++] = "--capacity-factor";
+        arguments[n++] = capacity;
     }
     if (values->inputs.n > 0) {
         arguments[n++] = "--inputs";

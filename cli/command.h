@@ -82,6 +82,14 @@ extern const command command_calibrate, command_search, command_simulate, comman
         "--frozen", "PATTERN,...", OPTION_TEXT, offsetof(type, frozen),                            \
             .help = "parameters that are not trained, such as \"*.weight\" (default none)"         \
     }
+#define ROW_CAPACITY(type)                                                                         \
+    {                                                                                              \
+        "--capacity-factor", "F", OPTION_NUMBER, offsetof(type, capacity_factor),                  \
+            .least = 0, .most = 65536,                                                             \
+            .help =                                                                                \
+                "rows of each expert of a config.json, in those of an even choice; what finds "    \
+                "none is dropped (default as the file says, or room for every token)"              \
+    }
 #define ROW_MACHINE(type)                                                                          \
     {                                                                                              \
         "--machine", "MACHINE.json", OPTION_TEXT, offsetof(type, machine),                         \
@@ -130,7 +138,7 @@ extern const command command_calibrate, command_search, command_simulate, comman
 /* How a model is imported, and which optimizer trains it; see cli/inputs.h. */
 #define ROWS_IMPORT(type)                                                                          \
     ROW_BATCH(type), ROW_SEQUENCE(type), ROW_INPUTS(type), ROW_PRECISION(type),                    \
-        ROW_REDUCE_PRECISION(type), ROW_FROZEN(type)
+        ROW_REDUCE_PRECISION(type), ROW_FROZEN(type), ROW_CAPACITY(type)
 #define ROWS_OPTIMIZER(type) ROW_OPTIMIZER(type), ROW_MOMENTUM(type), ROW_CLIP(type)
 #define ROW_JSON(type)                                                                             \
     {                                                                                              \

@@ -18,7 +18,7 @@ typedef struct compare_values {
         *frozen;
     const char *attention;
     int64_t batch, sequence, devices, device_threads, proposals, seed, steps;
-    double time, momentum, clip_norm;
+    double time, momentum, clip_norm, capacity_factor;
     bool forward, json, quiet;
 } compare_values;
 
@@ -83,13 +83,15 @@ static cleave_status read_measured(const cleave_json *document, measured *result
 /* Writes the layout to `path` and runs it. */
 static cleave_status measure(const compare_values *values, const cleave_model *model,
                              const char *path, comparison *c, cleave_error *error) {
-    char batch[32], sequence[32], steps[32], seed[32], momentum[40], clip[40], threads[32];
+    char batch[32], sequence[32], steps[32], seed[32], momentum[40], clip[40], capacity[40],
+        threads[32];
     snprintf(batch, sizeof batch, "%lld", (long long)values->batch);
     snprintf(sequence, sizeof sequence, "%lld", (long long)values->sequence);
     snprintf(steps, sizeof steps, "%lld", (long long)values->steps);
     snprintf(seed, sizeof seed, "%lld", (long long)values->seed);
     snprintf(momentum, sizeof momentum, "%.17g", values->momentum);
     snprintf(clip, sizeof clip, "%.17g", values->clip_norm);
+    snprintf(capacity, sizeof capacity, "%.17g", values->capacity_factor);
     snprintf(threads, sizeof threads, "%lld", (long long)values->device_threads);
     const char *arguments[40] = {"run",        "--model", values->model, "--layout",
                                  path,         "--steps", steps,         "--seed",
@@ -103,6 +105,10 @@ static cleave_status measure(const compare_values *values, const cleave_model *m
     if (values->sequence > 0) {
         arguments[n++] = "--sequence";
         arguments[n++] = sequence;
+    }
+    if (values->capacity_factor > 0) {
+        arguments[n++] = "--capacity-factor";
+        arguments[n++] = capacity;
     }
     if (values->inputs != NULL) {
         arguments[n++] = "--inputs";

@@ -19,7 +19,7 @@ typedef struct diff_values {
     const char *a, *b, *model, *machine, *optimizer, *inputs, *precision, *reduce_precision,
         *frozen, *page;
     int64_t batch, sequence;
-    double momentum, clip_norm;
+    double momentum, clip_norm, capacity_factor;
     bool forward, json, quiet;
 } diff_values;
 

@@ -9,7 +9,7 @@ typedef struct explain_values {
     const char *model, *machine, *layout, *operator_name, *optimizer, *inputs, *precision,
         *reduce_precision, *frozen;
     int64_t batch, sequence, splits;
-    double memory_limit, momentum, clip_norm;
+    double memory_limit, momentum, clip_norm, capacity_factor;
     bool forward, json, quiet;
 } explain_values;
 

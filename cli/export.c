@@ -17,7 +17,7 @@ typedef struct export_values {
     const char *to, *model, *machine, *layout, *output, *read_back, *optimizer, *inputs, *precision,
         *reduce_precision, *frozen;
     int64_t batch, sequence;
-    double momentum, clip_norm;
+    double momentum, clip_norm, capacity_factor;
     bool strict, json, quiet;
 } export_values;
 

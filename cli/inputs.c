@@ -124,9 +124,9 @@ void inputs_put_bytes_between(cleave_json_writer *writer, const int64_t *bytes, 
 void inputs_print_room(const cleave_model *model) {
     double room = cleave_model_most_room(model);
     if (room >= 2)
-        printf("Experts have room for %.3g x the rows of an even choice, which is kept and sent: "
-               "\"capacity_factor\": 1.25 in the config.json makes it 1.25 x, and drops what finds "
-               "none.\n",
+        printf("Experts have room for %.3g x the rows of an even choice, and all of it is kept and "
+               "sent; frameworks that drop nothing keep and send chosen rows alone: "
+               "--capacity-factor 1 plans for these.\n",
                room);
 }
 

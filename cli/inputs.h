@@ -16,14 +16,15 @@
     (&(const cleave_import_request){.file = (values)->model,                                       \
                                     .batch = (values)->batch,                                      \
                                     .sequence = (values)->sequence,                                \
+                                    .capacity_factor = (values)->capacity_factor,                  \
                                     .inputs = (values)->inputs,                                    \
                                     .precision = (values)->precision,                              \
                                     .reduce_precision = (values)->reduce_precision,                \
                                     .frozen = (values)->frozen,                                    \
                                     .clips = (values)->clip_norm > 0})
-/* Takes --attention: BAD_INPUT for another word than "fused" and "stored". */
 /* --framework: how the machine's devices run what no kernel was measured of. */
 cleave_status inputs_framework(const char *framework, cleave_machine *machine, cleave_error *error);
+/* Takes --attention: BAD_INPUT for another word than "fused" and "stored". */
 cleave_status inputs_attention(const char *attention, cleave_model *model, cleave_error *error);
 /* Imports it with its loss, or for one pass forward without: BAD_INPUT then for a model that
    decodes with a cache. */

@@ -12,7 +12,7 @@ typedef struct report_values {
     const char *model, *machine, *layout, *run, *sweep, *output, *optimizer, *inputs, *precision,
         *reduce_precision, *frozen;
     int64_t batch, sequence, splits;
-    double memory_limit, momentum, clip_norm;
+    double memory_limit, momentum, clip_norm, capacity_factor;
     bool quiet;
 } report_values;
 

@@ -24,8 +24,8 @@ typedef struct run_values {
         *lr_schedule, *no_decay, *log, *validate, *images, *hosts;
     int64_t batch, sequence, steps, epochs, validate_every, seed, checkpoint_every, keep, restart,
         warmup, lr_steps, device_threads;
-    double learning_rate, lr_final, clip_norm, momentum, weight_decay, stall_timeout,
-        checkpoint_time;
+    double learning_rate, lr_final, capacity_factor, clip_norm, momentum, weight_decay,
+        stall_timeout, checkpoint_time;
     bool shuffle, forward, throughput, json, quiet, no_overlap, override;
 } run_values;
 

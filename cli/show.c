@@ -14,6 +14,7 @@ static const option_row rows[] = {
     ROW_BATCH(show_values),
     ROW_SEQUENCE(show_values),
     ROW_INPUTS(show_values),
+    ROW_CAPACITY(show_values),
     {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(show_values, machine),
      .help = "of a model: say how many splits and layouts it has on this machine"},
     ROW_DEVICES(show_values),
@@ -50,6 +51,7 @@ static cleave_status write_onnx(const show_values *values, const char *text, siz
                                            .data = text,
                                            .bytes = text_bytes,
                                            .sequence = values->sequence,
+                                           .capacity_factor = values->capacity_factor,
                                            .trains = true};
     cleave_onnx_graph graph;
     const char *data;

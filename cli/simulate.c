@@ -25,7 +25,7 @@ typedef struct simulate_values {
     const char *engine;
     const char *attention, *framework;
     int64_t batch, sequence, devices, seed;
-    double momentum, clip_norm;
+    double momentum, clip_norm, capacity_factor;
     bool forward, json, closed_form;
 } simulate_values;
 

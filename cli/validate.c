@@ -79,6 +79,7 @@ static cleave_status read_model(const run_record *run, cleave_arena *arena, clea
                                            .bytes = is_text ? strlen(run->model) : 0,
                                            .batch = run->batch,
                                            .sequence = run->sequence,
+                                           .capacity_factor = run->capacity_factor,
                                            .precision = run->precision,
                                            .reduce_precision = run->reduce_precision};
     CLEAVE_TRY(inputs_trained_model(&request, arena, model, error));

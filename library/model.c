@@ -21,6 +21,7 @@ cleave_status cleave_model_load(const char *path, const cleave_model_settings *g
     const cleave_import_request request = {.file = path,
                                            .batch = settings.batch,
                                            .sequence = settings.sequence,
+                                           .capacity_factor = settings.capacity_factor,
                                            .with_loss = !settings.forward,
                                            .inputs = settings.inputs,
                                            .clips = settings.clips_gradients,

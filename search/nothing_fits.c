@@ -1,5 +1,6 @@
 /* Nothing fits: how much the leanest layout found needs, which tensors hold it when its fullest
    device is fullest, and whether that had to be so. */
+#include "graph/model/filled.h"
 #include "graph/model/precision.h"
 #include "graph/program/memory_plan.h"
 #include "search/price/view.h"
@@ -225,8 +226,19 @@ static void format_reach(const session *s, char *text, size_t bytes) {
     snprintf(text + used, bytes - used, "; %s; %s", s->why_no_fold, reach);
 }
 
+/* "; experts have room for ..." */
+static void format_room(const cleave_model *model, char *text, size_t bytes) {
+    double room = cleave_model_most_room(model);
+    text[0] = '\0';
+    if (room >= 2)
+        snprintf(text, bytes,
+                 "; experts have room for %.3g x the rows of an even choice, unless a capacity "
+                 "factor is given",
+                 room);
+}
+
 cleave_status session_fail_nothing_fits(session *s, cleave_error *error) {
-    char least[640] = "", limit[32], under[512], proof[128], reach[512];
+    char least[640] = "", limit[32], under[512], proof[128], reach[512], room[128];
     const cleave_price *price = NULL;
     const cleave_layout *layout = leanest(s, &price);
     int64_t limit_bytes = s->options->memory_limit_bytes;
@@ -247,10 +259,11 @@ cleave_status session_fail_nothing_fits(session *s, cleave_error *error) {
         return fail_named(s, least, limit, under, error);
     format_proof(s, proof, sizeof proof);
     format_reach(s, reach, sizeof reach);
+    format_room(s->model, room, sizeof room);
     if (layout == NULL)
         return cleave_fail(error, CLEAVE_NO_LAYOUT, "no layout was priced%s%s", under, reach);
     return cleave_fail(error, CLEAVE_NO_LAYOUT,
                        "no layout fits in %s of memory per device%s: the least that any of %lld "
-                       "layouts tried needs is %s (%s)%s",
-                       limit, under, (long long)session_n_priced(s), least, proof, reach);
+                       "layouts tried needs is %s (%s)%s%s",
+                       limit, under, (long long)session_n_priced(s), least, proof, reach, room);
 }

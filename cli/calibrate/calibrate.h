@@ -15,7 +15,7 @@ typedef struct calibrate_values {
     option_texts models, inputs, layouts;
     option_integers batches, sequences;
     int64_t devices;
-    double time;
+    double time, capacity_factor;
     bool again; /* the given layouts' kernels, whatever is known of them, and no others */
     bool forward, quiet;
 } calibrate_values;

@@ -54,6 +54,7 @@ static cleave_status read_sizes(const cleave_import_request *model, cleave_arena
                                            .data = text,
                                            .bytes = bytes,
                                            .sequence = model->sequence,
+                                           .capacity_factor = model->capacity_factor,
                                            .trains = true};
     CLEAVE_TRY(cleave_config_sizes(&request, arena, &family, &sizes->config, error));
     sizes->family = family->model_type;

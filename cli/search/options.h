@@ -12,7 +12,7 @@ typedef struct search_request {
     const char *schedule, *recompute, *zero;
     int64_t batch, sequence, devices, proposals, seed, micro_batches, stages, virtual_stages,
         tensor, context, expert;
-    double time, memory_limit, momentum, clip_norm;
+    double time, memory_limit, momentum, clip_norm, capacity_factor;
     bool forward, throughput, whole_tokens, ring;
 } search_request;
 

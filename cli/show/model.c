@@ -23,6 +23,7 @@ static cleave_status import(const show_values *values, cleave_arena *arena, clea
             const cleave_import_request request = {.file = values->file,
                                                    .batch = b,
                                                    .sequence = values->sequence,
+                                                   .capacity_factor = values->capacity_factor,
                                                    .with_loss = with_loss[l],
                                                    .inputs = values->inputs};
             status = cleave_model_import_as(&request, arena, model, error);

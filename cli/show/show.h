@@ -12,6 +12,7 @@
 typedef struct show_values {
     const char *file, *machine, *inputs, *onnx;
     int64_t batch, sequence, devices;
+    double capacity_factor;
     bool json;
 } show_values;
 

@@ -39,6 +39,8 @@ static const option_row columns[] = {
     WORD("layers", layers, NULL, "of each stage (13|11; default as takes least)"),
     COUNT("context", context, 65536, "1", "as --context"),
     COUNT("expert", expert, 65536, "1", "as --expert"),
+    {"capacity_factor", "F", OPTION_NUMBER, offsetof(run_record, capacity_factor), .least = 0,
+     .most = 65536, .help = "as --capacity-factor"},
     WORD("sequence_parallel", sequence_parallel, "yes", "no: as --no-sequence-parallel"),
     WORD("schedule", schedule, NULL, "as --schedule (default 1f1b or interleaved)"),
     WORD("recompute", recompute, "none", "as --recompute"),

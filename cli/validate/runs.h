@@ -23,6 +23,7 @@ typedef struct run_record {
     const char *besides; /* what the run did that has no column: it is not priced; null: nothing */
     int64_t devices, sequence, batch, micro_batch, micro_batches;
     int64_t data, tensor, pipeline, virtual_stages, context, expert; /* degrees */
+    double capacity_factor;                                          /* of experts; 0: not given */
     /* Measured: seconds, and bytes of the fullest device, allocated and reserved; 0: not. */
     double step, memory, reserved;
 } run_record;

@@ -11,6 +11,8 @@ typedef struct cleave_import_request {
     size_t bytes;
     int64_t batch;    /* global; 0: leave the symbolic dimension out, an error where there is one */
     int64_t sequence; /* length of the texts of a language model by its config.json; 0: not given */
+    double capacity_factor; /* rows that each expert of a config.json has, in rows of an even
+                               choice, whatever the file says; 0: as it says */
     bool with_loss;
     bool evaluates;     /* as it is used once it was trained: nothing is dropped, and batches are
                            normalised by the running statistics; with the operators of the model that

@@ -98,9 +98,12 @@ typedef struct cleave_model_settings {
     const char *precision, *reduce_precision;
     bool stores_scores;   /* attention keeps its scores for backward */
     bool clips_gradients; /* by the norm of all together: a step finds it before it updates */
+    double
+        capacity_factor; /* rows that each expert of a config.json has, in rows of an even choice;
+                            what finds none is dropped.  0: as the file says, or for every token */
 } cleave_model_settings;
 #define CLEAVE_MODEL_SETTINGS_INIT                                                                 \
-    { sizeof(cleave_model_settings), 0, false, NULL, 0, NULL, NULL, false, false }
+    { sizeof(cleave_model_settings), 0, false, NULL, 0, NULL, NULL, false, false, 0 }
 
 /* Reads an ONNX file, with external data beside it, or the config.json of a language model.  A
    model whose first output is a scalar is trained on that, any other gets a mean cross-entropy on

@@ -131,4 +131,28 @@ for capacity in 6 100; do
     grep -q '3\.40800' "$work/out" || fail "capacity $capacity: $(cat "$work/out")"
     grep -q dropped "$work/out" && fail "capacity $capacity drops: $(cat "$work/out")"
 done
+
+# The option stands above the file, in every command that imports: two rows of three of an even choice, which are those of
+# the other oracle, with the same weights; and room for all where the file has two.
+capped=$tree/tests/data/oracles/family_mixtral_capacity
+weights=(--batch 4 --sequence 6 --weights "$capped.weights.safetensors" --data "$capped.io.safetensors" --steps 1 --quiet)
+expect_ok run --model "$mixtral.json" --capacity-factor 0.6 "${weights[@]}"
+grep -q '3\.41394' "$work/out" || fail "--capacity-factor 0.6: $(cat "$work/out")"
+expect_ok run --model "$capped.json" --capacity-factor 2 "${weights[@]}" --json
+grep -q dropped "$work/out" && fail "--capacity-factor 2 drops: $(cat "$work/out")"
+expect_ok show "$mixtral.json" --batch 4 --sequence 6
+grep -q 'room for 2 x .* --capacity-factor 1 plans' "$work/out" || fail "no word of room: $(cat "$work/out")"
+expect_ok show "$mixtral.json" --batch 4 --sequence 6 --capacity-factor 1
+grep -q 'room for' "$work/out" && fail "room with a capacity: $(cat "$work/out")"
+capped_search=(search --model "$mixtral.json" --batch 4 --sequence 6 --machine "$tree/configs/machines/p100-4x4.json" --devices 4 --quiet)
+expect_ok "${capped_search[@]}" --capacity-factor 0.6 -o "$work/capped.layout.json"
+expect_ok simulate --model "$mixtral.json" --batch 4 --sequence 6 --capacity-factor 0.6 \
+    --machine "$tree/configs/machines/p100-4x4.json" --layout "$work/capped.layout.json"
+expect_error 2 "was made for another model" simulate --model "$mixtral.json" --batch 4 --sequence 6 \
+    --machine "$tree/configs/machines/p100-4x4.json" --layout "$work/capped.layout.json"
+expect_error 3 "experts have room for 2 x the rows of an even choice" "${capped_search[@]}" --memory-limit "1 KiB" \
+    -o "$work/none.layout.json"
+expect_error 2 "has no experts, of which --capacity-factor 1 is" show "$tree/configs/models/gpt2.json" --sequence 6 \
+    --capacity-factor 1
+expect_error 2 "goes with the config.json of a language model" show "$tree/configs/models/lenet5.onnx" --capacity-factor 1
 finish

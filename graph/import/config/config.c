@@ -135,8 +135,8 @@ static cleave_status find_capacity(const cleave_json_cursor *root, cleave_config
         return cleave_json_fail(
             root, error,
             "%lld experts with %lld rows each for a text, and %lld texts, are more than 2^46 "
-            "numbers; with \"capacity_factor\": 1.25 an expert has 1.25 x the rows of an even "
-            "choice, and what finds no room is dropped",
+            "numbers; with --capacity-factor 1.25 an expert has 1.25 x the rows of an even choice, "
+            "and what finds no room is dropped",
             (long long)config->experts, (long long)rows, (long long)config->batch);
     return CLEAVE_OK;
 }
@@ -197,10 +197,25 @@ static cleave_status check_tables(const cleave_json_cursor *root, const cleave_c
     return CLEAVE_OK;
 }
 
+/* What the request says of experts, in place of what the file does. */
+static cleave_status take_capacity(const cleave_json_cursor *root, double factor,
+                                   cleave_config *config, cleave_error *error) {
+    if (factor <= 0)
+        return CLEAVE_OK;
+    if (config->experts == 0)
+        return cleave_json_fail(root, error, "has no experts, of which --capacity-factor %g is",
+                                factor);
+    config->capacity = 0;
+    config->capacity_factor = factor;
+    return CLEAVE_OK;
+}
+
 static cleave_status read_config(const cleave_json_cursor *root, const cleave_family *family,
-                                 cleave_arena *arena, cleave_config *config, cleave_error *error) {
+                                 const cleave_config_request *from, cleave_arena *arena,
+                                 cleave_config *config, cleave_error *error) {
     config->rotary[0].share = config->rotary[1].share = 1;
     CLEAVE_TRY(cleave_config_read(root, family, arena, config, error));
+    CLEAVE_TRY(take_capacity(root, from->capacity_factor, config, error));
     CLEAVE_TRY(complete(root, family, config, error));
     CLEAVE_TRY(check_length(root, family, config, error));
     CLEAVE_TRY(check_sizes(root, family, config, error));
@@ -219,7 +234,7 @@ cleave_status cleave_config_sizes(const cleave_config_request *from, cleave_aren
     cleave_json_cursor root = cleave_json_root(document);
     cleave_status status = find_family(&root, family, error);
     if (status == CLEAVE_OK)
-        status = read_config(&root, *family, arena, config, error);
+        status = read_config(&root, *family, from, arena, config, error);
     cleave_json_free(document);
     return status;
 }
@@ -230,7 +245,7 @@ static cleave_status compose(const cleave_json_cursor *root, const cleave_config
     cleave_config config = {.batch = from->batch, .sequence = from->sequence};
     cleave_composer c = {.trains = from->trains, .arena = arena, .error = error};
     CLEAVE_TRY(find_family(root, &family, error));
-    CLEAVE_TRY(read_config(root, family, arena, &config, error));
+    CLEAVE_TRY(read_config(root, family, from, arena, &config, error));
     const char *logits = family->compose(&c, &config);
     return family->has_text
                ? cleave_compose_finish(&c, logits, 2,

@@ -20,9 +20,10 @@ typedef struct cleave_config_request {
     const char *file; /* names it in errors */
     const void *data; /* the text */
     size_t bytes;
-    int64_t batch;    /* 0: left open */
-    int64_t sequence; /* length of the texts that it is trained on; 0: not given */
-    bool trains;      /* else nothing is dropped out */
+    int64_t batch;          /* 0: left open */
+    int64_t sequence;       /* length of the texts that it is trained on; 0: not given */
+    double capacity_factor; /* of experts, in place of what the file says; 0: not given */
+    bool trains;            /* else nothing is dropped out */
 } cleave_config_request;
 
 /* Puts the graph of a configuration together; everything lives in `arena`.  BAD_INPUT with the
