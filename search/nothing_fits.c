@@ -237,14 +237,24 @@ static void format_room(const cleave_model *model, char *text, size_t bytes) {
                  room);
 }
 
+/* "80.0 GiB", or of devices that have not all the same "10.2 GiB to 22.4 GiB". */
+static void format_limit(const session *s, char *text, size_t bytes) {
+    int64_t least = s->options->memory_limit_bytes, most = least;
+    for (int32_t k = 0; k < s->machine->n_kinds && s->options->memory_limit_bytes <= 0; k++) {
+        int64_t has = s->machine->kinds[k].memory_bytes;
+        least = k == 0 || has < least ? has : least;
+        most = has > most ? has : most;
+    }
+    char from[32], to[32];
+    cleave_unit_format((double)least, CLEAVE_UNIT_BYTES, from, sizeof from);
+    cleave_unit_format((double)most, CLEAVE_UNIT_BYTES, to, sizeof to);
+    snprintf(text, bytes, "%s%s%s", from, least < most ? " to " : "", least < most ? to : "");
+}
+
 cleave_status session_fail_nothing_fits(session *s, cleave_error *error) {
-    char least[640] = "", limit[32], under[512], proof[128], reach[512], room[128];
+    char least[640] = "", limit[64], under[512], proof[128], reach[512], room[128];
     const cleave_price *price = NULL;
     const cleave_layout *layout = leanest(s, &price);
-    int64_t limit_bytes = s->options->memory_limit_bytes;
-    for (int32_t k = 0; k < s->machine->n_kinds && s->options->memory_limit_bytes <= 0; k++)
-        if (s->machine->kinds[k].memory_bytes > limit_bytes)
-            limit_bytes = s->machine->kinds[k].memory_bytes;
     cleave_arena arena = {0};
     cleave_status status = CLEAVE_OK;
     if (layout != NULL && cleave_lowers_to_many(layout))
@@ -253,7 +263,7 @@ cleave_status session_fail_nothing_fits(session *s, cleave_error *error) {
         status = describe(s, layout, &arena, least, sizeof least, error);
     cleave_arena_free(&arena);
     CLEAVE_TRY(status);
-    cleave_unit_format((double)limit_bytes, CLEAVE_UNIT_BYTES, limit, sizeof limit);
+    format_limit(s, limit, sizeof limit);
     cleave_constraints_describe(s->constraints, under, sizeof under);
     if (!session_searches(s))
         return fail_named(s, least, limit, under, error);

@@ -25,6 +25,7 @@ typedef struct pipeline_candidate {
     int32_t family;             /* of a plan, of its group's */
     int32_t neighbours;         /* of a plan, see cleave_joint_shape */
     const cleave_joint_plan *plan;
+    bool by_room;         /* of a baseline: stages are cut by the memory of their devices, too */
     bool is_done;         /* a plan that was tried, and will not be again */
     int32_t tries;        /* how often it has been planned with less memory */
     double least_kept;    /* of a baseline, bytes that some device keeps for backward at least */
@@ -43,9 +44,10 @@ typedef struct pipeline_lesson {
 
 typedef CLEAVE_LIST(pipeline_lesson) pipeline_lessons;
 
-/* Stages of baselines, cut by work. */
+/* Stages of baselines, cut by work, or by that and by memory. */
 typedef struct pipeline_cut {
-    int32_t n_stages, *first_operator;
+    int32_t n_groups, n_stages, *first_operator;
+    bool by_room;
 } pipeline_cut;
 
 /* The best that was tried of so many groups and its micro-batches, with splits as people have them
@@ -65,6 +67,8 @@ typedef struct pipeline_finder {
     cleave_arena work; /* of the whole search */
     int64_t batch;
     int64_t *op_work, *sends; /* [n_operators] picoseconds, of the whole batch on one device */
+    int64_t *kind_work;       /* [n_kinds][n_operators] the same on one of each kind; null: of one
+                                 kind are all */
     double all_work;          /* seconds */
     int64_t *parameters;      /* [n_operators] bytes of those that it is the first to read, */
     int32_t *largest;         /* and the largest that it reads; -1: none */
@@ -100,6 +104,12 @@ bool pipeline_is_over(const pipeline_finder *f);
 
 /* weigh.c: what the finder knows of operators by themselves. */
 cleave_status pipeline_weigh(pipeline_finder *f);
+
+/* cut.c: the first operators of the stages of a baseline. */
+cleave_status pipeline_cut_stages(pipeline_finder *f, const pipeline_candidate *of,
+                                  int32_t *first_operator);
+/* Has a machine devices with more memory than others? */
+bool pipeline_rooms_differ(const pipeline_finder *f);
 
 /* lessons.c: candidates, from the most promising to where none may be the best. */
 cleave_status pipeline_try_planned(pipeline_finder *f);

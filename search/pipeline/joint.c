@@ -273,8 +273,9 @@ static cleave_status plan_all(planning *p, cleave_joint_plan *plan, bool *fits,
     *fits = false;
     count_hops(p);
     for (int i = 0; i < MOST_CUTS; i++) {
-        CLEAVE_TRY(cleave_stages_cut(p->n_operators, p->work, p->hops, p->n_stages,
-                                     p->now.first_operator, error));
+        const cleave_stage_work work = {.work = p->work, .sends = p->hops};
+        CLEAVE_TRY(
+            cleave_stages_cut(p->n_operators, &work, p->n_stages, p->now.first_operator, error));
         bool has_room = choose(p),
              is_better = has_room && (!*fits || p->now.seconds < plan->seconds);
         if (is_better)

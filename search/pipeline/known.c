@@ -19,20 +19,23 @@ static cleave_status make_schedule(pipeline_finder *f, const pipeline_candidate 
         .micro_batches = of->micro_batches, .n_stages = n_stages, .kind = of->kind};
     if (n_stages == 1)
         return CLEAVE_OK;
-    for (int32_t i = 0; i < f->cuts.n; i++)
-        if (f->cuts.items[i].n_stages == n_stages) {
-            schedule->first_operator = f->cuts.items[i].first_operator;
+    for (int32_t i = 0; i < f->cuts.n; i++) {
+        const pipeline_cut *cut = &f->cuts.items[i];
+        if (cut->n_stages == n_stages && cut->by_room == of->by_room &&
+            (f->kind_work == NULL || cut->n_groups == of->n_groups)) {
+            schedule->first_operator = cut->first_operator;
             return CLEAVE_OK;
         }
+    }
     schedule->first_operator = CLEAVE_ARENA_ARRAY(&f->work, int32_t, n_stages);
     if (schedule->first_operator == NULL ||
-        !CLEAVE_LIST_PUSH(&f->cuts, (pipeline_cut){n_stages, schedule->first_operator}))
+        !CLEAVE_LIST_PUSH(&f->cuts, (pipeline_cut){of->n_groups, n_stages, schedule->first_operator,
+                                                   of->by_room}))
         return cleave_fail_memory(f->error, "cutting a model into stages");
     if (f->options->wish.layers != NULL && f->options->wish.stages == n_stages)
         return cleave_stages_of_layers(f->pricer->model, f->options->wish.layers, n_stages,
                                        schedule->first_operator, f->error);
-    return cleave_stages_cut(f->pricer->model->n_operators, f->op_work, f->sends, n_stages,
-                             schedule->first_operator, f->error);
+    return pipeline_cut_stages(f, of, schedule->first_operator);
 }
 
 cleave_status pipeline_known_layout(pipeline_finder *f, const pipeline_candidate *of,
@@ -280,10 +283,10 @@ static cleave_status add_experts(pipeline_finder *f, pipeline_candidate of) {
     return CLEAVE_OK;
 }
 
-static cleave_status add_groups(pipeline_finder *f, int32_t n_groups) {
+static cleave_status add_groups(pipeline_finder *f, int32_t n_groups, bool by_room) {
     int32_t n = f->pricer->machine->n_devices / n_groups;
     const cleave_schedule_wish *wish = &f->options->wish;
-    pipeline_candidate of = {.baseline = "data-parallel", .n_groups = n_groups};
+    pipeline_candidate of = {.baseline = "data-parallel", .n_groups = n_groups, .by_room = by_room};
     /* Megatron's with one device a product is that, too, where it cuts nothing else. */
     bool cuts_else = wish->context > 1 || wish->expert > 1;
     bool wanted =
@@ -300,8 +303,12 @@ static cleave_status add_groups(pipeline_finder *f, int32_t n_groups) {
 cleave_status pipeline_add_known(pipeline_finder *f) {
     int32_t n_devices = f->pricer->machine->n_devices;
     f->experts = cleave_baseline_experts(f->pricer->model);
-    for (int32_t g = 1; g <= n_devices && g <= f->pricer->model->n_operators; g++)
-        if (n_devices % g == 0 && pipeline_may_group(f, g))
-            CLEAVE_TRY(add_groups(f, g));
+    for (int32_t g = 1; g <= n_devices && g <= f->pricer->model->n_operators; g++) {
+        if (n_devices % g != 0 || !pipeline_may_group(f, g))
+            continue;
+        CLEAVE_TRY(add_groups(f, g, false));
+        if (g > 1 && pipeline_rooms_differ(f) && f->options->wish.layers == NULL)
+            CLEAVE_TRY(add_groups(f, g, true));
+    }
     return CLEAVE_OK;
 }

@@ -236,18 +236,21 @@ static cleave_status time_shards(pipeline_finder *f, const cleave_layout *layout
 }
 
 /* Gradients of a group go round all that share its samples, over the network where the group is
-   more than a node; what is sent on from group to group, over as many cards as a group has nodes.
-   Either may be hidden behind work, but takes as long as it takes. */
-static double time_messages(const pipeline_finder *f, const cleave_layout *layout,
-                            const pipeline_candidate *of) {
+   more than a node; what is sent on from group to group, of all stages of a group, over as many
+   cards as a group has nodes.  Either may be hidden behind work, but takes as long as it takes. */
+static cleave_status time_messages(const pipeline_finder *f, const cleave_layout *layout,
+                                   const pipeline_candidate *of, double *seconds) {
     const cleave_machine *machine = f->pricer->machine;
     const cleave_schedule *schedule = &layout->schedule;
     int32_t n = machine->n_devices / of->n_groups, n_tensor = of->tensor > 0 ? of->tensor : 1;
     int32_t n_nodes = machine->devices_per_node > 0 ? n / machine->devices_per_node : 0;
     double shares = (double)n / n_tensor, most = 0, bytes = 0;
     double rate = n_nodes > 1 ? f->slowest : f->quickest;
+    double *on = CLEAVE_ARENA_ARRAY(&f->pricer->arena, double, of->n_groups);
+    if (on == NULL)
+        return cleave_fail_memory(f->error, "searching");
     if (rate <= 0)
-        return 0;
+        return CLEAVE_OK;
     for (int32_t op = 0; op < layout->n_operators; op++) {
         bool ends = op + 1 == layout->n_operators || cleave_schedule_stage_of(schedule, op) !=
                                                          cleave_schedule_stage_of(schedule, op + 1);
@@ -257,21 +260,21 @@ static double time_messages(const pipeline_finder *f, const cleave_layout *layou
         double apart = n_nodes > 1 && shares > n_nodes ? n_nodes : shares; /* nodes add up first */
         double sync = count_rounds(f, of) * bytes * (apart - 1) / apart / rate;
         /* Of groups within a node, some neighbours are in two. */
-        int32_t behind = (cleave_schedule_stage_of(schedule, op) % of->n_groups + 1) * n;
+        int32_t g = cleave_schedule_stage_of(schedule, op) % of->n_groups, behind = (g + 1) * n;
         bool leaves = n_nodes > 0 ||
                       (machine->devices_per_node > 0 && behind % machine->devices_per_node == 0);
-        double on = leaves ? (double)f->sends[op] * 1e-12 / (n_nodes > 1 ? n_nodes : 1) / 2 : 0;
-        most = sync > most ? sync : most;
-        most = on > most ? on : most;
+        on[g] += leaves ? (double)f->sends[op] * 1e-12 / (n_nodes > 1 ? n_nodes : 1) / 2 : 0;
+        most = fmax(most, fmax(sync, on[g]));
         bytes = 0;
     }
-    return most;
+    *seconds = fmax(*seconds, most);
+    return CLEAVE_OK;
 }
 
 cleave_status pipeline_foresee_known(pipeline_finder *f, const cleave_layout *layout,
                                      const int64_t *time, pipeline_candidate *of) {
     CLEAVE_TRY(foresee_work(f, layout, time, of));
-    of->least_seconds = fmax(of->least_seconds, time_messages(f, layout, of));
+    CLEAVE_TRY(time_messages(f, layout, of, &of->least_seconds));
     return of->sharded >= CLEAVE_SHARDED_GRADIENT ? time_shards(f, layout, of, &of->least_seconds)
                                                   : CLEAVE_OK;
 }

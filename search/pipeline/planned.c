@@ -53,8 +53,9 @@ bool pipeline_may_plan(const pipeline_finder *f) {
 int64_t pipeline_memory(const pipeline_finder *f) {
     const cleave_machine *machine = f->pricer->machine;
     int64_t limit = f->pricer->memory_limit_bytes;
-    return (limit > 0 ? limit : machine->kinds[0].memory_bytes) -
-           cleave_machine_runtime_bytes(machine, 0, 0);
+    for (int32_t k = 0; k < machine->n_kinds && f->pricer->memory_limit_bytes <= 0; k++)
+        limit = machine->kinds[k].memory_bytes > limit ? machine->kinds[k].memory_bytes : limit;
+    return limit - cleave_machine_runtime_bytes(machine, 0, 0);
 }
 
 /* Numbers of stages a group that a wish leaves. */

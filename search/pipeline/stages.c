@@ -29,25 +29,36 @@ cleave_status cleave_stage_bytes(const cleave_model *model, cleave_arena *arena,
 
 typedef struct cutting {
     int32_t n, n_stages;
-    const int64_t *work, *sends;
-    int64_t *sum;           /* [n + 1] work of all operators before one */
+    const cleave_stage_work *of;
+    int32_t n_rows;
+    int64_t *sum;           /* [n_rows][n + 1] work of all operators before one */
     int64_t *before, *next; /* [n + 1] the slowest of so many stages, and of one more, up to an
                                operator */
     int32_t *from;          /* [n_stages + 1][n + 1] with which the last of them begins */
     int32_t *lo, *hi;       /* [n_stages + 1] where so many stages may end */
 } cutting;
 
+/* Of the s-th stage, the first being 1. */
+static int32_t row_of(const cutting *c, int32_t s) {
+    return c->of->row_of == NULL ? 0 : c->of->row_of[s - 1];
+}
+
+static const int64_t *sums_of(const cutting *c, int32_t s) {
+    return c->sum + (size_t)row_of(c, s) * ((size_t)c->n + 1);
+}
+
 /* Where a stage ends at most that takes no more than so much. */
-static int32_t farthest(const cutting *c, int32_t first, int64_t most) {
+static int32_t farthest(const cutting *c, int32_t s, int32_t first, int64_t most) {
+    const int64_t *sum = sums_of(c, s), *sends = c->of->sends;
     int32_t end = first, beyond = c->n + 1;
     while (beyond - end > 1) {
         int32_t middle = end + (beyond - end) / 2;
-        if (c->sum[middle] - c->sum[first] <= most)
+        if (sum[middle] - sum[first] <= most)
             end = middle;
         else
             beyond = middle;
     }
-    while (end > first && end < c->n && c->sum[end] - c->sum[first] > most - c->sends[end - 1])
+    while (end > first && end < c->n && sum[end] - sum[first] > most - sends[end - 1])
         end--;
     return end;
 }
@@ -59,9 +70,10 @@ static bool find_ends(cutting *c, int64_t most) {
     c->hi[0] = 0;
     c->lo[n] = c->n;
     for (int32_t s = 1; s <= n; s++)
-        c->hi[s] = farthest(c, c->hi[s - 1], most);
+        c->hi[s] = farthest(c, s, c->hi[s - 1], most);
     for (int32_t s = n - 1; s >= 0; s--) {
-        while (first > 0 && c->sum[c->lo[s + 1]] - c->sum[first - 1] <= most)
+        const int64_t *sum = sums_of(c, s + 1);
+        while (first > 0 && sum[c->lo[s + 1]] - sum[first - 1] <= most)
             first--;
         c->lo[s] = first;
     }
@@ -70,7 +82,12 @@ static bool find_ends(cutting *c, int64_t most) {
 
 /* About the least that so many stages or fewer can take, and no less. */
 static int64_t least_slowest(cutting *c) {
-    int64_t most = c->sum[c->n], least = most / c->n_stages;
+    int64_t most = 0, least = 0;
+    for (int32_t r = 0; r < c->n_rows; r++) {
+        int64_t all = c->sum[(size_t)r * ((size_t)c->n + 1) + (size_t)c->n];
+        most = all > most ? all : most;
+        least = r == 0 || all / c->n_stages < least ? all / c->n_stages : least;
+    }
     while (most - least > most / 1024 + 1) {
         int64_t middle = least + (most - least) / 2;
         if (find_ends(c, middle))
@@ -84,9 +101,10 @@ static int64_t least_slowest(cutting *c) {
 /* The best last stage of `s` that end before an operator.  A stage that begins earlier has more to
    do, so beyond what is known to be possible nothing is looked at. */
 static void cut_before(const cutting *c, int32_t s, int32_t end, int64_t most) {
-    int64_t sum = end < c->n ? c->sends[end - 1] : 0, best = INT64_MAX;
+    const int64_t *work = c->of->work + (size_t)row_of(c, s) * (size_t)c->n;
+    int64_t sum = end < c->n ? c->of->sends[end - 1] : 0, best = INT64_MAX;
     for (int32_t first = end - 1; first >= s - 1; first--) {
-        sum += c->work[first];
+        sum += work[first];
         if (sum >= best || sum > most)
             break;
         int64_t slowest = c->before[first] > sum ? c->before[first] : sum;
@@ -120,26 +138,34 @@ static bool cut_within(cutting *c, int64_t most) {
 /* Of what takes more than the quickest cut nothing is looked at.  Fewer stages than there are may
    take less, where what is sent costs much: then of nothing but what is more than all of it. */
 static void cut_all(cutting *c, int32_t *first_operator) {
-    int64_t all = 0;
-    for (int32_t op = 0; op < c->n; op++) {
-        c->sum[op + 1] = c->sum[op] + c->work[op];
-        all = c->sends[op] > all ? c->sends[op] : all;
+    int64_t all = 0, most = 0;
+    for (int32_t r = 0; r < c->n_rows; r++) {
+        const int64_t *work = c->of->work + (size_t)r * (size_t)c->n;
+        int64_t *sum = c->sum + (size_t)r * ((size_t)c->n + 1);
+        for (int32_t op = 0; op < c->n; op++)
+            sum[op + 1] = sum[op] + work[op];
+        most = sum[c->n] > most ? sum[c->n] : most;
     }
+    for (int32_t op = 0; op < c->n; op++)
+        all = c->of->sends[op] > all ? c->of->sends[op] : all;
     if (!cut_within(c, least_slowest(c)))
-        cut_within(c, all + c->sum[c->n]);
+        cut_within(c, all + most);
     for (int32_t s = c->n_stages, end = c->n; s > 0; s--)
         first_operator[s - 1] = end = c->from[(size_t)s * ((size_t)c->n + 1) + (size_t)end];
 }
 
-cleave_status cleave_stages_cut(int32_t n_operators, const int64_t *work, const int64_t *sends,
-                                int32_t n_stages, int32_t *first_operator, cleave_error *error) {
+cleave_status cleave_stages_cut(int32_t n_operators, const cleave_stage_work *of, int32_t n_stages,
+                                int32_t *first_operator, cleave_error *error) {
     cleave_arena scratch = {0};
     size_t row = (size_t)n_operators + 1, rows = (size_t)n_stages + 1;
+    int32_t last = 0;
+    for (int32_t s = 0; s < n_stages && of->row_of != NULL; s++)
+        last = of->row_of[s] > last ? of->row_of[s] : last;
     cutting c = {.n = n_operators,
                  .n_stages = n_stages,
-                 .work = work,
-                 .sends = sends,
-                 .sum = CLEAVE_ARENA_ARRAY(&scratch, int64_t, row),
+                 .of = of,
+                 .n_rows = last + 1,
+                 .sum = cleave_arena_alloc(&scratch, (size_t)last + 1, row * sizeof *c.sum),
                  .before = CLEAVE_ARENA_ARRAY(&scratch, int64_t, row),
                  .next = CLEAVE_ARENA_ARRAY(&scratch, int64_t, row),
                  .from = cleave_arena_alloc(&scratch, rows, row * sizeof *c.from),

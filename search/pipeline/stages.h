@@ -14,10 +14,17 @@
 cleave_status cleave_stage_bytes(const cleave_model *model, cleave_arena *arena, int64_t **bytes,
                                  cleave_error *error);
 
-/* The first operators of `n_stages` stages, [n_stages] given; `work` and `sends` are [n_operators],
-   in any one unit.  The slowest stage is the quickest possible.  FAILED when memory is short. */
-cleave_status cleave_stages_cut(int32_t n_operators, const int64_t *work, const int64_t *sends,
-                                int32_t n_stages, int32_t *first_operator, cleave_error *error);
+/* What operators take, in any one unit: of stages on devices of several kinds not the same. */
+typedef struct cleave_stage_work {
+    const int64_t *work;   /* [rows][n_operators] */
+    const int32_t *row_of; /* [n_stages] the row that holds there; null: the first in all */
+    const int64_t *sends;  /* [n_operators] where a stage ends with it */
+} cleave_stage_work;
+
+/* The first operators of `n_stages` stages, [n_stages] given.  The slowest stage is the quickest
+   possible.  FAILED when memory is short. */
+cleave_status cleave_stages_cut(int32_t n_operators, const cleave_stage_work *of, int32_t n_stages,
+                                int32_t *first_operator, cleave_error *error);
 
 /* The same of stages of so many layers each, [n_stages], as people give them: an operator's layer
    is the first number among the words of its name (model.layers.7.mlp.up), and what stands before

@@ -92,7 +92,35 @@ static cleave_status weigh_work(pipeline_finder *f) {
     return CLEAVE_OK;
 }
 
+/* On one device of each kind. */
+static cleave_status weigh_kinds(pipeline_finder *f) {
+    const cleave_model *model = f->pricer->model;
+    cleave_machine alike = *f->pricer->machine;
+    cleave_status status = CLEAVE_OK;
+    if (alike.n_kinds == 1)
+        return CLEAVE_OK;
+    f->kind_work = cleave_arena_alloc(&f->work, (size_t)alike.n_kinds,
+                                      (size_t)model->n_operators * sizeof *f->kind_work);
+    alike.device_kind = CLEAVE_ARENA_ARRAY(&f->work, int32_t, alike.n_devices);
+    if (f->kind_work == NULL || alike.device_kind == NULL)
+        return cleave_fail_memory(f->error, "searching");
+    for (int32_t k = 0; k < alike.n_kinds && status == CLEAVE_OK; k++) {
+        cleave_node_costs *costs;
+        for (int32_t d = 0; d < alike.n_devices; d++)
+            alike.device_kind[d] = k;
+        CLEAVE_TRY(cleave_node_costs_create(model, &alike, &costs, f->error));
+        for (int32_t op = 0; op < model->n_operators && status == CLEAVE_OK; op++) {
+            cleave_node_cost cost = {0};
+            status = cleave_node_cost_whole(costs, op, &cost, f->error);
+            f->kind_work[(size_t)k * (size_t)model->n_operators + (size_t)op] = cost.total;
+        }
+        cleave_node_costs_destroy(costs);
+    }
+    return status;
+}
+
 cleave_status pipeline_weigh(pipeline_finder *f) {
     CLEAVE_TRY(weigh_work(f));
+    CLEAVE_TRY(weigh_kinds(f));
     return weigh_kept(f);
 }

@@ -53,21 +53,23 @@ static int n_recomputed(const cleave_layout *layout) {
 
 enum { MOST_CUT = 9 };
 
-static int64_t slowest_of(int32_t n, const int64_t *work, const int64_t *sends, int32_t n_stages,
+enum { MOST_ROWS = 3 };
+
+static int64_t slowest_of(int32_t n, const cleave_stage_work *of, int32_t n_stages,
                           const int32_t *first) {
     int64_t slowest = 0;
     for (int32_t s = 0; s < n_stages; s++) {
         int32_t end = s + 1 < n_stages ? first[s + 1] : n;
-        int64_t sum = end < n ? sends[end - 1] : 0;
+        int64_t sum = end < n ? of->sends[end - 1] : 0;
         for (int32_t op = first[s]; op < end; op++)
-            sum += work[op];
+            sum += of->work[(of->row_of == NULL ? 0 : of->row_of[s]) * n + op];
         slowest = sum > slowest ? sum : slowest;
     }
     return slowest;
 }
 
 /* Of all ways to cut. */
-static int64_t best_of(int32_t n, const int64_t *work, const int64_t *sends, int32_t n_stages) {
+static int64_t best_of(int32_t n, const cleave_stage_work *of, int32_t n_stages) {
     int64_t best = INT64_MAX;
     for (uint32_t cuts = 0; cuts < 1u << (n - 1); cuts++) {
         int32_t first[MOST_CUT] = {0}, stages = 1;
@@ -76,28 +78,32 @@ static int64_t best_of(int32_t n, const int64_t *work, const int64_t *sends, int
                 first[stages++] = op;
         if (stages != n_stages)
             continue;
-        int64_t slowest = slowest_of(n, work, sends, n_stages, first);
+        int64_t slowest = slowest_of(n, of, n_stages, first);
         best = slowest < best ? slowest : best;
     }
     return best;
 }
 
+/* Every second time of devices of several kinds, on which operators take each their own times. */
 Test(pipelines, cuts_leave_the_slowest_stage_as_quick_as_can_be) {
     cleave_random random = {.key = 5};
-    for (int trial = 0; trial < 2000; trial++) {
+    for (int trial = 0; trial < 4000; trial++) {
         int32_t n = 1 + (int32_t)cleave_random_below(&random, MOST_CUT);
         int32_t n_stages = 1 + (int32_t)cleave_random_below(&random, n), first[MOST_CUT];
-        int64_t work[MOST_CUT], sends[MOST_CUT];
-        for (int32_t op = 0; op < n; op++) {
+        int64_t work[MOST_ROWS * MOST_CUT], sends[MOST_CUT];
+        int32_t row_of[MOST_CUT];
+        for (int32_t op = 0; op < MOST_ROWS * n; op++)
             work[op] = cleave_random_below(&random, 100);
+        for (int32_t op = 0; op < n; op++)
             sends[op] = cleave_random_below(&random, 50);
-        }
-        cr_assert_eq(cleave_stages_cut(n, work, sends, n_stages, first, NULL), CLEAVE_OK);
+        for (int32_t s = 0; s < n_stages; s++)
+            row_of[s] = (int32_t)cleave_random_below(&random, MOST_ROWS);
+        const cleave_stage_work of = {work, trial % 2 == 0 ? NULL : row_of, sends};
+        cr_assert_eq(cleave_stages_cut(n, &of, n_stages, first, NULL), CLEAVE_OK);
         cr_assert_eq(first[0], 0);
         for (int32_t s = 1; s < n_stages; s++)
             cr_assert(first[s] > first[s - 1] && first[s] < n, "trial %d", trial);
-        int64_t got = slowest_of(n, work, sends, n_stages, first);
-        int64_t best = best_of(n, work, sends, n_stages);
+        int64_t got = slowest_of(n, &of, n_stages, first), best = best_of(n, &of, n_stages);
         cr_assert(got == best, "trial %d: %lld, not %lld", trial, (long long)got, (long long)best);
     }
 }
@@ -306,6 +312,55 @@ static void read_machine(const char *name, int32_t n_devices) {
         cleave_arena_printf(&arena, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR, name);
     cr_assert_eq(cleave_machine_read(file, n_devices, &arena, &machine, &error), CLEAVE_OK, "%s",
                  error.message);
+}
+
+/* Two nodes of one device each, of two kinds. */
+static void two_kinds(const char *first_rate, const char *second_rate, const char *second_memory) {
+    static const char kind[] = "\"%s\": {\"memory\": \"%s\", \"flops\": \"%s\", "
+                               "\"memory_bandwidth\": \"100 GB/s\", \"efficiency\": {\"product\": "
+                               "0.5, \"memory\": 0.5}, \"launch\": \"1 us\", \"source\": \"test\"}";
+    static const char node[] = "{\"count\": 1, \"devices\": 1, \"kind\": \"%s\", \"links\": "
+                               "[{\"join\": [[0, \"card\"]], \"bandwidth\": \"10 GB/s\", "
+                               "\"latency\": \"1 us\"}]}";
+    cleave_error error = {""};
+    const char *text = cleave_arena_printf(
+        &arena,
+        "{\"cleave_machine\": 1, \"name\": \"test\", \"kinds\": {%s, %s}, \"nodes\": [%s, %s], "
+        "\"network\": {\"join\": \"card\", \"through\": \"switch\", \"bandwidth\": \"10 "
+        "GB/s\", \"latency\": \"1 us\"}}",
+        cleave_arena_printf(&arena, kind, "a", "1 GiB", first_rate),
+        cleave_arena_printf(&arena, kind, "b", second_memory, second_rate),
+        cleave_arena_printf(&arena, node, "a"), cleave_arena_printf(&arena, node, "b"));
+    cr_assert_eq(cleave_machine_parse(text, strlen(text), "test", 0, &arena, &machine, &error),
+                 CLEAVE_OK, "%s", error.message);
+}
+
+/* Weights of 4 MiB, their gradients and one state each: half of them is 48 MiB. */
+static cleave_layout two_stages(void) {
+    model = make_perceptron(&arena, N_LAYERS, 64, 1024);
+    wish.stages = 2;
+    wish.micro_batches = 8;
+    return run().best.layout;
+}
+
+/* The first of the second stage. */
+static const char *second_begins(const cleave_layout *layout) {
+    cr_assert_eq(layout->schedule.n_stages, 2);
+    return model.operators[layout->schedule.first_operator[1]].name;
+}
+
+/* 6 of 8 layers are on a device that is three times as quick; and on one with too little memory for
+   half of them there are less. */
+Test(pipelines, stages_are_cut_for_the_devices_that_they_are_on) {
+    two_kinds("3 TFLOP/s", "1 TFLOP/s", "1 GiB");
+    cleave_layout by_speed = two_stages();
+    int quick = by_speed.schedule.first_operator[1];
+    cr_expect(quick >= model.n_operators * 5 / 8 && quick <= model.n_operators * 7 / 8,
+              "the second begins with %s", second_begins(&by_speed));
+    two_kinds("1 TFLOP/s", "1 TFLOP/s", "40 MiB");
+    cleave_layout by_room = two_stages();
+    cr_expect_gt(by_room.schedule.first_operator[1], model.n_operators / 2,
+                 "the second begins with %s", second_begins(&by_room));
 }
 
 /* Of two layers, on a node in which all share each product where megatron-1f1b is asked for: with 8
