@@ -8,9 +8,9 @@
 /* Cuts are looked at anew so often at most. */
 enum { MOST_CUTS = 4 };
 
-/* Of a micro-batch its backward, which hides what parameters take once, and what hides what is
-   gathered and reduced in it; and what never is hidden. */
-static const double backward_share = 0.6, hides = 0.8, never_hidden = 0.1;
+/* Of a micro-batch its backward, which hides what parameters take once, and the gradients of
+   weights in it; what hides what is gathered and reduced in it; and what never is hidden. */
+static const double backward_share = 0.6, weights_share = 0.3, hides = 0.8, never_hidden = 0.1;
 
 typedef struct planning {
     const cleave_group *group;
@@ -161,6 +161,14 @@ static double wait_for_others(const planning *p, int32_t g) {
     return waits;
 }
 
+/* Where gradients of weights are blocks by themselves, which wait for nobody, messages go on
+   meanwhile. */
+static double left_of_waits(const planning *p, double time, double waits) {
+    if (!cleave_schedule_kind_parts_weights(p->shape->kind))
+        return waits;
+    return fmax(waits - hides * weights_share * time, never_hidden * waits);
+}
+
 /* The bubble of a kind is that of 1F1B, by so many. */
 static double turns_of(const cleave_joint_shape *shape) {
     return shape->n_virtual * (cleave_schedule_kind_parts_weights(shape->kind) ? 3.0 : 1.0);
@@ -173,7 +181,7 @@ static double foresee(const planning *p) {
         add_times(p, g, &time, &of_group);
         all += time;
         slowest = fmax(slowest, time);
-        pace = fmax(pace, time + wait_for_others(p, g));
+        pace = fmax(pace, time + left_of_waits(p, time, wait_for_others(p, g)));
         left = fmax(left, of_group);
     }
     for (int32_t s = 0; s + 1 < p->n_stages; s++) {

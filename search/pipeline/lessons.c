@@ -31,11 +31,13 @@ static cleave_status learn(pipeline_finder *f, const pipeline_candidate *of,
 
 /* ---- plans ---- */
 
-/* How much two shapes have in common: splits and devices, or how groups take turns. */
+/* How much two shapes have in common: splits and devices, or how groups take turns, of as many
+   stages or, which is half as much, of others. */
 static int likeness(const pipeline_candidate *a, const pipeline_candidate *b) {
     int splits = a->family == b->family && a->n_groups == b->n_groups;
-    int turns = a->kind == b->kind && a->n_virtual == b->n_virtual && a->n_groups == b->n_groups;
-    return 2 * splits + 2 * turns + (a->micro_batches == b->micro_batches);
+    int kind = a->kind == b->kind && a->n_groups == b->n_groups;
+    int turns = kind && a->n_virtual == b->n_virtual;
+    return 2 * splits + kind + turns + (a->micro_batches == b->micro_batches);
 }
 
 /* What a plan is expected to take, by how far off it was with the one that is most like it of those

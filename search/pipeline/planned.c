@@ -18,7 +18,7 @@ static const double share_counted = 0.9;
 static const double least_bubble = 1.0 / 12;
 /* Plans are expected to take what they take but for so much; and free splits make them so much
    quicker at most. */
-static const double in_doubt = 1.1, far_behind = 1.3;
+static const double in_doubt = 1.1, far_behind = 1.2;
 
 /* So many get free splits besides the best one of each number of groups; or, where no baseline has
    room, so many. */
