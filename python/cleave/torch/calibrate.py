@@ -17,7 +17,7 @@ from ..command import CleaveError
 from . import busy, calls, collectives, overhead, under_way
 
 FEWEST, MOST = 5, 61  # repeats of one piece of work
-SAMPLED, MOST_USUAL = 12, 0.1  # operators that are timed beforehand, and seconds of the longest that count
+SAMPLED = 12  # operators that are timed beforehand
 SAVE_SECONDS = 5
 CANNOT = (NotImplementedError, RuntimeError, ValueError, TypeError, IndexError, StopIteration, KeyError)
 MOST_BETWEEN = 1 << 28  # bytes of other memory between two repeats, if a step touches more
@@ -152,14 +152,14 @@ class Timer:
 
 
 def usual_seconds(listed, device):
-    """What an operator of a step takes on average: some of those that are wanted, each once more than warm."""
+    """What some operators of a step take, short and long, each once more than warm."""
     wanted = [entry for entry in listed["operators"] if entry.get("wanted", True)]
     timer, took = Timer(device, {**listed, "devices": 1}, False, 0.0), []
     for entry in wanted[::max(len(wanted) // SAMPLED, 1)]:
         with contextlib.suppress(*CANNOT):
             call = calls.Call(entry, device)
-            took.append(min(timer.plain(call, entry["backward"], fewest=2)[0], MOST_USUAL))
-    return sum(took) / len(took) if took else 0.0
+            took.append(timer.plain(call, entry["backward"], fewest=2)[0])
+    return took
 
 
 # ---- the file ---------------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def main(arguments=None):
     times = Times(a.times, describe(device, listed["precision"], a.threads, a.compile))
     known = len(times.kernels)
     is_missing = any(collectives.list_wanted(listed["collectives"], times))
-    usual = usual_seconds(listed, device) if is_missing and a.device == "cpu" else 0.0
+    usual = usual_seconds(listed, device) if is_missing and a.device == "cpu" else []
     if collectives.is_launched():
         collectives.time_launched(listed["collectives"], times, a.device, usual)
     else:

@@ -69,20 +69,29 @@ def between(device, group, seconds=BETWEEN_SECONDS):
     return [lambda: x @ x] * int(n)
 
 
-def median(call, device, group, work=None, chain=CHAIN, usual=BETWEEN_SECONDS):
+def _chain(call, device, group, usual):
+    """Calls in a row, each behind work of its own, and that work; no more of them than take so long."""
+    once = _agreed(_seconds([call], device, group), device, group)
+    n = max(1, min(len(usual), round(CHAIN_SECONDS / once)))
+    works = [between(device, group, min(usual[i * len(usual) // n], MOST_BETWEEN)) for i in range(n)]
+    return [step for work in works for step in (*work, call)], [product for work in works for product in work], n
+
+
+def median(call, device, group, usual=None, beside=None):
     """What a call adds to work: of the slowest rank; all ranks repeat as often.  Ranks that meet while they work take turns
     with their own threads and wake each other, now and then for milliseconds, and a step adds all of it up: so it is
-    the mean of a chain of them that is repeated, and its median that is given.  `work`: what the call does besides.  `usual`:
-    seconds of work between two: a thread of the library that wakes where a rank has long been at work waits for its core
-    until the system's scheduler looks again, a millisecond or two later."""
-    is_within, work = work is not None, work or between(device, group, min(max(usual, BETWEEN_SECONDS), MOST_BETWEEN))
-    row = [call] if is_within else [*work, call]
-    once = _agreed(_seconds(row, device, group), device, group)
-    chain = max(1, min(chain, round(CHAIN_SECONDS / once)))
+    the mean of a chain of them that is repeated, and its median that is given.  `usual`: seconds that a step works between
+    two, of some of them.  A thread of the library that wakes where a rank has long been at work waits for its core until the
+    system's scheduler looks again, a millisecond or two later.  `beside`: what the call does besides, and how many are a
+    chain."""
+    if beside is not None:
+        row, work, chain = [call] * beside[1], beside[0] * beside[1], beside[1]
+    else:
+        row, work, chain = _chain(call, device, group, usual or [BETWEEN_SECONDS] * CHAIN)
     seconds, began = [], time.perf_counter()
     again = torch.ones(1, device=device)
     while again.item() > 0:
-        took = torch.tensor([_seconds(work * chain, device, group), _seconds(row * chain, device, group)],
+        took = torch.tensor([_seconds(work, device, group), _seconds(row, device, group)],
                             dtype=torch.float64, device=device)
         dist.all_reduce(took, dist.ReduceOp.MAX, group=group)
         alone, together = took.tolist()
@@ -100,7 +109,7 @@ def beside(begin, waited_for, device, group):
     work = between(device, group)
     work = work * max(1, round(2 * waited_for / BETWEEN_SECONDS))
     chain = max(1, round(CHAIN * BETWEEN_SECONDS / max(waited_for, BETWEEN_SECONDS)))
-    return median(_beside(begin, work), device, group, work, chain)[0]
+    return median(_beside(begin, work), device, group, beside=(work, chain))[0]
 
 
 def begin(device_type):
@@ -172,8 +181,8 @@ def is_launched():
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
-def time_launched(entries, times, device_type, usual=BETWEEN_SECONDS):
-    """On the ranks of a launcher; `times` is None but on the first, which says what work is usual."""
+def time_launched(entries, times, device_type, usual=()):
+    """On the ranks of a launcher; `times` is None but on the first, which says what work is usual between two."""
     device, first = begin(device_type), dist.get_rank() == 0
     wanted = [list_wanted(entries, times) if first else None, usual]
     dist.broadcast_object_list(wanted, 0, device=device)
@@ -190,9 +199,9 @@ def list_wanted(entries, times):
             and describe(e) not in times.failed]
 
 
-def time_all(entries, times, device_type, threads, usual=BETWEEN_SECONDS):
-    """Those that are not known yet, of up to as many ranks as the list wants and there are devices for; `usual`: seconds of
-    work between two."""
+def time_all(entries, times, device_type, threads, usual=()):
+    """Those that are not known yet, of up to as many ranks as the list wants and there are devices for; `usual`: seconds
+    of work between two, of some of them."""
     wanted = list_wanted(entries, times)
     here = torch.cuda.device_count() if device_type == "cuda" else os.cpu_count() or 1
     ranks = min(max((e["devices"] for e in wanted), default=0), here)
