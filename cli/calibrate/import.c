@@ -92,6 +92,8 @@ static cleave_status apply_kernels(const calibrate_times *times, cleave_arena *a
 /* What each device sends of the vector. */
 static double share_of(const calibrate_collective *of) {
     double n = of->n_devices;
+    if (of->kind == CLEAVE_ALL_TO_ALL)
+        return (n - 1) / (n * n);
     return (of->kind == CLEAVE_ALL_REDUCE ? 2 : 1) * (n - 1) / n;
 }
 
@@ -102,9 +104,11 @@ static double latencies_of(const calibrate_collective *of, bool in_messages) {
 }
 
 /* Which of its times. */
-typedef enum time_of { WAITED_FOR, IN_MESSAGES, BESIDE_WORK } time_of;
+typedef enum time_of { WAITED_FOR, IN_MESSAGES, EXCHANGED, BESIDE_WORK } time_of;
 
 static double seconds_of(const calibrate_collective *of, time_of what) {
+    if ((of->kind == CLEAVE_ALL_TO_ALL) != (what == EXCHANGED))
+        return 0;
     return what == BESIDE_WORK ? of->beside : of->seconds;
 }
 
@@ -206,18 +210,23 @@ cleave_status calibrate_times_apply(const calibrate_times *times, cleave_arena *
     return apply_collectives(times, arena, machine, error);
 }
 
-/* Two devices exchange by messages, of an all-reduce one each way and one back, each of half a
-   vector, and add one up: links are such that this takes what collectives of two were found to
-   take. */
+/* Two devices exchange by messages.  A framework has one collective for all that ranks exchange at
+   a time, so links are such that messages take what that does; where it was not timed, such that
+   the messages of other collectives of two do: of an all-reduce one each way and one back, each of
+   half a vector, of which one is added up. */
 static cleave_status join_devices(const calibrate_times *times, cleave_machine *machine,
                                   cleave_error *error) {
     bool found = false;
     double latency = 0, per_byte = 0;
-    CLEAVE_TRY(fit_line(times, 2, IN_MESSAGES, &found, &latency, &per_byte, error));
+    CLEAVE_TRY(fit_line(times, 2, EXCHANGED, &found, &latency, &per_byte, error));
+    bool exchanged = found;
+    if (!found)
+        CLEAVE_TRY(fit_line(times, 2, IN_MESSAGES, &found, &latency, &per_byte, error));
     if (!found)
         return CLEAVE_OK;
     double sum = 1.5 * cleave_sum_price_of(&machine->kinds[0]).seconds_per_byte;
-    per_byte = fmax(per_byte - sum, per_byte / 2);
+    if (!exchanged)
+        per_byte = fmax(per_byte - sum, per_byte / 2);
     for (int32_t c = 0; c < machine->node_types[0].n_link_classes; c++) {
         machine->node_types[0].link_classes[c].bytes_per_second = 1 / per_byte;
         machine->node_types[0].link_classes[c].latency_seconds = latency;

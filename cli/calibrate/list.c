@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* From the least that tells a latency on, and not beyond what a machine has room for. */
-enum { N_KINDS = CLEAVE_ALL_TO_ALL, MOST_GROUP = 64 };
+enum { N_KINDS = CLEAVE_ALL_TO_ALL + 1, MOST_GROUP = 64 };
 static const int64_t least_collective_bytes = 1 << 12, most_collective_bytes = INT64_C(1) << 26;
 
 typedef struct listing {
@@ -159,6 +159,17 @@ static void put_work(cleave_json_writer *w, const cleave_work *work) {
     cleave_json_set_number(w, "bytes", work->bytes);
 }
 
+static void put_views(cleave_json_writer *w, const cleave_model *model, int32_t op) {
+    int64_t views[CLEAVE_MOST_VIEWED];
+    int n = cleave_operator_views(model, op, views);
+    if (n == 0)
+        return;
+    cleave_json_open_array(w, "views", true);
+    for (int i = 0; i < n; i++)
+        cleave_json_put_integer(w, views[i]);
+    cleave_json_end_array(w);
+}
+
 static void put_operators(cleave_json_writer *w, const calibrate_works *works) {
     cleave_json_open_array(w, "operators", false);
     for (int32_t i = 0; i < works->n; i++) {
@@ -170,6 +181,7 @@ static void put_operators(cleave_json_writer *w, const calibrate_works *works) {
         cleave_json_set_string(w, "type", op->type);
         cleave_json_set_truth(w, "backward", work->pass != CLEAVE_PASS_FORWARD);
         cleave_json_set_truth(w, "wanted", work->wanted);
+        put_views(w, work->model, work->nest->op);
         calibrate_put_nests(w, work->model, work->nest, &work->part);
         cleave_json_end_object(w);
     }

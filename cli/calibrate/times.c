@@ -10,6 +10,7 @@
 const char *const calibrate_collective_names[] = {[CLEAVE_ALL_REDUCE] = "all-reduce",
                                                   [CLEAVE_REDUCE_SCATTER] = "reduce-scatter",
                                                   [CLEAVE_ALL_GATHER] = "all-gather",
+                                                  [CLEAVE_ALL_TO_ALL] = "all-to-all",
                                                   NULL};
 
 static const char *const root_keys[] = {"cleave_times", "measured_by", "kernels", "collectives",
@@ -119,7 +120,8 @@ static cleave_status read_collective(const reader *r, const cleave_json_cursor *
             break;
     if (calibrate_collective_names[of->kind] == NULL)
         return cleave_json_fail(
-            &member, r->error, "\"%s\" is none of all-reduce, reduce-scatter and all-gather", kind);
+            &member, r->error,
+            "\"%s\" is none of all-reduce, reduce-scatter, all-gather and all-to-all", kind);
     CLEAVE_TRY(cleave_json_get_integer(at, "devices", 2, CLEAVE_MAX_NODE_DEVICES, &n, r->error));
     of->n_devices = (int32_t)n;
     CLEAVE_TRY(cleave_json_get_integer(at, "bytes", 1, INT64_C(1) << 50, &of->bytes, r->error));

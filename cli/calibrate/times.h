@@ -4,7 +4,7 @@
 
 #include "cli/calibrate/calibrate.h"
 
-/* "all-reduce", by cleave_collective_kind up to CLEAVE_ALL_GATHER; ends in null. */
+/* "all-reduce", by cleave_collective_kind; ends in null. */
 extern const char *const calibrate_collective_names[];
 
 typedef struct calibrate_collective {

@@ -63,6 +63,44 @@ void cleave_operator_family(const cleave_model *model, int32_t op, bool backward
              cleave_nest_is_grouped(&model->nests[of->main_nest]) ? "grouped " : "", of->type);
 }
 
+/* Views from this tensor to what other operators gave; none of what the operator wrote, of data and
+   of parameters, which modules read as they are. */
+static int64_t count_views(const cleave_model *model, int32_t op, int32_t tensor) {
+    const cleave_view *view = &model->tensors[tensor].view;
+    int64_t n = 0;
+    bool is_moved = false;
+    if (view->kind == CLEAVE_VIEW_NONE)
+        return 0;
+    for (int32_t i = 0; i < view->n_sources; i++) {
+        int32_t source = view->sources[i], nest = model->writer[source];
+        int64_t before = count_views(model, op, source);
+        n += before;
+        is_moved = is_moved || before > 0 || (nest >= 0 && model->nests[nest].op != op);
+    }
+    return is_moved ? n + 1 : 0;
+}
+
+int cleave_operator_views(const cleave_model *model, int32_t op, int64_t *views) {
+    const cleave_operator *of = &model->operators[op];
+    int32_t seen[CLEAVE_MOST_VIEWED];
+    int n = 0;
+    for (int32_t i = 0; i < of->n_nests; i++) {
+        const cleave_nest *nest = &model->nests[of->nests[i]];
+        for (int k = 0; k < nest->n_inputs && n < CLEAVE_MOST_VIEWED; k++) {
+            int32_t tensor = nest->inputs[k].tensor;
+            bool is_new = true;
+            for (int j = 0; j < n; j++)
+                is_new = is_new && seen[j] != tensor;
+            int64_t found = is_new ? count_views(model, op, tensor) : 0;
+            if (found > 0) {
+                seen[n] = tensor;
+                views[n++] = found;
+            }
+        }
+    }
+    return n;
+}
+
 /* Adds a pass of a nest to the work, and what its time depends on to the hash. */
 static void add_pass(const cleave_model *model, const cleave_nest *nest, cleave_pass pass,
                      const cleave_part *part, cleave_work *work, uint64_t *hash) {
@@ -105,6 +143,10 @@ void cleave_operator_work_describe(const cleave_model *model, int32_t op, bool b
             if (cleave_nest_pass_inputs(model, nest, pass) != 0)
                 add_pass(model, nest, pass, &own, work, &hash);
     }
+    int64_t views[CLEAVE_MOST_VIEWED];
+    int n_views = cleave_operator_views(model, op, views);
+    for (int i = 0; i < n_views; i++)
+        hash = cleave_hash_join(hash, (uint64_t)views[i]);
     cleave_operator_family(model, op, backward, work->family, sizeof work->family);
     write_key(of, lead, backward, part, hash, work);
 }

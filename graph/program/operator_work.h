@@ -24,8 +24,14 @@ cleave_part cleave_operator_part(const cleave_model *model, const cleave_nest *l
 void cleave_operator_family(const cleave_model *model, int32_t op, bool backward, char *family,
                             size_t bytes);
 
+/* How many views lie between what the operator reads and what others gave, by such tensor that it
+   reads: a framework runs each as a function, which takes it a while.  Into [CLEAVE_MOST_VIEWED],
+   and how many there are. */
+enum { CLEAVE_MOST_VIEWED = 16 };
+int cleave_operator_views(const cleave_model *model, int32_t op, int64_t *views);
+
 /* The whole work that goes with a part of the lead.  The key has the type and the lead's extents,
-   and ends in a hash of all nests with their types, maps and tapes. */
+   and ends in a hash of all nests with their types, maps and tapes, and of views. */
 void cleave_operator_work_describe(const cleave_model *model, int32_t op, bool backward,
                                    const cleave_part *part, cleave_work *work);
 

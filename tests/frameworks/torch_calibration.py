@@ -70,6 +70,27 @@ def check_counts(listed, calls):
     expect(found == {(True, False, 1), (True, False, 0), (False, True, 0)}, f"modules and functions are told: {found}")
 
 
+def check_views(listed, calls):
+    """Of a language model: attention is to a plan what a module is, and reads through views of what modules give."""
+    found = [calls.Call(entry, torch.device("cpu")) for entry in listed["operators"]
+             if entry["wanted"] and any(nest["kind"] == "attention" for nest in entry["nests"])]
+    expect(found and all(c.is_module and c.n_parameters == 0 and c.n_first == 3 and c.n_next >= 2 for c in found),
+           f"views are counted: {[(c.is_module, c.n_first, c.n_next) for c in found]}")
+
+
+def check_usual(calibrate, listed):
+    """Ranks work between two collectives for as long as operators take, some short and some long."""
+    from cleave.torch import collectives, overhead
+    device, calls = torch.device("cpu"), []
+    usual = calibrate.usual_seconds({**listed, "touched_bytes": 1 << 20}, device)
+    expect(len(usual) > 4 and all(0 < each < 0.1 for each in usual), f"operators of a perceptron take {usual} s")
+    with overhead._group():
+        began = time.perf_counter()
+        collectives.median(lambda: calls.append(time.perf_counter()), device, torch.distributed.group.WORLD, [4e-4, 8e-3])
+    gaps = [b - a for a, b in zip(calls, calls[1:])]
+    expect(calls[0] > began and sum(gap > 4e-3 for gap in gaps) >= len(gaps) // 3, f"work between two is as told: {gaps[:8]}")
+
+
 def time_in_script(calibrate, path, times):
     """As the script runs; here, since importing PyTorch once more takes longer than all that is timed."""
     with contextlib.redirect_stdout(io.StringIO()):
@@ -94,7 +115,7 @@ def check_script(cleave, folder, given, path, listed):
     expect(after["kernels"][:len(before["kernels"])] == before["kernels"], "what was timed before is kept")
     expect(sorted(keys) == sorted(e["key"] for e in small["operators"] + small["copies"]), "all of the list is timed")
     expect(not after["failed"], f"PyTorch has a call for all: {after['failed']}")
-    expect({c["kind"] for c in after["collectives"]} == {"all-reduce", "reduce-scatter", "all-gather"},
+    expect({c["kind"] for c in after["collectives"]} == {"all-reduce", "reduce-scatter", "all-gather", "all-to-all"},
            f"collectives of two ranks are timed: {after['collectives']}")
     subprocess.run([cleave.command.find(), "calibrate", "--import", times, "-o", machine], check=True,
                    stdout=subprocess.DEVNULL)
@@ -138,7 +159,7 @@ def main():
     sys.path[:0] = [python, os.path.dirname(os.path.abspath(__file__))]
     import cleave
     import cleave.torch
-    from cleave.torch import calls
+    from cleave.torch import calibrate, calls
     import models
     torch.set_num_threads(1)
     check_rare()
@@ -156,8 +177,11 @@ def main():
                 y = calls.Call(cut[0], torch.device("cpu")).forward() if cut else None
                 graph = list(map(str, walk(y.grad_fn))) if cut else []
                 expect(any("SplitBatchNorm" in node for node in graph), f"a split batch is normalized as a plan does: {graph}")
+            if name == "language":
+                check_views(listed, calls)
             if name == "perceptron":
                 check_counts(listed, calls)
+                check_usual(calibrate, listed)
                 check_measure(cleave, make, data, check_script(cleave, folder, given, path, listed))
     if failed:
         sys.exit(1)

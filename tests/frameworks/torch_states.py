@@ -127,9 +127,28 @@ class Check:
         return self.wrong
 
 
+def check_across():
+    """Tensors that are cut in other dimensions: what a function of elements reads is exchanged, and gathered nowhere."""
+    from cleave.torch import lie
+    from cleave.torch.functions import Functions
+    from torch.distributed.tensor.debug import CommDebugMode
+    n = dist.get_world_size()
+    mesh = dist.device_mesh.init_device_mesh("cpu", (n,))
+    torch.manual_seed(2)
+    a, b = (torch.rand(2 * n, 3 * n, dtype=torch.double) for _ in range(2))
+    x, y = (lie.spread(whole, mesh, [word]).requires_grad_() for whole, word in ((a, "S0"), (b, "S1")))
+    with CommDebugMode() as sent:
+        with Functions(mesh, None):
+            z = x * y
+        z.backward(lie.spread(torch.ones_like(a), mesh, lie.words_of(z, mesh)))
+    wrong = [f"{kind} moves what a product reads" for kind in sent.get_comm_counts() if "all_to_all" not in str(kind)]
+    same = all(torch.equal(plans.whole(mine), whole) for mine, whole in ((z, a * b), (x.grad, b), (y.grad, a)))
+    return wrong + ([] if same else ["a product of tensors that are cut in other dimensions is another"])
+
+
 def work(cases, models, folder):
     warnings.simplefilter("ignore")  # of PyTorch's own files
-    wrong = []
+    wrong = check_across()
     for name, found, drawn in cases:
         saved = os.path.join(folder, name)
         for what in Check(name, saved).run(*models[name], found, drawn):

@@ -129,6 +129,17 @@ def check_files(folder, times, machine):
     with open(f"{folder}/kinds.machine.json", encoding="utf-8") as stream:
         link = json.load(stream)["node"]["links"][0]
     expect(near(float(link["latency"].split()[0]), 1e-3, 1e-3), f"messages of pairs take what theirs do: {link}")
+    # Where what they exchange was timed, by that: each sends a half of its half.
+    swaps = [{"kind": "all-to-all", "devices": 2, "bytes": b, "seconds": 2e-3 + b / 4 / 5e8, "beside": 1e-4, "spread": 0}
+             for b in (1 << 12, 1 << 16, 1 << 20, 1 << 24)]
+    run("calibrate", "--import", write(f"{folder}/swaps.json", {**some, "collectives": pairs + swaps}), "-o",
+        f"{folder}/swaps.machine.json")
+    with open(f"{folder}/kinds.machine.json", encoding="utf-8") as before, open(f"{folder}/swaps.machine.json",
+                                                                               encoding="utf-8") as stream:
+        spans, machine = json.load(before)["collectives"]["within"], json.load(stream)
+    link = machine["node"]["links"][0]
+    expect(near(float(link["latency"].split()[0]), 2e-3, 1e-3) and near(float(link["bandwidth"].split()[0]), 5e8, 1e-3) and
+           machine["collectives"]["within"] == spans, f"exchanges are timed for links, and for nothing else: {link}")
 
 
 def check_refused(folder, times):

@@ -4,6 +4,7 @@
 times; `cleave calibrate --through torch` does all three.  A run that was ended goes on where it stopped.
 """
 import argparse
+import contextlib
 import itertools
 import json
 import os
@@ -16,6 +17,7 @@ from ..command import CleaveError
 from . import busy, calls, collectives, overhead, under_way
 
 FEWEST, MOST = 5, 61  # repeats of one piece of work
+SAMPLED = 12  # operators that are timed beforehand
 SAVE_SECONDS = 5
 CANNOT = (NotImplementedError, RuntimeError, ValueError, TypeError, IndexError, StopIteration, KeyError)
 MOST_BETWEEN = 1 << 28  # bytes of other memory between two repeats, if a step touches more
@@ -42,12 +44,12 @@ class Clock:
         run(held)
         return time.perf_counter() - began
 
-    def median(self, prepare, run, offset=0.0):
+    def median(self, prepare, run, offset=0.0, fewest=FEWEST):
         """Median and half the interquartile range over it, of warm repeats."""
         for _ in range(3 if self.cuda else 1):
             self.once(prepare, run)
         seconds, spent, began = [], 0.0, time.perf_counter()
-        while len(seconds) < FEWEST or (spent < self.each and len(seconds) < MOST):
+        while len(seconds) < fewest or (spent < self.each and len(seconds) < MOST):
             seconds.append(self.once(prepare, run))
             spent = time.perf_counter() - began
         seconds.sort()
@@ -93,24 +95,25 @@ class Timer:
                                                                                        inputs=[x]))[0]
         self.added = None
         if listed["devices"] > 1 and device.type == "cpu":  # a GPU works on while its processor dispatches
-            self.added = overhead.measure(self.clock, device)
+            self.added = overhead.measure(self.clock, device, listed["touched_bytes"])
 
     def operator(self, entry):
         """With what a plan adds to it, where there is one to be."""
         call = calls.Call(entry, self.device)
         took, spread = self.plain(call, entry["backward"])
         if self.added is not None:
-            n_of = {"module": call.is_module, "loss": call.is_loss, "function": call.n_functions}
+            n_of = {"module": call.is_module, "parameter": call.n_parameters, "loss": call.is_loss,
+                    "function": call.n_first, "next": call.n_next}
             took += sum(n * self.added[what][entry["backward"]] for what, n in n_of.items())
             if call.is_loss and "n" in entry["nests"][0]["cut"] and not entry["backward"]:
                 took += self.meeting  # which a step waits for: the loss that it gives is the whole batch's
         return took, spread
 
-    def plain(self, call, backward):
+    def plain(self, call, backward, fewest=FEWEST):
         clock = self.clock
         forward = torch.compile(call.forward) if self.compiled else call.forward
         if not backward:
-            return clock.median(lambda: clock.forget(call.near), lambda _: call.forget_outputs() or forward())
+            return clock.median(lambda: clock.forget(call.near), lambda _: call.forget_outputs() or forward(), fewest=fewest)
         gradient = torch.ones_like(forward())
 
         def prepare():
@@ -121,7 +124,8 @@ class Timer:
             clock.forget([gradient])
             return y
 
-        return clock.median(prepare, lambda y: torch.autograd.backward([y], [gradient], inputs=call.leaves), self.start)
+        return clock.median(prepare, lambda y: torch.autograd.backward([y], [gradient], inputs=call.leaves), self.start,
+                            fewest)
 
     def copies(self, entry):
         family, n = entry["family"], entry["size"] // 4
@@ -145,6 +149,17 @@ class Timer:
         optimizer = torch.optim.SGD(parameters, lr=1e-6)
         seconds, spread = self.clock.median(lambda: self.clock.forget([]), lambda _: optimizer.step())
         return seconds / count + (self.added["update"] if self.added is not None else 0.0), spread
+
+
+def usual_seconds(listed, device):
+    """What some operators of a step take, short and long, each once more than warm."""
+    wanted = [entry for entry in listed["operators"] if entry.get("wanted", True)]
+    timer, took = Timer(device, {**listed, "devices": 1}, False, 0.0), []
+    for entry in wanted[::max(len(wanted) // SAMPLED, 1)]:
+        with contextlib.suppress(*CANNOT):
+            call = calls.Call(entry, device)
+            took.append(timer.plain(call, entry["backward"], fewest=2)[0])
+    return took
 
 
 # ---- the file ---------------------------------------------------------------------------------------------------
@@ -282,10 +297,12 @@ def main(arguments=None):
     device = torch.device(a.device)
     times = Times(a.times, describe(device, listed["precision"], a.threads, a.compile))
     known = len(times.kernels)
+    is_missing = any(collectives.list_wanted(listed["collectives"], times))
+    usual = usual_seconds(listed, device) if is_missing and a.device == "cpu" else []
     if collectives.is_launched():
-        collectives.time_launched(listed["collectives"], times, a.device)
+        collectives.time_launched(listed["collectives"], times, a.device, usual)
     else:
-        collectives.time_all(listed["collectives"], times, a.device, a.threads)
+        collectives.time_all(listed["collectives"], times, a.device, a.threads, usual)
     n_others = 0 if a.device == "cuda" else min(listed["devices"], (os.cpu_count() or 1) // a.threads) - 1
     with busy.others(n_others, a.kernels, a.threads, a.compile, a.each):
         left = time_all(listed, times, Timer(device, listed, a.compile, a.each, times.meeting()), a.time,

@@ -386,7 +386,8 @@ def run_nests(nests, tensors):
 class Call:
     """An operator on tensors of its own: `forward()` gives its output, of which `leaves` have gradients.  `near` are
     tensors that whatever runs before it has just written.  To a plan it is a module, the loss, and so many functions
-    between modules, which are what follows a module's own call; what a module does without one is within it."""
+    between modules, which are what follows a module's own call; what a module does without one is within it.  Of
+    functions, and of the views through which it reads, some are the first behind a module, and others next."""
 
     def __init__(self, entry, device):
         self.nests, self.run = entry["nests"], TYPES.get(entry["type"], run_nests)
@@ -395,11 +396,17 @@ class Call:
         self.outside = {key: x for key, x in self.tensors.made.items() if key not in self.tensors.written}
         self.leaves, self.near = self.tensors.leaves, self.tensors.near
         self.is_loss = self.run is loss
-        self.is_module = any(operand["parameter"] for nest in self.nests for operand in nest["inputs"])
+        self.n_parameters = len({o["tensor"] for nest in self.nests for o in nest["inputs"] if o["parameter"]})
+        # A plan brings what attention reads, and joins what it gives, as it does for a module.
+        self.is_module = self.n_parameters > 0 or any(nest["kind"] == "attention" for nest in self.nests)
         has_call = self.run is not run_nests or any(nest["kind"] in MODULES for nest in self.nests)
         self.n_functions = self.tensors.n_functions if has_call or not self.is_module else 0
         if not self.is_module and not self.is_loss:
             self.n_functions = max(self.n_functions, 1)
+        # Views of what modules give are functions, too; the first behind a module is dearer than what follows it.
+        views = entry.get("views", [])
+        self.n_first = len(views) + (self.n_functions > 0)
+        self.n_next = sum(views) + self.n_functions - self.n_first
 
     def forget_outputs(self):
         self.tensors.made = dict(self.outside)

@@ -20,18 +20,21 @@ from . import lie
 
 FEWEST, MOST, EACH_SECONDS = 7, 60, 0.8
 CHAIN, CHAIN_SECONDS = 8, 0.2  # calls in a row, but no longer than this
-BETWEEN_SECONDS, SIDE = 5e-4, 128  # work between two of them, and its products
+BETWEEN_SECONDS, MOST_BETWEEN, SIDE = 5e-4, 0.015, 128  # work between two of them, and its products
 
 
-MOVES = {"all-reduce": ("P", "R"), "all-gather": ("S0", "R"), "reduce-scatter": ("P", "S0")}
+MOVES = {"all-reduce": ("P", "R"), "all-gather": ("S0", "R"), "reduce-scatter": ("P", "S0"),
+         "all-to-all": ("S0", "S1")}
 
 
 def run(kind, n_bytes, device, group):
     """A call of a collective, whose whole vector has so many bytes, and one that begins it and gives what ends it."""
     mesh = DeviceMesh.from_group(group, device.type)
     before, after = MOVES[kind]
-    elements = max(1, n_bytes // 4 // mesh.size()) * mesh.size()
-    here = torch.ones(elements // mesh.size() if before == "S0" else elements, device=device)
+    n = mesh.size()
+    elements = max(1, n_bytes // 4 // n // n) * n * n
+    shape = [elements // n, n] if after == "S1" else [elements]
+    here = torch.ones([shape[0] // n, *shape[1:]] if before == "S0" else shape, device=device)
     x = DTensor.from_local(here, mesh, lie.placements([before]), run_check=False).requires_grad_()
     return lambda: lie.redistribute(x, mesh, [after]), lambda: lie.launch(here, before, after, group)
 
@@ -57,27 +60,38 @@ def _seconds(calls, device, group):
     return time.perf_counter() - start
 
 
-def between(device, group):
-    """Work such as a step has between two collectives, as much on every rank: products, half a millisecond."""
+def between(device, group, seconds=BETWEEN_SECONDS):
+    """Work such as a step has between two collectives, as much on every rank: products."""
     x = torch.full((SIDE, SIDE), 1 / SIDE, device=device)
     took = min(_seconds([lambda: x @ x], device, group) for _ in range(FEWEST))
-    n = torch.tensor([max(BETWEEN_SECONDS / took, 1.0)], device=device)
+    n = torch.tensor([max(seconds / took, 1.0)], device=device)
     dist.all_reduce(n, dist.ReduceOp.MAX, group=group)
     return [lambda: x @ x] * int(n)
 
 
-def median(call, device, group, work=None, chain=CHAIN):
+def _chain(call, device, group, usual):
+    """Calls in a row, each behind work of its own, and that work; no more of them than take so long."""
+    once = _agreed(_seconds([call], device, group), device, group)
+    n = max(1, min(len(usual), round(CHAIN_SECONDS / once)))
+    works = [between(device, group, min(usual[i * len(usual) // n], MOST_BETWEEN)) for i in range(n)]
+    return [step for work in works for step in (*work, call)], [product for work in works for product in work], n
+
+
+def median(call, device, group, usual=None, beside=None):
     """What a call adds to work: of the slowest rank; all ranks repeat as often.  Ranks that meet while they work take turns
     with their own threads and wake each other, now and then for milliseconds, and a step adds all of it up: so it is
-    the mean of a chain of them that is repeated, and its median that is given.  `work`: what the call does besides."""
-    is_within, work = work is not None, work or between(device, group)
-    row = [call] if is_within else [*work, call]
-    once = _agreed(_seconds(row, device, group), device, group)
-    chain = max(1, min(chain, round(CHAIN_SECONDS / once)))
+    the mean of a chain of them that is repeated, and its median that is given.  `usual`: seconds that a step works between
+    two, of some of them.  A thread of the library that wakes where a rank has long been at work waits for its core until the
+    system's scheduler looks again, a millisecond or two later.  `beside`: what the call does besides, and how many are a
+    chain."""
+    if beside is not None:
+        row, work, chain = [call] * beside[1], beside[0] * beside[1], beside[1]
+    else:
+        row, work, chain = _chain(call, device, group, usual or [BETWEEN_SECONDS] * CHAIN)
     seconds, began = [], time.perf_counter()
     again = torch.ones(1, device=device)
     while again.item() > 0:
-        took = torch.tensor([_seconds(work * chain, device, group), _seconds(row * chain, device, group)],
+        took = torch.tensor([_seconds(work, device, group), _seconds(row, device, group)],
                             dtype=torch.float64, device=device)
         dist.all_reduce(took, dist.ReduceOp.MAX, group=group)
         alone, together = took.tolist()
@@ -95,7 +109,7 @@ def beside(begin, waited_for, device, group):
     work = between(device, group)
     work = work * max(1, round(2 * waited_for / BETWEEN_SECONDS))
     chain = max(1, round(CHAIN * BETWEEN_SECONDS / max(waited_for, BETWEEN_SECONDS)))
-    return median(_beside(begin, work), device, group, work, chain)[0]
+    return median(_beside(begin, work), device, group, beside=(work, chain))[0]
 
 
 def begin(device_type):
@@ -108,17 +122,17 @@ def begin(device_type):
     return device
 
 
-def work(rank, ranks, entries, port, device_type, threads, queue):
+def work(rank, ranks, entries, port, device_type, threads, usual, queue):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks))
     torch.set_num_threads(threads)
-    for found in time_here(entries, begin(device_type)):
+    for found in time_here(entries, begin(device_type), usual):
         if rank == 0:
             queue.put(found)
     dist.barrier()
     os._exit(0)  # gloo of PyTorch 2.6 may wait for ever where groups end
 
 
-def time_here(entries, device):
+def time_here(entries, device, usual):
     """(entry, seconds, beside, spread) or (entry, None, None, why), on the ranks that are there."""
     rank, groups = dist.get_rank(), {}
     for entry in entries:
@@ -131,7 +145,7 @@ def time_here(entries, device):
             continue
         try:
             call, launch = run(entry["kind"], entry["bytes"], device, groups[n])
-            seconds, spread = median(call, device, groups[n])
+            seconds, spread = median(call, device, groups[n], usual=usual)
             yield entry, seconds, beside(launch, _agreed(seconds, device, groups[n]), device, groups[n]), spread
         except (RuntimeError, NotImplementedError, ValueError) as error:
             yield entry, None, None, (str(error).strip().splitlines() or [""])[0]
@@ -167,12 +181,12 @@ def is_launched():
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
-def time_launched(entries, times, device_type):
-    """On the ranks of a launcher; `times` is None but on the first."""
+def time_launched(entries, times, device_type, usual=()):
+    """On the ranks of a launcher; `times` is None but on the first, which says what work is usual between two."""
     device, first = begin(device_type), dist.get_rank() == 0
-    wanted = [list_wanted(entries, times) if first else None]
+    wanted = [list_wanted(entries, times) if first else None, usual]
     dist.broadcast_object_list(wanted, 0, device=device)
-    for found in time_here(wanted[0], device):
+    for found in time_here(wanted[0], device, wanted[1]):
         if first:
             keep(times, found)
             times.save(at_once=False)
@@ -185,8 +199,9 @@ def list_wanted(entries, times):
             and describe(e) not in times.failed]
 
 
-def time_all(entries, times, device_type, threads):
-    """Those that are not known yet, of up to as many ranks as the list wants and there are devices for."""
+def time_all(entries, times, device_type, threads, usual=()):
+    """Those that are not known yet, of up to as many ranks as the list wants and there are devices for; `usual`: seconds
+    of work between two, of some of them."""
     wanted = list_wanted(entries, times)
     here = torch.cuda.device_count() if device_type == "cuda" else os.cpu_count() or 1
     ranks = min(max((e["devices"] for e in wanted), default=0), here)
@@ -195,7 +210,7 @@ def time_all(entries, times, device_type, threads):
     # A Python that is run by a script of its own says so, as tests/frameworks/setup makes one.
     torch.multiprocessing.set_executable(os.environ.get("PYTHON_EXEC", sys.executable))
     queue = torch.multiprocessing.get_context("spawn").SimpleQueue()
-    started = torch.multiprocessing.start_processes(work, (ranks, wanted, free_port(), device_type, threads, queue),
+    started = torch.multiprocessing.start_processes(work, (ranks, wanted, free_port(), device_type, threads, usual, queue),
                                                     nprocs=ranks, join=False, start_method="spawn")
     while not started.join(timeout=0.2) or not queue.empty():
         while not queue.empty():

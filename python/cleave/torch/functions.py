@@ -14,6 +14,12 @@ from . import lie
 POOLS = {F.max_pool1d, F.max_pool2d, F.max_pool3d, torch.max_pool1d, torch.max_pool2d, torch.max_pool3d, F.avg_pool1d,
          F.avg_pool2d, F.avg_pool3d, F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d}
 
+# What they read has to be cut alike.  DTensor would see to that, but gathers the whole to cut it anew, once more where
+# backward reads it.
+POINTWISE = {getattr(where, name) for name in ("add", "sub", "mul", "div", "true_divide", "maximum", "minimum", "pow")
+             for where in (torch, torch.Tensor)} | \
+    {getattr(torch.Tensor, f"__{name}__") for name in ("add", "radd", "sub", "mul", "rmul", "truediv", "pow")}
+
 VIEWS = {torch.Tensor.view, torch.Tensor.reshape, torch.reshape, torch.Tensor.flatten, torch.flatten,
          torch.Tensor.unflatten, torch.unflatten}
 
@@ -56,6 +62,9 @@ class Functions(TorchFunctionMode):
         if parts and any(not isinstance(x, DTensor) or x.device_mesh != parts[0].device_mesh for x in tensors):
             place = self.place(parts[:1] if _writes(func) else parts)
             args = [self.bring(x, *place) for x in args]
+        elif func in POINTWISE and self.are_across(parts):
+            words = self.place(parts)[0]
+            args = [lie.move(x, self.mesh, words) if isinstance(x, DTensor) else x for x in args]
         if not args or not isinstance(args[0], DTensor):
             return func(*args, **kwargs)
         if func in VIEWS:
@@ -72,6 +81,13 @@ class Functions(TorchFunctionMode):
         spread = [(sum(w[0] == "S" for w in each), sum(map(lie.is_alone, each))) for each in words]
         at = spread.index(max(spread))
         return ["R" if w == "P" else w for w in words[at]], parts[at].shape
+
+    def are_across(self, parts):
+        """Are tensors of one shape cut in other dimensions by the same ranks?"""
+        if len(parts) < 2 or any(x.shape != parts[0].shape for x in parts):
+            return False
+        cuts = [{word for word in words if word[0] == "S"} for words in zip(*(lie.words_of(x, self.mesh) for x in parts))]
+        return any(len(cut) > 1 for cut in cuts)
 
     def bring(self, x, words, shape):
         """An argument to the ranks on which the function is done.  What it is given beside DTensors (tables of positions,

@@ -206,11 +206,12 @@ def _swap(part, d, e, shape, group):
 
 
 def launch(part, word, to, group):
-    """Begins what one dimension of a mesh does, of a tensor in equal blocks of its first dimension; what it returns ends
-    it."""
+    """Begins what one dimension of a mesh does, of a tensor in equal blocks of its first dimension (of two where they
+    are blocks of another then); what it returns ends it."""
     n = dist.get_world_size(group)
     found = _send.all_reduce_(part.clone(), "sum", group.group_name) if word == "P" and to == "R" else \
         _send.reduce_scatter_tensor(part, "sum", n, group.group_name) if word == "P" else \
+        _send.all_to_all_single(part, [len(part) // n] * n, [len(part) // n] * n, group.group_name) if to[0] == "S" else \
         _send.all_gather_into_tensor(part, n, group.group_name)
     return lambda: _wait(found)
 
