@@ -232,6 +232,18 @@ static const char *mask(cleave_composer *c, const char *name, const char *scores
     return scores;
 }
 
+static const char *softmax(cleave_composer *c, const char *name, const char *scores,
+                           const char *sinks) {
+    if (sinks != NULL) {
+        const char *weights = CLEAVE_COMPOSE(c, "SinkSoftmax", name, scores, sinks);
+        cleave_compose_as_own(c);
+        return weights;
+    }
+    const char *weights = CLEAVE_COMPOSE(c, "Softmax", name, scores);
+    cleave_compose_integer(c, "axis", -1);
+    return weights;
+}
+
 const char *cleave_compose_attention(cleave_composer *c, const char *scope,
                                      const cleave_composed_attention *a, const char *q,
                                      const char *k, const char *v) {
@@ -248,8 +260,7 @@ const char *cleave_compose_attention(cleave_composer *c, const char *scope,
         scores = CLEAVE_COMPOSE(c, "Add", part(c, scope, "biased_scores"), scores, a->bias);
     if (a->is_causal)
         scores = mask(c, part(c, scope, "masked"), scores, a->window);
-    const char *weights = CLEAVE_COMPOSE(c, "Softmax", part(c, scope, "weights"), scores);
-    cleave_compose_integer(c, "axis", -1);
+    const char *weights = softmax(c, part(c, scope, "weights"), scores, a->sinks);
     weights = cleave_compose_dropout(c, part(c, scope, "dropout"), weights, a->dropout);
     const char *y = CLEAVE_COMPOSE(c, "MatMul", scope, weights, v);
     return join_heads(c, scope, y, &a->heads);

@@ -79,6 +79,7 @@ typedef struct cleave_composed_attention {
     double scale;       /* of scores; 1: none */
     double cap;         /* of them, then, as below; 0: none */
     const char *bias;   /* of scores, [queries, keys] or with heads before; null: none */
+    const char *sinks;  /* [heads] scores of no key, which take their share of a row; null: none */
     bool is_causal;     /* a query sees no later key, and */
     int64_t window;     /* above 0: as many keys at most, the last of them its own */
     double dropout;     /* of the weights */

@@ -254,10 +254,13 @@ static cleave_status check_zero(const cleave_json_cursor *at, cleave_error *erro
 
 static cleave_status read_field(const cleave_json_cursor *at, const cleave_field *field,
                                 cleave_arena *arena, void *member, cleave_error *error) {
-    int64_t least = field->kind == CLEAVE_FIELD_EXTENT ? 1 : 0;
+    int64_t least = field->kind == CLEAVE_FIELD_EXTENT ? 1
+                    : field->kind == CLEAVE_FIELD_LAST ? -1
+                                                       : 0;
     switch (field->kind) {
     case CLEAVE_FIELD_EXTENT:
     case CLEAVE_FIELD_COUNT:
+    case CLEAVE_FIELD_LAST:
         return cleave_json_integer(at, least, CLEAVE_MOST_EXTENT, member, error);
     case CLEAVE_FIELD_NUMBER:
     case CLEAVE_FIELD_CAP:
@@ -307,6 +310,7 @@ static void set_standard(const cleave_field *field, void *member) {
     switch (field->kind) {
     case CLEAVE_FIELD_EXTENT:
     case CLEAVE_FIELD_COUNT:
+    case CLEAVE_FIELD_LAST:
     case CLEAVE_FIELD_SQUARE:
     case CLEAVE_FIELD_PERIOD:
     case CLEAVE_FIELD_LABELS:

@@ -57,13 +57,16 @@ typedef struct cleave_config {
     int64_t shared_experts, shared_inner; /* shared_inner: of one that a gate weighs */
     int64_t dense_layers, sparse_step;    /* sparse_step: of every so many layers, one */
     double expert_scale;
+    int64_t last_sparse;           /* layers behind it are dense; -1: none are */
+    double least_sum;              /* that weights are divided by; 0: any */
+    double gate_limit, gate_scale; /* of a clipped unit */
     double capacity_factor; /* rows of each expert, in those of an even choice; 0: as above */
     bool normalises;        /* the weights of a token's choices add up to 1 */
     /* Latent attention: widths of what queries, and keys and values, are made from (of queries 0:
        the input itself), and of the parts of a head. */
     int64_t query_rank, value_rank, plain_head, value_head;
-    bool tied, attention_bias, output_bias, mlp_bias, qk_norm, uses_window, parallel, scales,
-        scales_by_layer;
+    bool tied, attention_bias, output_bias, mlp_bias, head_bias, qk_norm, uses_window, parallel,
+        scales, scales_by_layer;
     bool norms_before;           /* attention and unit, else behind them */
     bool limits_groups;          /* of experts, a token's choices are in the best */
     double query_scale;          /* what scores are scaled by is 1 / sqrt of it; 0: a head's size */
@@ -73,6 +76,7 @@ typedef struct cleave_config {
     /* What the embedding, all that is added to the stream, and logits are scaled by; 0: not. */
     double embedding_scale, residual_scale, logit_scale;
     int64_t unturned_every; /* of so many layers the last has no rotary positions; 0: none */
+    int64_t turned_width;   /* dimensions of a head that are turned; 0: as rotary[0].share says */
     bool turns_windowed;    /* layers with a window alone have them */
     const char *activation;
     cleave_of_layers windowed, turned; /* which layers have a window, and rotary positions */
@@ -82,6 +86,7 @@ typedef struct cleave_config {
 typedef enum cleave_field_kind {
     CLEAVE_FIELD_EXTENT, /* 1 or more; null: as if left out */
     CLEAVE_FIELD_COUNT,  /* 0 or more; null: 0 */
+    CLEAVE_FIELD_LAST,   /* 0 or more, or -1; null: -1 */
     CLEAVE_FIELD_NUMBER, /* above 0 */
     CLEAVE_FIELD_CAP,    /* above 0; null: 0 */
     CLEAVE_FIELD_RATE,   /* in [0, 1) */
@@ -192,6 +197,11 @@ const char *cleave_compose_mixtral(cleave_composer *c, const cleave_config *conf
 const char *cleave_compose_qwen3_moe(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_qwen2_moe(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_olmoe(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_gpt_oss(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_granitemoe(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_minimax_m2(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_ernie4_5_moe(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_dots1(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_glm4_moe(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_deepseek_v2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_deepseek_v3(cleave_composer *c, const cleave_config *config);

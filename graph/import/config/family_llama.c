@@ -80,7 +80,10 @@ cleave_composed_attention cleave_decoder_attention(const cleave_config *config, 
 static const char *attend(cleave_decoder *d, const char *block, const char *x, int64_t layer) {
     const cleave_config *config = d->config;
     const char *scope = cleave_compose_name(d->c, "%s.self_attn", block);
-    const cleave_composed_attention how = cleave_decoder_attention(config, layer);
+    cleave_composed_attention how = cleave_decoder_attention(config, layer);
+    if (d->style->sinks)
+        how.sinks = cleave_compose_parameter(d->c, cleave_compose_name(d->c, "%s.sinks", scope), 1,
+                                             &how.heads.heads);
     const char *q = heads_of(d, scope, "q", x, &how.heads, layer);
     const char *k = heads_of(d, scope, "k", x, &how.heads, layer);
     const char *v = heads_of(d, scope, "v", x, &how.heads, layer);
@@ -162,6 +165,9 @@ const char *cleave_compose_decoder(cleave_composer *c, const cleave_config *conf
     x = config->tied
             ? cleave_compose_tied(c, "lm_head", x, table)
             : cleave_compose_linear(c, "lm_head", x, config->width, config->vocabulary, false);
+    if (config->head_bias)
+        x = CLEAVE_COMPOSE(c, "Add", "lm_head.biased", x,
+                           cleave_compose_parameter(c, "lm_head.bias", 1, &config->vocabulary));
     x = cleave_compose_scaled(c, "logits", x, config->logit_scale);
     return cleave_compose_soft_cap(c, "logits.capped", x, config->logit_cap);
 }

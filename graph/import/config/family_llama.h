@@ -18,6 +18,7 @@ typedef struct cleave_decoder_style {
     bool head_norms; /* of queries and keys, head by head */
     bool wide_norms; /* of queries and keys, over all heads */
     bool parallel;   /* the unit reads what attention reads */
+    bool sinks;      /* heads have them */
     cleave_norm norm;
     const cleave_decoder_norms *norms; /* null: Llama's */
     /* In place of Llama's, where they are not null: of the block's normed x [batch, length, width],

@@ -129,6 +129,12 @@ ParameterizedTestParameters(config, published_models_have_the_parameters_of_the_
                               {"glm_4_9b"},
                               {"nemotron_4_340b"},
                               {"ernie_4_5_0_3b"},
+                              {"gpt_oss_20b"},
+                              {"gpt_oss_120b"},
+                              {"granite_3_1_3b_a800m"},
+                              {"minimax_m2"},
+                              {"ernie_4_5_21b_a3b"},
+                              {"dots_llm1"},
                               {"vit_base"}};
     return cr_make_param_array(published, all, sizeof all / sizeof *all);
 }
@@ -346,8 +352,12 @@ static const struct {
     {"{}", "no model_type", 8},
     {"{\"model_type\": 3}", "$.model_type", 8},
     {"{\"model_type\": \"mamba\", " SIZES "}",
-     "\"mamba\" is not supported, but arcee, bert, camembert", 8},
-    {"{\"model_type\": \"gpt_oss\", " SIZES "}", "\"gpt_oss\" is not supported", 8},
+     "\"mamba\" is not supported: it has state-space layers", 8},
+    {"{\"model_type\": \"gpt_oss\", " SIZES "}", "$: has no rope_scaling", 8},
+    {"{\"model_type\": \"gpt5\", " SIZES "}",
+     "\"gpt5\" is not supported, but arcee, bert, camembert", 8},
+    {"{\"model_type\": \"qwen3_next\", " SIZES "}",
+     "\"qwen3_next\" is not supported: it has linear attention", 8},
     {"{\"model_type\": \"smollm3\", " SIZES ", \"no_rope_layers\": [1]}",
      "has 1 no_rope_layers for 2 layers", 8},
     {"{\"model_type\": \"smollm3\", " SIZES ", \"no_rope_layers\": [1, 2]}",
