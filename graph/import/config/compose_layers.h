@@ -23,8 +23,10 @@ const char *cleave_compose_tied(cleave_composer *c, const char *name, const char
    square, or of their variance, once the mean is taken away; with `epsilon` below the root. */
 typedef enum cleave_norm {
     CLEAVE_NORM_RMS,
+    CLEAVE_NORM_RMS_BARE,     /* times nothing */
     CLEAVE_NORM_RMS_PLUS_ONE, /* times 1 + weight, else times the weight */
     CLEAVE_NORM_LAYER,
+    CLEAVE_NORM_LAYER_BARE, /* times nothing, and nothing added */
     CLEAVE_NORM_LAYER_PLUS_ONE,
     CLEAVE_NORM_LAYER_UNBIASED /* without a bias */
 } cleave_norm;

@@ -135,6 +135,12 @@ static cleave_status check_length(const cleave_json_cursor *root, const cleave_f
     if (sequence < 0 || sequence > most)
         return cleave_json_fail(root, error, "a sequence of %lld is not in the range 1 to %d",
                                 sequence, most);
+    if (config->chunk > 0 && sequence > config->chunk)
+        return cleave_json_fail(
+            root, error,
+            "a sequence of %lld is longer than %lld: attention in chunks is not "
+            "supported",
+            sequence, (long long)config->chunk);
     bool has_table = family->has_text && !family->turns && config->positions > 0;
     int64_t first = config->first_position;
     if (has_table && sequence > config->positions - first)

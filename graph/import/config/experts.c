@@ -116,6 +116,10 @@ static const char *choose(const unit *u, const char *x, const char **choices) {
     const char *router = u->style->router != NULL ? u->style->router : "gate";
     const char *weights, *scores = cleave_compose_linear(c, named(u, router), x, config->width,
                                                          config->experts, u->style->biases);
+    if (u->style->routing == CLEAVE_ROUTING_SIGMOID_OF_CHOSEN)
+        return CLEAVE_COMPOSE(
+            c, "Sigmoid", named(u, "gate.weights"),
+            largest(u, named(u, "gate.choices"), scores, config->choices, choices));
     if (u->style->routing == CLEAVE_ROUTING_OF_CHOSEN)
         return softmax(u, named(u, "gate.weights"),
                        largest(u, named(u, "gate.choices"), scores, config->choices, choices));

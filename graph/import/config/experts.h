@@ -14,7 +14,8 @@
 typedef enum cleave_routing {
     CLEAVE_ROUTING_SOFTMAX,
     CLEAVE_ROUTING_SIGMOID,
-    CLEAVE_ROUTING_OF_CHOSEN /* a softmax over the logits of a token's choices alone */
+    CLEAVE_ROUTING_SIGMOID_OF_CHOSEN, /* the same, chosen by logits */
+    CLEAVE_ROUTING_OF_CHOSEN          /* a softmax over the logits of a token's choices alone */
 } cleave_routing;
 
 typedef struct cleave_expert_style {

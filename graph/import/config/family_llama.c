@@ -22,7 +22,7 @@ static bool is_windowed(const cleave_config *config, int64_t layer) {
                                    : layer >= config->first_windowed_layer;
 }
 
-static bool is_turned(const cleave_config *config, int64_t layer) {
+bool cleave_layer_turns(const cleave_config *config, int64_t layer) {
     if (config->turns_windowed)
         return config->window > 0 && is_windowed(config, layer);
     if (config->turned.n > 0)
@@ -44,7 +44,7 @@ const char *cleave_decoder_heads(const cleave_decoder *d, const char *scope, con
     if (which[0] != 'v' && d->style->head_norms)
         x = norm(d, cleave_compose_name(c, "%s.%s_norm", scope, which), x, heads->size);
     x = cleave_compose_turn_heads(c, cleave_compose_name(c, "%s.%s", scope, which), x);
-    if (which[0] == 'v' || !is_turned(d->config, layer))
+    if (which[0] == 'v' || !cleave_layer_turns(d->config, layer))
         return x;
     return cleave_compose_rotary(
         c, cleave_compose_name(c, "%s.%s_turned", scope, which), x,
@@ -279,6 +279,29 @@ const char *cleave_compose_cohere2(cleave_composer *c, const cleave_config *conf
     own.rotary[0].interleaved = own.turns_windowed = true;
     return cleave_compose_decoder(
         c, &own, &(cleave_decoder_style){.norm = CLEAVE_NORM_LAYER_UNBIASED, .parallel = true});
+}
+
+/* All layers see all before them; what else Command R7B has, it has not. */
+const char *cleave_compose_cohere(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.rotary[0].interleaved = true;
+    return cleave_compose_decoder(
+        c, &own, &(cleave_decoder_style){.norm = CLEAVE_NORM_LAYER_UNBIASED, .parallel = true});
+}
+
+const char *cleave_compose_stablelm(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.attention_bias = false; /* of queries, keys and values alone */
+    return cleave_compose_decoder(c, &own,
+                                  &(cleave_decoder_style){.biases = config->attention_bias,
+                                                          .norm = CLEAVE_NORM_LAYER,
+                                                          .parallel = config->parallel});
+}
+
+const char *cleave_compose_olmo(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.epsilon = 1e-5;
+    return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.norm = CLEAVE_NORM_LAYER_BARE});
 }
 
 const char *cleave_compose_ernie4_5(cleave_composer *c, const cleave_config *config) {

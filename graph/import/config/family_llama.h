@@ -41,6 +41,9 @@ const char *cleave_compose_decoder(cleave_composer *c, const cleave_config *conf
 /* How many keys a query of a layer sees at most; 0: all before it. */
 int64_t cleave_layer_window(const cleave_config *config, int64_t layer);
 
+/* Has a layer rotary positions? */
+bool cleave_layer_turns(const cleave_config *config, int64_t layer);
+
 /* How the queries of a layer attend. */
 cleave_composed_attention cleave_decoder_attention(const cleave_config *config, int64_t layer);
 
