@@ -238,13 +238,16 @@ static cleave_row_statistics *statistics_of(const attention *a, int64_t row) {
            row * a->statistics.stride[a->run.of->rows];
 }
 
-/* Rows as they are before any key, or after those of the turns before. */
+/* Rows as they are before any key but their sink, whose value is zero, or after those of the turns
+   before. */
 static void begin_rows(attention *a) {
     const attention_block *block = &a->run.block;
     int64_t first = block->row - a->run.call->part.lo[a->run.of->rows];
     bool goes_on = a->run.call->nest->turn > 0;
     for (int64_t r = 0; r < block->n_rows; r++) {
         cleave_row_statistics before = {-HUGE_VALF, 0};
+        if (a->sink != NULL)
+            before = (cleave_row_statistics){*a->sink, 1};
         if (goes_on)
             before = *statistics_of(a, first + r);
         a->maximum[r] = before.maximum;
@@ -340,6 +343,17 @@ static bool any_is_low(const attention *a) {
     return false;
 }
 
+/* The sink's weight in all rows, times what its value, zero, gives less than the mean. */
+static void give_sink(const attention *a) {
+    double sum = 0;
+    for (int64_t r = 0; r < a->n_rows; r++) {
+        float weight = *a->sink - shift_of(a->maximum[r]);
+        cleave_vector_exp(1, &weight, &weight);
+        sum -= (double)(weight * a->total[r] * a->along[r]);
+    }
+    *a->of_sink += (float)sum;
+}
+
 /* Gradients of scores from those of weights: w (dw - sum of y dy). */
 static void give_scores(attention *a) {
     const attention_block *block = &a->run.block;
@@ -391,6 +405,8 @@ static cleave_status backward_head(attention *a, cleave_error *error) {
     const cleave_part *part = &a->run.call->part;
     int rows = a->run.of->rows, keys = a->run.of->keys;
     recall_rows(a);
+    if (a->of_sink != NULL)
+        give_sink(a);
     for (int64_t row = part->lo[rows]; row < part->hi[rows]; row += a->run.block.n_rows) {
         set_rows(a, row);
         bool all = any_is_low(a);

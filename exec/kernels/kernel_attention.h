@@ -69,6 +69,8 @@ typedef struct attention {
     attention_operand operands[N_MATRICES];
     attention_matrix head[N_MATRICES];
     cleave_reach statistics;
+    const float *sink; /* of the head, where the part counts it; else null */
+    float *of_sink;    /* backward: its gradient, or null */
     int64_t n_rows, n_keys, width, value_width;
     float *sums;                    /* [rows of a block][value_width] forward */
     float *maximum, *total, *along; /* [rows]: m and 1 / l, and sum of y dy of each row */

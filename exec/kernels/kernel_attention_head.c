@@ -4,8 +4,32 @@
 
 #include <string.h>
 
+/* The head's element of an operand that has a number for each head. */
+static float *of_head(const attention *a, const cleave_operand *operand,
+                      const cleave_array *array) {
+    const cleave_kernel_call *call = a->run.call;
+    const cleave_reach reach = cleave_kernel_reach(call, operand, array);
+    int64_t at = reach.base;
+    for (int axis = 0; axis < call->nest->n_axes; axis++)
+        at += reach.stride[axis] * (a->run.at[axis] - call->part.lo[axis]);
+    return (float *)array->data + at;
+}
+
+static void find_sink(attention *a) {
+    const cleave_kernel_call *call = a->run.call;
+    int i = a->run.of->sinks;
+    a->sink = NULL;
+    a->of_sink = NULL;
+    if (!cleave_attention_counts_sinks(call->nest, &call->part))
+        return;
+    a->sink = of_head(a, &call->nest->inputs[i], &call->inputs[i]);
+    if (a->run.backward && (cleave_kernel_gradients(call) >> i & 1) != 0)
+        a->of_sink = of_head(a, &call->nest->inputs[i], &call->input_gradients[i]);
+}
+
 void attention_find_head(attention *a) {
     const cleave_part *part = &a->run.call->part;
+    find_sink(a);
     for (int m = 0; m < N_MATRICES; m++) {
         attention_operand *of = &a->operands[m];
         if (!of->used)

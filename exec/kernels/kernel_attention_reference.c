@@ -12,7 +12,8 @@
 typedef struct evaluation {
     const cleave_kernel_call *call;
     const cleave_attention *of;
-    bool splits_keys;
+    bool splits_keys, counts_sinks;
+    float *no_sinks; /* [elements of the sinks] minus infinity: what others count, or have */
     cleave_part part[CLEAVE_ATTENTION_MEMBERS];
     int64_t size[CLEAVE_ATTENTION_MEMBERS];
     float *value[CLEAVE_ATTENTION_MEMBERS];    /* [size] what each writes; of the last one null */
@@ -28,7 +29,22 @@ static int writer_of(const evaluation *e, int member, int input) {
     return writer;
 }
 
+/* Sinks that count nothing. */
+static bool make_no_sinks(evaluation *e) {
+    int i = e->of->sinks;
+    if (i < 0)
+        return true;
+    int64_t n = cleave_kernel_array_size(e->call, &e->call->nest->inputs[i], &e->call->inputs[i]);
+    e->no_sinks = calloc((size_t)n + 1, sizeof(float));
+    for (int64_t k = 0; e->no_sinks != NULL && k < n; k++)
+        e->no_sinks[k] = -HUGE_VALF;
+    return e->no_sinks != NULL;
+}
+
 static bool begin(evaluation *e) {
+    e->counts_sinks = cleave_attention_counts_sinks(e->call->nest, &e->call->part);
+    if (!make_no_sinks(e))
+        return false;
     for (int i = 0; i < e->of->n_members; i++) {
         const cleave_nest *nest = &e->of->members[i];
         cleave_part *part = &e->part[i];
@@ -61,6 +77,12 @@ static cleave_kernel_call call_of(const evaluation *e, int i, cleave_pass pass) 
         int of = e->of->input[i][k];
         call.inputs[k].data =
             of < 0 ? (void *)e->value[writer_of(e, i, k)] : e->call->inputs[of].data;
+        /* Statistics of all keys, which backward has where they are split, have the sink. */
+        bool counted = e->counts_sinks && (e->call->pass == CLEAVE_PASS_FORWARD || !e->splits_keys);
+        if (of >= 0 && of == e->of->sinks && !counted) {
+            call.inputs[k].data = e->no_sinks;
+            call.inputs[k].type = CLEAVE_F32;
+        }
     }
     call.output.data = i == e->of->n_members - 1 ? e->call->output.data : e->value[i];
     return call;
@@ -122,6 +144,26 @@ static bool next_row(const evaluation *e, int64_t *at) {
     return false;
 }
 
+/* The sink of a row. */
+static double sink_at(const evaluation *e, const int64_t *at) {
+    const cleave_array *sinks = &e->call->inputs[e->of->sinks];
+    return (double)cleave_element_get(sinks->type, sinks->data,
+                                      row_at(e, &e->call->nest->inputs[e->of->sinks], sinks, at));
+}
+
+/* Adds them to the statistics of the rows. */
+static void count_sinks(const evaluation *e) {
+    const cleave_kernel_call *call = e->call;
+    int64_t at[CLEAVE_MAX_AXES];
+    memcpy(at, call->part.lo, sizeof at);
+    do {
+        int64_t row = row_at(e, &call->nest->statistics, &call->combined, at);
+        cleave_row_statistics *of = (cleave_row_statistics *)call->combined.data + row;
+        of->maximum = e->value[e->of->maximum][row];
+        of->sum += (float)exp(sink_at(e, at) - (double)of->maximum);
+    } while (next_row(e, at));
+}
+
 /* ---- turns of keys that go round ---- */
 
 /* What the turns before left, copied. */
@@ -173,6 +215,8 @@ static cleave_status forward_of_keys(const evaluation *e, cleave_error *error) {
             isinf(e->value[e->of->sum][r])
                 ? (cleave_row_statistics){-HUGE_VALF, 0}
                 : (cleave_row_statistics){e->value[e->of->maximum][r], e->value[e->of->sum][r]};
+    if (e->counts_sinks)
+        count_sinks(e);
     return CLEAVE_OK;
 }
 
@@ -233,12 +277,24 @@ static cleave_status run_back(const evaluation *e, int i, cleave_pass pass, clea
     return status;
 }
 
+/* Adds the gradient of a row's sink, whose exponential is in the sum. */
+static void give_sink(const evaluation *e, const int64_t *at, int64_t row) {
+    int i = e->of->sinks;
+    const cleave_array *to = &e->call->input_gradients[i];
+    int64_t sink = row_at(e, &e->call->nest->inputs[i], to, at);
+    double power = exp(sink_at(e, at) - (double)e->value[e->of->maximum][row]);
+    cleave_element_put(to->type, to->data, sink,
+                       cleave_element_get(to->type, to->data, sink) +
+                           (float)(power * (double)e->gradient[e->of->sum][row]));
+}
+
 /* The gradient of a row's sum, of all keys: - sum of y dy / l. */
 static void give_sums(const evaluation *e) {
     const cleave_kernel_call *call = e->call;
     const cleave_nest *nest = call->nest;
     int64_t at[CLEAVE_MAX_AXES];
     int width = e->of->value_width;
+    bool gives_sinks = e->counts_sinks && (cleave_kernel_gradients(call) >> e->of->sinks & 1) != 0;
     memcpy(at, call->part.lo, sizeof at);
     do {
         int64_t row = row_at(e, &nest->statistics, &call->combined, at);
@@ -247,6 +303,8 @@ static void give_sums(const evaluation *e) {
             along += element_at(e, &call->output, at) * element_at(e, &call->output_gradient, at);
         at[width] = 0;
         e->gradient[e->of->sum][row] = (float)(-along / (double)e->value[e->of->sum][row]);
+        if (gives_sinks)
+            give_sink(e, at, row);
     } while (next_row(e, at));
 }
 
@@ -279,5 +337,6 @@ cleave_status cleave_kernel_run_attention_reference(const cleave_kernel_call *ca
         free(e.value[i]);
         free(e.gradient[i]);
     }
+    free(e.no_sinks);
     return status;
 }

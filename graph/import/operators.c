@@ -168,6 +168,7 @@ static const operator_row table[] = {
     {"Sign",                      1, 1,   cleave_import_unary, {0}},
     {"Sin",                       1, 1,   cleave_import_unary, {0}},
     {"Sinh",                      1, 1,   cleave_import_unary, {0}},
+    {"SinkSoftmax",               2, 2,   cleave_import_sink_softmax, {0}},
     {"Size",                      1, 1,   cleave_import_only_constant, {0}},
     {"Slice",                     1, 5,   cleave_import_slice, {"axes", "ends", "starts"}},
     {"Softmax",                   1, 1,   cleave_import_softmax, {"axis"}},

@@ -52,9 +52,10 @@ static bool is_reduction(const cleave_nest *nest, cleave_combiner combiner, int 
            nest->n_inputs == n_inputs && nest->derivation == CLEAVE_DERIVE_OPERATOR;
 }
 
-static bool is_maximum(const cleave_nest *nest) {
-    return is_reduction(nest, CLEAVE_COMBINE_MAX, 1) && nest->n_instructions == 1 &&
-           is(&nest->tape[0], CLEAVE_OP_COPY, 0, 0);
+static bool is_maximum(const cleave_nest *nest, bool has_sinks) {
+    return is_reduction(nest, CLEAVE_COMBINE_MAX, has_sinks ? 2 : 1) && nest->n_instructions == 1 &&
+           (has_sinks ? is(&nest->tape[0], CLEAVE_OP_MAX, 0, 1)
+                      : is(&nest->tape[0], CLEAVE_OP_COPY, 0, 0));
 }
 
 static bool is_sum(const cleave_nest *nest) {
@@ -62,16 +63,30 @@ static bool is_sum(const cleave_nest *nest) {
            is(&nest->tape[0], CLEAVE_OP_SUB, 0, 1) && is(&nest->tape[1], CLEAVE_OP_EXP, 2, 0);
 }
 
-/* exp(s - m) / l, and then what is linear in it, element by element. */
+/* Instructions of exp(s - m) / l; with sinks, c, of exp(s - m) / (l + exp(c - m)).  0: others. */
+static int count_of_weights(const cleave_nest *nest) {
+    const cleave_instruction *tape = nest->tape;
+    if (nest->n_inputs == 3 && nest->n_instructions >= 3 && is(&tape[0], CLEAVE_OP_SUB, 0, 1) &&
+        is(&tape[1], CLEAVE_OP_EXP, 3, 0) && is(&tape[2], CLEAVE_OP_DIV, 4, 2))
+        return 3;
+    if (nest->n_inputs == 4 && nest->n_instructions >= 6 && is(&tape[0], CLEAVE_OP_SUB, 0, 1) &&
+        is(&tape[1], CLEAVE_OP_EXP, 4, 0) && is(&tape[2], CLEAVE_OP_SUB, 3, 1) &&
+        is(&tape[3], CLEAVE_OP_EXP, 6, 0) && is(&tape[4], CLEAVE_OP_ADD, 2, 7) &&
+        is(&tape[5], CLEAVE_OP_DIV, 5, 8))
+        return 6;
+    return 0;
+}
+
+/* That, and then what is linear in it, element by element. */
 static bool is_weights(const cleave_nest *nest) {
-    bool fits = nest->kind == CLEAVE_NEST_POINTWISE && nest->n_inputs == 3 &&
-                nest->derivation == CLEAVE_DERIVE_OPERATOR && nest->n_instructions >= 3 &&
-                is(&nest->tape[0], CLEAVE_OP_SUB, 0, 1) &&
-                is(&nest->tape[1], CLEAVE_OP_EXP, 3, 0) && is(&nest->tape[2], CLEAVE_OP_DIV, 4, 2);
-    for (int i = 3; fits && i < nest->n_instructions; i++) {
+    int n = count_of_weights(nest);
+    bool fits =
+        nest->kind == CLEAVE_NEST_POINTWISE && nest->derivation == CLEAVE_DERIVE_OPERATOR && n > 0;
+    for (int i = n; fits && i < nest->n_instructions; i++) {
         const cleave_instruction *it = &nest->tape[i];
-        fits = only_scales(it, 2 + i) || is(it, CLEAVE_OP_COPY, 2 + i, 0) ||
-               is(it, CLEAVE_OP_DROPOUT, 2 + i, 0);
+        int before = nest->n_inputs + i - 1;
+        fits = only_scales(it, before) || is(it, CLEAVE_OP_COPY, before, 0) ||
+               is(it, CLEAVE_OP_DROPOUT, before, 0);
     }
     return fits;
 }
@@ -222,8 +237,8 @@ static bool find_softmax(maker *m) {
     of->weights = scores + 3;
     const cleave_nest *members = m->members;
     of->keys = find_keys(m, of->maximum);
-    return is_maximum(&members[of->maximum]) && is_sum(&members[of->sum]) &&
-           is_weights(&members[of->weights]) && of->keys >= 0 &&
+    return is_maximum(&members[of->maximum], members[of->weights].n_inputs == 4) &&
+           is_sum(&members[of->sum]) && is_weights(&members[of->weights]) && of->keys >= 0 &&
            find_keys(m, of->sum) == of->keys && reads(m, of->maximum, 1, (int[]){scores}) &&
            reads(m, of->sum, 2, (int[]){scores, of->maximum}) &&
            reads(m, of->weights, 3, (int[]){scores, of->maximum, of->sum}) &&
@@ -254,8 +269,34 @@ static void set_output(const maker *m, int member, cleave_operand *made) {
             made->map[d].terms[t].axis = m->axis[member][made->map[d].terms[t].axis];
 }
 
+/* The maximum and the weights read one vector of sinks, a number for each of some heads. */
+static bool find_sinks(maker *m) {
+    cleave_attention *of = m->of;
+    const cleave_nest *maximum = &m->members[of->maximum], *weights = &m->members[of->weights];
+    of->sinks = -1;
+    if (weights->n_inputs < 4)
+        return true;
+    const cleave_operand *x = &maximum->inputs[1], *y = &weights->inputs[3];
+    bool fits = x->tensor == y->tensor && m->model->tensors[x->tensor].type == CLEAVE_F32;
+    for (int d = 0; fits && d < m->model->tensors[x->tensor].rank; d++) {
+        int axis = axis_at(m, of->maximum, x, d);
+        fits = axis == axis_at(m, of->weights, y, d) && axis != of->keys;
+    }
+    if (!fits || !add_input(m, of->weights, 3))
+        return false;
+    of->sinks = m->input[of->maximum][1] = m->input[of->weights][3];
+    return true;
+}
+
+/* Has each index of an axis a sink of its own? */
+static bool maps_sinks(const maker *m, int axis) {
+    int i = m->of->weights;
+    const cleave_nest *weights = &m->members[i];
+    return weights->n_inputs > 3 && maps(m, i, &weights->inputs[3], axis);
+}
+
 /* Queries and keys; the rows are the longest axis that the scores and the output have, and neither
-   keys nor values: along it both are used again. */
+   keys nor values, nor sinks: along it all are used again. */
 static bool find_operands(maker *m) {
     cleave_attention *of = m->of;
     int last = of->n_members - 1;
@@ -278,7 +319,7 @@ static bool find_operands(maker *m) {
     for (int a = 0; a < m->op->n_axes; a++)
         if (a != of->keys && maps(m, 0, &product->inputs[1 - key], a) &&
             maps(m, 0, &product->output, a) && maps(m, last, &values->output, a) &&
-            !maps(m, 0, &product->inputs[key], a) &&
+            !maps(m, 0, &product->inputs[key], a) && !maps_sinks(m, a) &&
             !maps(m, last, &values->inputs[1 - weights], a) &&
             (of->rows < 0 || m->op->axes[a].extent >= m->op->axes[of->rows].extent))
             of->rows = a;
@@ -289,6 +330,8 @@ static bool find_operands(maker *m) {
         for (int k = 0; k < m->members[i].n_inputs; k++)
             if (m->input[i][k] >= 0 && !add_input(m, i, k))
                 return false;
+    if (!find_sinks(m))
+        return false;
     set_output(m, last, &m->nest->output);
     set_output(m, of->sum, &m->nest->statistics);
     return true;
@@ -311,9 +354,10 @@ static void set_tail(maker *m) {
     tail->n_inputs = 1;
     tail->inputs[0] = weights->output;
     tail->n_instructions = 0;
-    for (int i = 3; i < weights->n_instructions; i++) {
+    int n = count_of_weights(weights);
+    for (int i = n; i < weights->n_instructions; i++) {
         cleave_instruction it = weights->tape[i];
-        it.a = it.b = i - 3;
+        it.a = it.b = i - n;
         tail->tape[tail->n_instructions++] = it;
     }
     tail->gradient_inputs = 1;

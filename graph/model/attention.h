@@ -16,7 +16,11 @@
    Where keys are split, each part has statistics and an output of its own keys alone.  Statistics
    are merged (CLEAVE_COMBINE_STATISTICS) and come back; each part then scales the rows of its
    output by its share of l, so what moves of the output is a sum like any other; and backward reads
-   the whole output, not the part's own. */
+   the whole output, not the part's own.
+
+   Heads may have a sink c, a score of no key that takes its share of a row:
+   m = max(max s, c) and w = exp(s - m) / (l + exp(c - m)).  In statistics it is one key more, whose
+   value is zero.  The part that has the first key counts it, or the first turn. */
 #ifndef CLEAVE_GRAPH_MODEL_ATTENTION_H
 #define CLEAVE_GRAPH_MODEL_ATTENTION_H
 
@@ -48,8 +52,9 @@ typedef struct cleave_attention {
                                               a member */
     int n_pointwise;                       /* members 1 .. n_pointwise make the scores */
     int maximum, sum, weights;             /* members */
+    int sinks;                             /* input of the one nest; -1: none */
     int rows, keys, width, value_width;    /* axes of the one nest, whose inputs 0 to 2 are queries,
-                                              keys, values; the others are masks and biases */
+                                              keys, values; the others are masks, biases, sinks */
     double scale;                          /* of the product */
     cleave_nest tail; /* pointwise and linear, what becomes of a weight; no instructions: nothing */
     double plain_scale; /* where there is a PLAIN block */
@@ -69,6 +74,12 @@ typedef struct cleave_row_statistics {
 static inline bool cleave_attention_splits_keys(const cleave_nest *nest, const cleave_part *part) {
     int keys = nest->attention->keys;
     return part->lo[keys] > 0 || part->hi[keys] < nest->axes[keys].extent;
+}
+
+/* Is it the part, of those that have keys of a row, that counts its sink? */
+static inline bool cleave_attention_counts_sinks(const cleave_nest *nest, const cleave_part *part) {
+    return nest->attention->sinks >= 0 &&
+           (nest->n_turns > 0 ? nest->turn == 0 : part->lo[nest->attention->keys] == 0);
 }
 
 /* The model as a layout has it: of each operator that is of this form one nest is made, or turns

@@ -10,9 +10,12 @@ static int filled_axis(const cleave_model *model, const cleave_operand *operand)
     return tensor->filled_rows > 0 && plain ? map->terms[0].axis : -1;
 }
 
-/* Is the tape 0 where all inputs are? */
-static bool keeps_zero(const cleave_nest *nest) {
+/* Is the tape 0 where inputs that are filled are, whatever the others are?  They are tried as one
+   number. */
+static bool keeps_zero(const cleave_nest *nest, uint32_t filled, double other) {
     double registers[CLEAVE_MAX_INPUTS + CLEAVE_MAX_TAPE] = {0}, v = 0;
+    for (int i = 0; i < nest->n_inputs; i++)
+        registers[i] = (filled >> i & 1) != 0 ? 0 : other;
     for (int i = 0; i < nest->n_instructions; i++) {
         const cleave_instruction *at = &nest->tape[i];
         double a = registers[at->a], b = registers[at->b], p = at->p, q = at->q;
@@ -31,6 +34,21 @@ static bool keeps_zero(const cleave_nest *nest) {
     return v >= 0 && v <= 0;
 }
 
+static int passes_on_pointwise(const cleave_model *model, const cleave_nest *nest) {
+    uint32_t filled = 0;
+    int first = -1, axis = -1;
+    for (int i = 0; i < nest->n_inputs; i++) {
+        int of = filled_axis(model, &nest->inputs[i]);
+        if (of >= 0 && first < 0) {
+            first = i;
+            axis = of;
+        }
+        filled |= (uint32_t)(of >= 0 && of == axis) << i;
+    }
+    bool keeps = first >= 0 && keeps_zero(nest, filled, 1.25) && keeps_zero(nest, filled, -2.5);
+    return keeps ? first : -1;
+}
+
 /* The input whose empty rows are empty rows of the output; -1: none. */
 static int passes_on(const cleave_model *model, const cleave_nest *nest) {
     int axis = filled_axis(model, &nest->inputs[0]);
@@ -42,10 +60,7 @@ static int passes_on(const cleave_model *model, const cleave_nest *nest) {
                : nest->n_inputs == 2 && filled_axis(model, &nest->inputs[1]) >= 0 ? 1
                                                                                   : -1;
     case CLEAVE_NEST_POINTWISE:
-        for (int i = 1; i < nest->n_inputs; i++)
-            if (filled_axis(model, &nest->inputs[i]) != axis)
-                return -1;
-        return nest->n_inputs > 0 && axis >= 0 && keeps_zero(nest) ? 0 : -1;
+        return passes_on_pointwise(model, nest);
     default:
         return -1;
     }

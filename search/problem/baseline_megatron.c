@@ -103,10 +103,40 @@ int64_t cleave_baseline_experts(const cleave_model *model) {
 
 /* What megatron's rule knows of the operators before. */
 typedef struct megatron_marks {
-    bool *columns; /* is it split like the columns of a product? */
-    int *tokens;   /* the axis that is cut by context; -1: none, or no tokens */
-    int *experts;  /* and that of experts */
+    bool *columns;    /* is it split like the columns of a product? */
+    int *tokens;      /* the axis that is cut by context; -1: none, or no tokens */
+    int *experts;     /* and that of experts */
+    uint32_t *sliced; /* [n_tensors] dimensions of which views take parts */
 } megatron_marks;
+
+static void mark_slices(const cleave_model *model, uint32_t *sliced) {
+    for (int32_t t = 0; t < model->n_tensors; t++) {
+        const cleave_tensor *tensor = &model->tensors[t];
+        const int32_t source =
+            tensor->view.kind == CLEAVE_VIEW_SLICE ? tensor->view.sources[0] : -1;
+        for (int d = 0; source >= 0 && d < tensor->rank; d++)
+            if (tensor->shape[d] < model->tensors[source].shape[d])
+                sliced[source] |= UINT32_C(1) << d;
+    }
+}
+
+/* The columns of a product, by their outermost axis; where a weight has several side by side, such
+   as gate and up, and an axis says which, by the one within: so each device has some of all. */
+static int column_axis(const cleave_model *model, int32_t op, const uint32_t *sliced) {
+    const cleave_operator *of = &model->operators[op];
+    const cleave_operand *output = &model->nests[of->main_nest].output;
+    const int first = baseline_axis_with_role(of, "parameter");
+    for (int a = first; a >= 0 && a < of->n_axes; a++) {
+        bool apart =
+            of->axes[a].whole || of->roles[a] == NULL || strcmp(of->roles[a], "parameter") != 0;
+        for (int d = 0; d < model->tensors[output->tensor].rank && !apart; d++)
+            apart = (sliced[output->tensor] >> d & 1) != 0 && output->map[d].n_terms > 0 &&
+                    model->nests[of->main_nest].operator_axis[output->map[d].terms[0].axis] == a;
+        if (!apart)
+            return a;
+    }
+    return first;
+}
 
 /* As the operator before it is cut along its axis, if it is. */
 static cleave_status follow(const baseline_builder *b, const int *axis_of, int32_t before,
@@ -135,7 +165,7 @@ static cleave_status cut_by_tensor(const baseline_builder *b, int32_t op, int32_
         columns[op] = *axis >= 0;
     } else if (baseline_is_dense(model, op)) {
         columns[op] = *axis < 0;
-        *axis = *axis >= 0 ? *axis : baseline_axis_with_role(of, "parameter");
+        *axis = *axis >= 0 ? *axis : column_axis(model, op, marks->sliced);
     } else {
         if (*axis >= 0 && !is_loss(model, op) && !is_written_along(model, op, *axis))
             *axis = -1; /* a normalisation of what is split by columns */
@@ -208,9 +238,13 @@ cleave_status baseline_megatron(const baseline_builder *b, bool *applies, cleave
     const int32_t *degree = b->group.degree;
     const megatron_marks marks = {.columns = CLEAVE_ARENA_ARRAY(b->arena, bool, model->n_operators),
                                   .tokens = CLEAVE_ARENA_ARRAY(b->arena, int, model->n_operators),
-                                  .experts = CLEAVE_ARENA_ARRAY(b->arena, int, model->n_operators)};
-    if (marks.columns == NULL || marks.tokens == NULL || marks.experts == NULL)
+                                  .experts = CLEAVE_ARENA_ARRAY(b->arena, int, model->n_operators),
+                                  .sliced =
+                                      CLEAVE_ARENA_ARRAY(b->arena, uint32_t, model->n_tensors)};
+    if (marks.columns == NULL || marks.tokens == NULL || marks.experts == NULL ||
+        marks.sliced == NULL)
         return cleave_fail_memory(error, "making a layout");
+    mark_slices(model, marks.sliced);
     bool has_heads = false, has_experts = false, has_room = true;
     for (int32_t op = 0; op < model->n_operators; op++) {
         const cleave_operator *of = &model->operators[op];

@@ -30,11 +30,13 @@ def shapes_of(fields):
         config = transformers.AutoConfig.for_model(kind, **fields)
         model = HEADS.get(kind, transformers.AutoModelForCausalLM).from_config(config)
     model.tie_weights()
-    shapes = {checkpoint_name(kind, n): tuple(p.shape) for n, p in model.named_parameters()}
+    trained = {n: p.requires_grad for n, p in model.named_parameters()}
+    shapes = {checkpoint_name(kind, n): tuple(p.shape) for n, p in model.named_parameters() if trained[n]}
     if untied:  # the newest classes tie it again; those of version 4, and the checkpoints, do not
         shapes["lm_head.weight"] = (config.vocab_size, config.d_model)
     saved = model.state_dict()
-    kept = {checkpoint_name(kind, n): tuple(b.shape) for n, b in model.named_buffers() if n in saved}
+    kept = {checkpoint_name(kind, n): tuple(b.shape) for n, b in saved.items()
+            if n in dict(model.named_buffers()) or not trained.get(n, True)}
     return shapes, kept
 
 

@@ -312,6 +312,18 @@ int main(int n_arguments, char **arguments) {
         {"family_olmoe", 4, 6},
         {"family_glm4_moe", 4, 6},
         {"family_deepseek_v3", 4, 6},
+        {"family_gpt_oss", 4, 6},
+        {"family_granitemoe", 4, 6},
+        {"family_llama4", 4, 6},
+        {"family_bloom", 4, 6},
+        {"family_falcon", 4, 6},
+        {"family_falcon_groups", 4, 6},
+        {"family_cohere", 4, 6},
+        {"family_stablelm", 4, 6},
+        {"family_olmo", 4, 6},
+        {"family_minimax_m2", 4, 6},
+        {"family_ernie4_5_moe", 4, 6},
+        {"family_dots1", 4, 6},
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)

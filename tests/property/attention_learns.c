@@ -27,6 +27,7 @@ typedef struct form {
     bool drops;     /* weights */
     bool shifts;    /* adds a parameter to the sums of values: a tail of the second product */
     bool unbatched; /* no dimension of samples */
+    bool sinks;     /* of heads, which take a share of every row */
     bool caps;      /* scores, by a hyperbolic tangent */
 } form;
 
@@ -128,7 +129,13 @@ static void mix(bytes *graph, const form *f) {
         node(graph, "Mul", "scaled", "scores scale", "scaled", NULL);
     }
     add_mask(graph, f);
-    node(graph, "Softmax", "softmax", "masked", "weights", &axis);
+    if (f->sinks) {
+        const float sinks[HEADS] = {0.75f, -0.5f};
+        initializer(graph, "sinks", 1, (int64_t[]){HEADS}, 1, sinks, sizeof sinks);
+        node(graph, "SinkSoftmax", "softmax", "masked sinks", "weights", NULL);
+    } else {
+        node(graph, "Softmax", "softmax", "masked", "weights", &axis);
+    }
     if (f->drops) {
         initializer(graph, "ratio", 0, NULL, 1, &ratio, sizeof ratio);
         initializer(graph, "yes", 0, NULL, 9, &yes, sizeof yes);
@@ -341,6 +348,10 @@ Test(attention_learns, with_something_added_to_sums_of_values) {
 }
 Test(attention_learns, with_keys_that_heads_share) {
     check((form){.what = "one key", .mask = CAUSAL, .one_key = true});
+}
+Test(attention_learns, with_sinks) {
+    check((form){.what = "sinks", .sinks = true});
+    check((form){.what = "causal sinks", .mask = CAUSAL_INFINITE, .sinks = true, .drops = true});
 }
 Test(attention_learns, with_capped_scores) {
     check((form){.what = "caps", .mask = CAUSAL, .caps = true, .drops = true});

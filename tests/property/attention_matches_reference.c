@@ -348,6 +348,21 @@ Test(attention_matches_reference, of_grouped_heads_and_windows) {
           1, (int64_t[]){65, 300}, 2);
 }
 
+#define OF_SINKS(windows)                                                                          \
+    "{\"model_type\": \"gpt_oss\", \"vocab_size\": 11, \"hidden_size\": 16,"                       \
+    "\"num_hidden_layers\": 1, \"num_attention_heads\": 4, \"num_key_value_heads\": 2,"            \
+    "\"head_dim\": 6, \"intermediate_size\": 8, \"num_local_experts\": 2, "                        \
+    "\"num_experts_per_tok\": 1,"                                                                  \
+    "\"rope_parameters\": {\"rope_type\": \"default\"}, " windows "}"
+
+/* Of a part that has the first key, and of others, which leave the sinks to it; a window hides
+   whole parts. */
+Test(attention_matches_reference, of_sinks) {
+    check(OF_SINKS("\"sliding_window\": 70"), 1, (int64_t[]){1, 65, 300}, 3);
+    check(OF_SINKS("\"attention_dropout\": 0.2, \"layer_types\": [\"full_attention\"]"), 1,
+          (int64_t[]){130, 257}, 2);
+}
+
 /* A bias by distance, with its gradient, in the encoder and the decoder, and a sequence that
    attends to another one. */
 Test(attention_matches_reference, of_a_bias_that_is_trained) {

@@ -263,6 +263,14 @@ static void causal_mask(drawn_model *m, const char *type) {
     put_output(m, put_node(m, "Softmax", "%s", x));
 }
 
+/* A number for each head, which takes a share of every row of its head. */
+static void sink_softmax(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 3, 4);
+    const char *x = draw_operand(m, shape, DRAWN_ANY);
+    const int64_t heads = shape.extent[shape.rank - 3];
+    put_output(m, put_node(m, type, "%s %s", x, draw_operand(m, shape_of(1, &heads), DRAWN_ANY)));
+}
+
 /* Its values are integers: they meet the model through a cast. */
 static void shape_node(drawn_model *m, const char *type) {
     const char *x = draw_operand(m, draw_shape(m, 1, 4), DRAWN_ANY);
@@ -287,6 +295,7 @@ const generator view_generators[] = {{"CausalMask", 13, causal_mask, true},
                                      {"Reshape", 7, reshape, true},
                                      {"SequenceAt", 11, split_to_sequence, true},
                                      {"Shape", 7, shape_node, false},
+                                     {"SinkSoftmax", 13, sink_softmax, true},
                                      {"Size", 7, shape_node, false},
                                      {"Slice", 7, slice, true},
                                      {"SpaceToDepth", 7, depth_to_space, true},

@@ -42,16 +42,28 @@ const char *cleave_compose_conv1d(cleave_composer *c, const char *scope, const c
 
 /* ---- normalisation --------------------------------------------------------------------------- */
 
+/* Ones, where a norm has no weight. */
+static const char *ones(cleave_composer *c, const char *scope, int64_t width) {
+    float *values = CLEAVE_ARENA_ARRAY(c->arena, float, width);
+    c->failed = c->failed || values == NULL;
+    for (int64_t i = 0; values != NULL && i < width; i++)
+        values[i] = 1;
+    return cleave_compose_floats(c, part(c, scope, "ones"), 1, &width, values);
+}
+
 static const char *norm_weight(cleave_composer *c, const char *scope, int64_t width,
-                               bool plus_one) {
+                               cleave_norm norm) {
+    if (norm == CLEAVE_NORM_RMS_BARE || norm == CLEAVE_NORM_LAYER_BARE)
+        return ones(c, scope, width);
     const char *weight = vector(c, scope, "weight", width);
-    return plus_one ? CLEAVE_COMPOSE(c, "Add", part(c, scope, "factor"), weight,
-                                     cleave_compose_scalar(c, part(c, scope, "one"), 1))
-                    : weight;
+    return norm == CLEAVE_NORM_RMS_PLUS_ONE || norm == CLEAVE_NORM_LAYER_PLUS_ONE
+               ? CLEAVE_COMPOSE(c, "Add", part(c, scope, "factor"), weight,
+                                cleave_compose_scalar(c, part(c, scope, "one"), 1))
+               : weight;
 }
 
 static const char *rms_norm(cleave_composer *c, const char *scope, const char *x, int64_t width,
-                            double epsilon, bool plus_one) {
+                            double epsilon, cleave_norm norm) {
     const int64_t one = 1;
     static const int64_t last = -1;
     const char *two = cleave_compose_scalar(c, part(c, scope, "two"), 2);
@@ -64,15 +76,16 @@ static const char *rms_norm(cleave_composer *c, const char *scope, const char *x
     const char *root = CLEAVE_COMPOSE(c, "Sqrt", part(c, scope, "root"), sum);
     const char *inverse = CLEAVE_COMPOSE(c, "Reciprocal", part(c, scope, "inverse"), root);
     const char *normal = CLEAVE_COMPOSE(c, "Mul", part(c, scope, "normal"), x, inverse);
-    return CLEAVE_COMPOSE(c, "Mul", scope, normal, norm_weight(c, scope, width, plus_one));
+    return CLEAVE_COMPOSE(c, "Mul", scope, normal, norm_weight(c, scope, width, norm));
 }
 
 const char *cleave_compose_norm(cleave_composer *c, const char *scope, const char *x, int64_t width,
                                 double epsilon, cleave_norm norm) {
-    if (norm == CLEAVE_NORM_RMS || norm == CLEAVE_NORM_RMS_PLUS_ONE)
-        return rms_norm(c, scope, x, width, epsilon, norm == CLEAVE_NORM_RMS_PLUS_ONE);
-    const char *weight = norm_weight(c, scope, width, norm == CLEAVE_NORM_LAYER_PLUS_ONE);
-    const char *bias = norm == CLEAVE_NORM_LAYER_UNBIASED ? NULL : vector(c, scope, "bias", width);
+    if (norm == CLEAVE_NORM_RMS || norm == CLEAVE_NORM_RMS_BARE || norm == CLEAVE_NORM_RMS_PLUS_ONE)
+        return rms_norm(c, scope, x, width, epsilon, norm);
+    const char *weight = norm_weight(c, scope, width, norm);
+    const bool is_biased = norm != CLEAVE_NORM_LAYER_UNBIASED && norm != CLEAVE_NORM_LAYER_BARE;
+    const char *bias = is_biased ? vector(c, scope, "bias", width) : NULL;
     const char *y = CLEAVE_COMPOSE(c, "LayerNormalization", scope, x, weight, bias);
     cleave_compose_number(c, "epsilon", epsilon);
     return y;
@@ -232,6 +245,18 @@ static const char *mask(cleave_composer *c, const char *name, const char *scores
     return scores;
 }
 
+static const char *softmax(cleave_composer *c, const char *name, const char *scores,
+                           const char *sinks) {
+    if (sinks != NULL) {
+        const char *weights = CLEAVE_COMPOSE(c, "SinkSoftmax", name, scores, sinks);
+        cleave_compose_as_own(c);
+        return weights;
+    }
+    const char *weights = CLEAVE_COMPOSE(c, "Softmax", name, scores);
+    cleave_compose_integer(c, "axis", -1);
+    return weights;
+}
+
 const char *cleave_compose_attention(cleave_composer *c, const char *scope,
                                      const cleave_composed_attention *a, const char *q,
                                      const char *k, const char *v) {
@@ -248,8 +273,7 @@ const char *cleave_compose_attention(cleave_composer *c, const char *scope,
         scores = CLEAVE_COMPOSE(c, "Add", part(c, scope, "biased_scores"), scores, a->bias);
     if (a->is_causal)
         scores = mask(c, part(c, scope, "masked"), scores, a->window);
-    const char *weights = CLEAVE_COMPOSE(c, "Softmax", part(c, scope, "weights"), scores);
-    cleave_compose_integer(c, "axis", -1);
+    const char *weights = softmax(c, part(c, scope, "weights"), scores, a->sinks);
     weights = cleave_compose_dropout(c, part(c, scope, "dropout"), weights, a->dropout);
     const char *y = CLEAVE_COMPOSE(c, "MatMul", scope, weights, v);
     return join_heads(c, scope, y, &a->heads);

@@ -23,8 +23,10 @@ const char *cleave_compose_tied(cleave_composer *c, const char *name, const char
    square, or of their variance, once the mean is taken away; with `epsilon` below the root. */
 typedef enum cleave_norm {
     CLEAVE_NORM_RMS,
+    CLEAVE_NORM_RMS_BARE,     /* times nothing */
     CLEAVE_NORM_RMS_PLUS_ONE, /* times 1 + weight, else times the weight */
     CLEAVE_NORM_LAYER,
+    CLEAVE_NORM_LAYER_BARE, /* times nothing, and nothing added */
     CLEAVE_NORM_LAYER_PLUS_ONE,
     CLEAVE_NORM_LAYER_UNBIASED /* without a bias */
 } cleave_norm;
@@ -79,6 +81,7 @@ typedef struct cleave_composed_attention {
     double scale;       /* of scores; 1: none */
     double cap;         /* of them, then, as below; 0: none */
     const char *bias;   /* of scores, [queries, keys] or with heads before; null: none */
+    const char *sinks;  /* [heads] scores of no key, which take their share of a row; null: none */
     bool is_causal;     /* a query sees no later key, and */
     int64_t window;     /* above 0: as many keys at most, the last of them its own */
     double dropout;     /* of the weights */

@@ -16,6 +16,57 @@ bool cleave_config_is_json(const void *data, size_t bytes) {
     return i < bytes && text[i] == '{';
 }
 
+/* Families that are much used, and what they have that no family here has. */
+static const struct {
+    const char *model_type, *what;
+} unsupported[] = {
+    {"albert", "layers that share their weights"},
+    {"bamba", "state-space layers"},
+    {"bart", "an encoder and a decoder, which are supported of T5 alone"},
+    {"deberta", "scores by relative positions and contents apart"},
+    {"deberta-v2", "scores by relative positions and contents apart"},
+    {"deepseek_v32", "attention to keys that an indexer chooses"},
+    {"falcon_h1", "state-space layers"},
+    {"falcon_mamba", "state-space layers"},
+    {"gemma3", "several parts; its texts alone are gemma3_text"},
+    {"gemma3n", "layers that predict each other's input, and embeddings of each layer"},
+    {"granitemoehybrid", "state-space layers"},
+    {"jamba", "state-space layers"},
+    {"kimi_linear", "linear attention"},
+    {"lfm2", "short convolutions between layers of attention"},
+    {"lfm2_moe", "short convolutions between layers of attention"},
+    {"llama4", "several parts; its texts alone are llama4_text"},
+    {"longformer", "global and local attention of one layer"},
+    {"m2m_100", "an encoder and a decoder, which are supported of T5 alone"},
+    {"mamba", "state-space layers"},
+    {"mamba2", "state-space layers"},
+    {"marian", "an encoder and a decoder, which are supported of T5 alone"},
+    {"mbart", "an encoder and a decoder, which are supported of T5 alone"},
+    {"minimax", "linear attention"},
+    {"mistral3", "several parts"},
+    {"nemotron_h", "state-space layers"},
+    {"pegasus", "an encoder and a decoder, which are supported of T5 alone"},
+    {"qwen2_5_vl", "several parts"},
+    {"qwen2_vl", "several parts"},
+    {"qwen3_next", "linear attention"},
+    {"qwen3_vl", "several parts"},
+    {"recurrent_gemma", "recurrent layers"},
+    {"rwkv", "recurrent layers"},
+    {"whisper", "an encoder of sounds and a decoder"},
+    {"xlnet", "two streams of attention"},
+    {"zamba2", "state-space layers"},
+};
+
+/* Says so, where it is known what a family has. */
+static cleave_status check_supported(const cleave_json_cursor *at, const char *type,
+                                     cleave_error *error) {
+    for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
+        if (strcmp(unsupported[i].model_type, type) == 0)
+            return cleave_json_fail(at, error, "\"%s\" is not supported: it has %s", type,
+                                    unsupported[i].what);
+    return CLEAVE_OK;
+}
+
 static cleave_status find_family(const cleave_json_cursor *root, const cleave_family **family,
                                  cleave_error *error) {
     cleave_json_cursor at;
@@ -36,6 +87,7 @@ static cleave_status find_family(const cleave_json_cursor *root, const cleave_fa
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "",
                                  cleave_families[i].model_type);
     }
+    CLEAVE_TRY(check_supported(&at, type, error));
     return cleave_json_fail(&at, error, "\"%.64s\" is not supported, but %s", type, known);
 }
 
@@ -83,6 +135,12 @@ static cleave_status check_length(const cleave_json_cursor *root, const cleave_f
     if (sequence < 0 || sequence > most)
         return cleave_json_fail(root, error, "a sequence of %lld is not in the range 1 to %d",
                                 sequence, most);
+    if (config->chunk > 0 && sequence > config->chunk)
+        return cleave_json_fail(
+            root, error,
+            "a sequence of %lld is longer than %lld: attention in chunks is not "
+            "supported",
+            sequence, (long long)config->chunk);
     bool has_table = family->has_text && !family->turns && config->positions > 0;
     int64_t first = config->first_position;
     if (has_table && sequence > config->positions - first)
@@ -217,6 +275,8 @@ static cleave_status read_config(const cleave_json_cursor *root, const cleave_fa
     CLEAVE_TRY(cleave_config_read(root, family, arena, config, error));
     CLEAVE_TRY(take_capacity(root, from->capacity_factor, config, error));
     CLEAVE_TRY(complete(root, family, config, error));
+    if (config->turned_width > 0)
+        config->rotary[0].share = (double)config->turned_width / (double)config->head;
     CLEAVE_TRY(check_length(root, family, config, error));
     CLEAVE_TRY(check_sizes(root, family, config, error));
     CLEAVE_TRY(check_experts(root, config, error));

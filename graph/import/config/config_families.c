@@ -30,13 +30,19 @@
     { name, CLEAVE_FIELD_IS, 0, false, 0, text }
 #define EITHER(name, member, texts)                                                                \
     { name, CLEAVE_FIELD_EITHER, MEMBER(member), false, 0, texts }
+#define ONE(name, member)                                                                          \
+    { name, CLEAVE_FIELD_ONE, MEMBER(member), false, 1, NULL }
 #define LAYERS                                                                                     \
     { "layer_types", CLEAVE_FIELD_LAYERS, MEMBER(windowed), false, 0, NULL }
+#define LAST(name, member)                                                                         \
+    { name, CLEAVE_FIELD_LAST, MEMBER(member), false, -1, NULL }
 #define FUNCTION(name, standard)                                                                   \
     { name, CLEAVE_FIELD_FUNCTION, MEMBER(activation), false, 0, standard }
 #define ROTARY(name)                                                                               \
     { name, CLEAVE_FIELD_ROTARY, MEMBER(rotary), false, 0, NULL }
 
+#define NEEDED_ROTARY(name)                                                                        \
+    { name, CLEAVE_FIELD_ROTARY, MEMBER(rotary), true, 0, NULL }
 #define ROTARIES(name)                                                                             \
     { name, CLEAVE_FIELD_ROTARIES, MEMBER(rotary), false, 0, NULL }
 
@@ -198,6 +204,38 @@ static const cleave_field cohere2[] = {LLAMA_SIZES(0, 8192),
                                        IS("position_embedding_type", "rope_gptj"),
                                        FUNCTION("hidden_act", "silu")};
 
+static const cleave_field cohere[] = {LLAMA_SIZES(0, 8192),
+                                      NUMBER("rope_theta", rotary[0].theta, 500000),
+                                      ROTARY("rope_scaling"),
+                                      ROTARY("rope_parameters"),
+                                      NUMBER("layer_norm_eps", epsilon, 1e-5),
+                                      NUMBER("logit_scale", logit_scale, 0.0625),
+                                      EXTENT("head_dim", head, 0),
+                                      FLAG("attention_bias", attention_bias, 0),
+                                      FLAG("tie_word_embeddings", tied, 1),
+                                      NOT("use_qk_norm"),
+                                      FUNCTION("hidden_act", "silu")};
+
+static const cleave_field stablelm[] = {LLAMA_SIZES(32, 4096),
+                                        TURNED("rope_theta"),
+                                        NUMBER("partial_rotary_factor", rotary[0].share, 0.25),
+                                        NUMBER("rope_pct", rotary[0].share, 0.25),
+                                        NUMBER("layer_norm_eps", epsilon, 1e-5),
+                                        NUMBER("norm_eps", epsilon, 1e-5),
+                                        FLAG("use_qkv_bias", attention_bias, 0),
+                                        FLAG("use_parallel_residual", parallel, 0),
+                                        FLAG("tie_word_embeddings", tied, 0),
+                                        NOT("qk_layernorm"),
+                                        ZERO("hidden_dropout"),
+                                        FUNCTION("hidden_act", "silu")};
+
+static const cleave_field olmo[] = {LLAMA_SIZES(0, 2048),
+                                    TURNED("rope_theta"),
+                                    CAP("clip_qkv", projection_clip, 0),
+                                    FLAG("attention_bias", attention_bias, 0),
+                                    FLAG("tie_word_embeddings", tied, 0),
+                                    FUNCTION("hidden_act", "silu")};
+
 static const cleave_field exaone4[] = {
     LLAMA_SIZES(32, 2048),
     TURNED("rope_theta"),
@@ -272,6 +310,109 @@ static const cleave_field olmoe[] = {LLAMA_SIZES(0, 4096),
                                      FLAG("attention_bias", attention_bias, 0),
                                      FUNCTION("hidden_act", "silu")};
 
+/* Its rotary positions are scaled where nothing is said of them, so something has to be said. */
+static const cleave_field gpt_oss[] = {LLAMA_SIZES(8, 131072),
+                                       NUMBER("rope_theta", rotary[0].theta, 150000),
+                                       NEEDED_ROTARY("rope_scaling"),
+                                       NEEDED_ROTARY("rope_parameters"),
+                                       NUMBER("rms_norm_eps", epsilon, 1e-5),
+                                       EXPERTS(4),
+                                       EXTENT("experts_per_token", choices, 4),
+                                       EXTENT("num_local_experts", experts, 128),
+                                       EXTENT("num_experts", experts, 128),
+                                       EXTENT("head_dim", head, 64),
+                                       FLAG("attention_bias", attention_bias, 1),
+                                       FLAG("tie_word_embeddings", tied, 0),
+                                       COUNT("sliding_window", window, 128),
+                                       LAYERS,
+                                       NUMBER("swiglu_alpha", gate_scale, 1.702),
+                                       NUMBER("swiglu_limit", gate_limit, 7),
+                                       FUNCTION("hidden_act", "silu")};
+
+/* Its experts have the width that is called as that of dense layers is elsewhere. */
+static const cleave_field llama4[] = {
+    SIZES,
+    NEEDED("vocab_size", vocabulary),
+    NEEDED("intermediate_size", expert_inner),
+    EXTENT("intermediate_size_mlp", inner, 16384),
+    EXTENT("num_key_value_heads", kv_heads, 8),
+    EXTENT("max_position_embeddings", positions, 131072),
+    RATE("attention_dropout", attention_dropout, 0),
+    NUMBER("rope_theta", rotary[0].theta, 500000),
+    ROTARY("rope_scaling"),
+    ROTARY("rope_parameters"),
+    NUMBER("rms_norm_eps", epsilon, 1e-5),
+    EXTENT("head_dim", head, 128),
+    EXTENT("num_local_experts", experts, 16),
+    EXTENT("num_experts", experts, 16),
+    ONE("num_experts_per_tok", choices),
+    NOT("output_router_logits"),
+    COUNT("expert_capacity", capacity, 0),
+    NUMBER("capacity_factor", capacity_factor, 0),
+    ZERO("router_jitter_noise"),
+    EXTENT("interleave_moe_layer_step", sparse_step, 1),
+    FLAG("use_qk_norm", qk_norm, 1),
+    EXTENT("no_rope_layer_interval", unturned_every, 4),
+    {"no_rope_layers", CLEAVE_FIELD_SWITCHES, MEMBER(turned), false, 0, NULL},
+    COUNT("attention_chunk_size", chunk, 8192),
+    FLAG("attn_temperature_tuning", scales, 1),
+    NUMBER("floor_scale", place_step, 8192),
+    NUMBER("attn_scale", place_scale, 0.1),
+    NOT("for_llm_compressor"),
+    FLAG("attention_bias", attention_bias, 0),
+    FLAG("tie_word_embeddings", tied, 0),
+    FUNCTION("hidden_act", "silu")};
+
+static const cleave_field granitemoe[] = {LLAMA(0, 2048),
+                                          EXPERTS(2),
+                                          EXTENT("num_local_experts", experts, 8),
+                                          FLAG("tie_word_embeddings", tied, 0),
+                                          FLAG("attention_bias", attention_bias, 0),
+                                          NUMBER("embedding_multiplier", embedding_scale, 1),
+                                          NUMBER("residual_multiplier", residual_scale, 1),
+                                          NUMBER("attention_multiplier", score_scale, 1),
+                                          NUMBER("logits_scaling", logit_scale, 1),
+                                          FUNCTION("hidden_act", "silu")};
+
+static const cleave_field minimax_m2[] = {LLAMA_SIZES(8, 196608),
+                                          NUMBER("rope_theta", rotary[0].theta, 5e6),
+                                          ROTARY("rope_scaling"),
+                                          ROTARY("rope_parameters"),
+                                          NUMBER("partial_rotary_factor", rotary[0].share, 1),
+                                          COUNT("rotary_dim", turned_width, 0),
+                                          NUMBER("rms_norm_eps", epsilon, 1e-6),
+                                          EXPERTS(8),
+                                          EXTENT("num_local_experts", experts, 256),
+                                          EXTENT("num_experts", experts, 256),
+                                          EXTENT("head_dim", head, 128),
+                                          FLAG("tie_word_embeddings", tied, 0),
+                                          ZERO("router_jitter_noise"),
+                                          YES("use_qk_norm"),
+                                          YES("use_routing_bias"),
+                                          IS("qk_norm_type", "per_layer"),
+                                          IS("scoring_func", "sigmoid"),
+                                          FUNCTION("hidden_act", "silu")};
+
+static const cleave_field ernie4_5_moe[] = {LLAMA_SIZES(4, 131072),
+                                            NUMBER("rope_theta", rotary[0].theta, 500000),
+                                            ROTARY("rope_scaling"),
+                                            ROTARY("rope_parameters"),
+                                            NUMBER("rms_norm_eps", epsilon, 1e-5),
+                                            EXTENT("head_dim", head, 0),
+                                            EXPERTS(6),
+                                            EXTENT("moe_k", choices, 6),
+                                            EXTENT("moe_num_experts", experts, 64),
+                                            EXTENT("num_experts", experts, 64),
+                                            COUNT("moe_num_shared_experts", shared_experts, 2),
+                                            EXTENT("moe_intermediate_size", expert_inner, 1536),
+                                            COUNT("moe_layer_start_index", dense_layers, 1),
+                                            LAST("moe_layer_end_index", last_sparse),
+                                            EXTENT("moe_layer_interval", sparse_step, 1),
+                                            NUMBER("moe_norm_min", least_sum, 1e-12),
+                                            FLAG("use_bias", attention_bias, 0),
+                                            FLAG("tie_word_embeddings", tied, 1),
+                                            FUNCTION("hidden_act", "silu")};
+
 /* DeepSeek's experts: dense layers before them, some that all tokens go through, choices among the
    best groups. */
 #define ROUTED(n_experts, n_shared, inner_standard, n_dense, n_groups, n_open, scale)              \
@@ -302,6 +443,32 @@ static const cleave_field glm4_moe[] = {LLAMA_SIZES(8, 131072),
                                         FLAG("attention_bias", attention_bias, 0),
                                         FLAG("tie_word_embeddings", tied, 0),
                                         FUNCTION("hidden_act", "silu")};
+
+static const cleave_field dots1[] = {LLAMA_SIZES(32, 2048),
+                                     TURNED("rope_theta"),
+                                     NUMBER("rms_norm_eps", epsilon, 1e-6),
+                                     NEEDED("num_experts_per_tok", choices),
+                                     NOT("output_router_logits"),
+                                     COUNT("expert_capacity", capacity, 0),
+                                     NUMBER("capacity_factor", capacity_factor, 0),
+                                     NEEDED("n_routed_experts", experts),
+                                     NEEDED("num_local_experts", experts),
+                                     EXTENT("moe_layer_freq", sparse_step, 1),
+                                     COUNT("n_shared_experts", shared_experts, 0),
+                                     EXTENT("moe_intermediate_size", expert_inner, 1408),
+                                     COUNT("first_k_dense_replace", dense_layers, 0),
+                                     EXTENT("n_group", groups, 1),
+                                     EXTENT("topk_group", group_choices, 1),
+                                     NUMBER("routed_scaling_factor", expert_scale, 1),
+                                     FLAG("norm_topk_prob", normalises, 0),
+                                     EXTENT("head_dim", head, 0),
+                                     COUNT("sliding_window", window, 4096),
+                                     COUNT("max_window_layers", first_windowed_layer, 62),
+                                     LAYERS,
+                                     FLAG("attention_bias", attention_bias, 0),
+                                     FLAG("tie_word_embeddings", tied, 0),
+                                     IS("scoring_func", "noaux_tc"),
+                                     FUNCTION("hidden_act", "silu")};
 
 static const cleave_field deepseek_v2[] = {
     LLAMA(0, 2048),
@@ -420,6 +587,42 @@ static const cleave_field gpt_neox[] = {SIZES,
                                         FLAG("tie_word_embeddings", tied, 0),
                                         FUNCTION("hidden_act", "gelu")};
 
+static const cleave_field bloom[] = {NEEDED("hidden_size", width),
+                                     NEEDED("n_embed", width),
+                                     NEEDED("n_layer", layers),
+                                     NEEDED("num_hidden_layers", layers),
+                                     NEEDED("n_head", heads),
+                                     NEEDED("num_attention_heads", heads),
+                                     NEEDED("vocab_size", vocabulary),
+                                     EXTENT("n_inner", inner, 0),
+                                     NUMBER("layer_norm_epsilon", epsilon, 1e-5),
+                                     RATE("hidden_dropout", dropout, 0),
+                                     RATE("attention_dropout", attention_dropout, 0),
+                                     FLAG("tie_word_embeddings", tied, 1),
+                                     NOT("apply_residual_connection_post_layernorm"),
+                                     NOT("slow_but_exact")};
+
+static const cleave_field falcon[] = {SIZES,
+                                      NEEDED("n_layer", layers),
+                                      NEEDED("n_head", heads),
+                                      NEEDED("vocab_size", vocabulary),
+                                      EXTENT("num_kv_heads", kv_heads, 0),
+                                      EXTENT("n_head_kv", kv_heads, 0),
+                                      EXTENT("ffn_hidden_size", inner, 0),
+                                      EXTENT("max_position_embeddings", positions, 2048),
+                                      TURNED("rope_theta"),
+                                      NUMBER("layer_norm_epsilon", epsilon, 1e-5),
+                                      FLAG("new_decoder_architecture", groups_heads, 0),
+                                      FLAG("multi_query", shares_keys, 1),
+                                      EXTENT("num_ln_in_parallel_attn", n_norms, 0),
+                                      FLAG("bias", attention_bias, 0),
+                                      FLAG("tie_word_embeddings", tied, 1),
+                                      YES("parallel_attn"),
+                                      NOT("alibi"),
+                                      ZERO("hidden_dropout"),
+                                      ZERO("attention_dropout"),
+                                      FUNCTION("activation", "gelu")};
+
 static const cleave_field gpt2[] = {NEEDED("n_embd", width),
                                     NEEDED("n_layer", layers),
                                     NEEDED("n_head", heads),
@@ -523,7 +726,10 @@ const cleave_family cleave_families[] = {
     {"arcee", FIELDS(arcee), cleave_compose_arcee, .has_text = true, .turns = true,
      .has_own_head = true},
     {"bert", FIELDS(bert), cleave_compose_bert, .has_text = true},
+    {"bloom", FIELDS(bloom), cleave_compose_bloom, .has_text = true},
     {"camembert", FIELDS(roberta), cleave_compose_roberta, .has_text = true, .skips_padding = true},
+    {"cohere", FIELDS(cohere), cleave_compose_cohere, .has_text = true, .turns = true,
+     .has_own_head = true},
     {"cohere2", FIELDS(cohere2), cleave_compose_cohere2, .has_text = true, .turns = true,
      .has_own_head = true},
     {"deepseek_v2", FIELDS(deepseek_v2), cleave_compose_deepseek_v2, .has_text = true,
@@ -531,10 +737,15 @@ const cleave_family cleave_families[] = {
     {"deepseek_v3", FIELDS(deepseek_v3), cleave_compose_deepseek_v3, .has_text = true,
      .turns = true, .has_own_head = true},
     {"distilbert", FIELDS(distilbert), cleave_compose_distilbert, .has_text = true},
+    {"dots1", FIELDS(dots1), cleave_compose_dots1, .has_text = true, .turns = true,
+     .has_own_head = true},
     {"ernie4_5", FIELDS(ernie4_5), cleave_compose_ernie4_5, .has_text = true, .turns = true,
      .has_own_head = true},
+    {"ernie4_5_moe", FIELDS(ernie4_5_moe), cleave_compose_ernie4_5_moe, .has_text = true,
+     .turns = true, .has_own_head = true},
     {"exaone4", FIELDS(exaone4), cleave_compose_exaone4, .has_text = true, .turns = true,
      .has_own_head = true},
+    {"falcon", FIELDS(falcon), cleave_compose_falcon, .has_text = true, .turns = true},
     {"gemma", FIELDS(gemma), cleave_compose_gemma, .has_text = true, .turns = true,
      .has_own_head = true},
     {"gemma2", FIELDS(gemma2), cleave_compose_gemma2, .has_text = true, .turns = true,
@@ -550,9 +761,16 @@ const cleave_family cleave_families[] = {
     {"gpt2", FIELDS(gpt2), cleave_compose_gpt2, .has_text = true},
     {"gpt_neox", FIELDS(gpt_neox), cleave_compose_gpt_neox, .has_text = true, .turns = true,
      .turns_share = true},
+    {"gpt_oss", FIELDS(gpt_oss), cleave_compose_gpt_oss, .has_text = true, .turns = true,
+     .has_own_head = true},
     {"granite", FIELDS(granite), cleave_compose_granite, .has_text = true, .turns = true},
+    {"granitemoe", FIELDS(granitemoe), cleave_compose_granitemoe, .has_text = true, .turns = true},
     {"llama", FIELDS(llama), cleave_compose_llama, .has_text = true, .turns = true,
      .has_own_head = true},
+    {"llama4_text", FIELDS(llama4), cleave_compose_llama4, .has_text = true, .turns = true,
+     .has_own_head = true},
+    {"minimax_m2", FIELDS(minimax_m2), cleave_compose_minimax_m2, .has_text = true, .turns = true,
+     .turns_share = true, .has_own_head = true},
     {"ministral", FIELDS(ministral), cleave_compose_llama, .has_text = true, .turns = true,
      .has_own_head = true},
     {"mistral", FIELDS(mistral), cleave_compose_llama, .has_text = true, .turns = true,
@@ -561,6 +779,7 @@ const cleave_family cleave_families[] = {
      .has_own_head = true},
     {"nemotron", FIELDS(nemotron), cleave_compose_nemotron, .has_text = true, .turns = true,
      .turns_share = true, .has_own_head = true},
+    {"olmo", FIELDS(olmo), cleave_compose_olmo, .has_text = true, .turns = true},
     {"olmo2", FIELDS(olmo2), cleave_compose_olmo2, .has_text = true, .turns = true},
     {"olmo3", FIELDS(olmo3), cleave_compose_olmo3, .has_text = true, .turns = true},
     {"olmoe", FIELDS(olmoe), cleave_compose_olmoe, .has_text = true, .turns = true},
@@ -579,6 +798,8 @@ const cleave_family cleave_families[] = {
     {"seed_oss", FIELDS(seed_oss), cleave_compose_seed_oss, .has_text = true, .turns = true,
      .has_own_head = true},
     {"smollm3", FIELDS(smollm3), cleave_compose_smollm3, .has_text = true, .turns = true},
+    {"stablelm", FIELDS(stablelm), cleave_compose_stablelm, .has_text = true, .turns = true,
+     .turns_share = true},
     {"starcoder2", FIELDS(starcoder2), cleave_compose_starcoder2, .has_text = true, .turns = true},
     {"t5", FIELDS(t5), cleave_compose_t5, .has_text = true, .has_own_head = true},
     {"vit", FIELDS(vit), cleave_compose_vit, .has_text = false},

@@ -11,8 +11,10 @@ static const char *const harmless[] = {"_attn_implementation",
                                        "_name_or_path",
                                        "architectures",
                                        "attn_implementation",
+                                       "attention_softmax_in_fp32",
                                        "auto_map",
                                        "aux_loss_alpha",
+                                       "bias_dropout_fusion",
                                        "bos_token_id",
                                        "cache_implementation",
                                        "chunk_size_feed_forward",
@@ -35,12 +37,14 @@ static const char *const harmless[] = {"_attn_implementation",
                                        "keys_to_ignore_at_inference",
                                        "label2id",
                                        "mask_token_id",
+                                       "masked_softmax_fusion",
                                        "max_length",
                                        "model_type",
                                        "n_ctx",
                                        "n_positions",
                                        "num_labels",
                                        "num_nextn_predict_layers",
+                                       "offset_alibi",
                                        "output_attentions",
                                        "output_hidden_states",
                                        "output_past",
@@ -57,6 +61,8 @@ static const char *const harmless[] = {"_attn_implementation",
                                        "sep_token_id",
                                        "seq_aux",
                                        "seq_classif_dropout",
+                                       "skip_bias_add",
+                                       "skip_bias_add_qkv",
                                        "summary_activation",
                                        "summary_first_dropout",
                                        "summary_proj_to_labels",
@@ -65,6 +71,7 @@ static const char *const harmless[] = {"_attn_implementation",
                                        "task_specific_params",
                                        "torch_dtype",
                                        "transformers_version",
+                                       "unk_token_id",
                                        "use_cache"};
 
 static const struct {
@@ -254,10 +261,13 @@ static cleave_status check_zero(const cleave_json_cursor *at, cleave_error *erro
 
 static cleave_status read_field(const cleave_json_cursor *at, const cleave_field *field,
                                 cleave_arena *arena, void *member, cleave_error *error) {
-    int64_t least = field->kind == CLEAVE_FIELD_EXTENT ? 1 : 0;
+    int64_t least = field->kind == CLEAVE_FIELD_EXTENT ? 1
+                    : field->kind == CLEAVE_FIELD_LAST ? -1
+                                                       : 0;
     switch (field->kind) {
     case CLEAVE_FIELD_EXTENT:
     case CLEAVE_FIELD_COUNT:
+    case CLEAVE_FIELD_LAST:
         return cleave_json_integer(at, least, CLEAVE_MOST_EXTENT, member, error);
     case CLEAVE_FIELD_NUMBER:
     case CLEAVE_FIELD_CAP:
@@ -293,6 +303,11 @@ static cleave_status read_field(const cleave_json_cursor *at, const cleave_field
                    : cleave_json_fail(at, error, "is not empty, which is not supported");
     case CLEAVE_FIELD_ZERO:
         return check_zero(at, error);
+    case CLEAVE_FIELD_ONE:
+        CLEAVE_TRY(cleave_json_integer(at, 1, CLEAVE_MOST_EXTENT, member, error));
+        return *(int64_t *)member == 1 ? CLEAVE_OK
+                                       : cleave_json_fail(at, error, "%lld is not supported, but 1",
+                                                          (long long)*(int64_t *)member);
     case CLEAVE_FIELD_LABELS:
         CLEAVE_TRY(cleave_json_expect_object(at, error));
         *(int64_t *)member = cleave_json_count(at);
@@ -307,6 +322,8 @@ static void set_standard(const cleave_field *field, void *member) {
     switch (field->kind) {
     case CLEAVE_FIELD_EXTENT:
     case CLEAVE_FIELD_COUNT:
+    case CLEAVE_FIELD_LAST:
+    case CLEAVE_FIELD_ONE:
     case CLEAVE_FIELD_SQUARE:
     case CLEAVE_FIELD_PERIOD:
     case CLEAVE_FIELD_LABELS:

@@ -57,13 +57,20 @@ typedef struct cleave_config {
     int64_t shared_experts, shared_inner; /* shared_inner: of one that a gate weighs */
     int64_t dense_layers, sparse_step;    /* sparse_step: of every so many layers, one */
     double expert_scale;
+    int64_t chunk;                  /* texts are no longer than that; 0: any */
+    double place_step, place_scale; /* by which queries grow */
+    int64_t n_norms;                /* of what attention and unit read side by side; 0: as usual */
+    bool groups_heads, shares_keys; /* queries that share a key, or all do */
+    int64_t last_sparse;            /* layers behind it are dense; -1: none are */
+    double least_sum;               /* that weights are divided by; 0: any */
+    double gate_limit, gate_scale;  /* of a clipped unit */
     double capacity_factor; /* rows of each expert, in those of an even choice; 0: as above */
     bool normalises;        /* the weights of a token's choices add up to 1 */
     /* Latent attention: widths of what queries, and keys and values, are made from (of queries 0:
        the input itself), and of the parts of a head. */
     int64_t query_rank, value_rank, plain_head, value_head;
-    bool tied, attention_bias, output_bias, mlp_bias, qk_norm, uses_window, parallel, scales,
-        scales_by_layer;
+    bool tied, attention_bias, output_bias, mlp_bias, head_bias, qk_norm, uses_window, parallel,
+        scales, scales_by_layer;
     bool norms_before;           /* attention and unit, else behind them */
     bool limits_groups;          /* of experts, a token's choices are in the best */
     double query_scale;          /* what scores are scaled by is 1 / sqrt of it; 0: a head's size */
@@ -73,6 +80,7 @@ typedef struct cleave_config {
     /* What the embedding, all that is added to the stream, and logits are scaled by; 0: not. */
     double embedding_scale, residual_scale, logit_scale;
     int64_t unturned_every; /* of so many layers the last has no rotary positions; 0: none */
+    int64_t turned_width;   /* dimensions of a head that are turned; 0: as rotary[0].share says */
     bool turns_windowed;    /* layers with a window alone have them */
     const char *activation;
     cleave_of_layers windowed, turned; /* which layers have a window, and rotary positions */
@@ -82,6 +90,8 @@ typedef struct cleave_config {
 typedef enum cleave_field_kind {
     CLEAVE_FIELD_EXTENT, /* 1 or more; null: as if left out */
     CLEAVE_FIELD_COUNT,  /* 0 or more; null: 0 */
+    CLEAVE_FIELD_ONE,    /* 1, or null: more are not supported */
+    CLEAVE_FIELD_LAST,   /* 0 or more, or -1; null: -1 */
     CLEAVE_FIELD_NUMBER, /* above 0 */
     CLEAVE_FIELD_CAP,    /* above 0; null: 0 */
     CLEAVE_FIELD_RATE,   /* in [0, 1) */
@@ -192,9 +202,20 @@ const char *cleave_compose_mixtral(cleave_composer *c, const cleave_config *conf
 const char *cleave_compose_qwen3_moe(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_qwen2_moe(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_olmoe(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_gpt_oss(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_granitemoe(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_minimax_m2(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_ernie4_5_moe(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_dots1(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_glm4_moe(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_deepseek_v2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_deepseek_v3(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_llama4(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_bloom(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_falcon(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_cohere(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_stablelm(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_olmo(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_phi(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gpt_neox(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gpt2(cleave_composer *c, const cleave_config *config);

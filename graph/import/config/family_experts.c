@@ -1,190 +1,19 @@
-/* Llama's kin whose units are experts: a router chooses some of them for each token.
+/* Llama's kin whose units are experts (experts.h).  DeepSeek's attention makes queries, keys and
+   values from narrow latents. */
+#include "graph/import/config/experts.h"
 
-   Chosen tokens are copied to a table of rows, `capacity` for each expert and sample (Route, in
-   graph/import/operators/routing.c); the experts are products over it; the rows come back to the
-   tokens, weighed.  So experts are an axis, `e`, and what moves between devices that have samples
-   and devices that have experts is those rows.  Without a capacity there are rows for every token
-   at every expert: nothing is dropped.
-
-   DeepSeek's attention makes queries, keys and values from narrow latents. */
-#include "graph/import/config/family_llama.h"
-
-#include <float.h>
 #include <math.h>
 
-/* One layer's experts and their router. */
-typedef struct unit {
-    cleave_composer *c;
-    const cleave_config *config;
-    const char *scope;
-    int64_t capacity;
-} unit;
-
-static const char *named(const unit *u, const char *part) {
-    return cleave_compose_name(u->c, "%s.%s", u->scope, part);
-}
-
-/* A list of one number. */
-static const char *one_id(cleave_composer *c, const char *name, int64_t value) {
-    static const int64_t one = 1;
-    int64_t *list = CLEAVE_ARENA_ARRAY(c->arena, int64_t, 1);
-    if (list == NULL) {
-        c->failed = true;
-        return NULL;
-    }
-    *list = value;
-    return cleave_compose_ids(c, name, 1, &one, list);
-}
-
-/* ---- the router ------------------------------------------------------------------------------ */
-
-/* The k largest of each row, the largest first; `places` may be null. */
-static const char *largest(const unit *u, const char *name, const char *x, int64_t k,
-                           const char **places) {
-    const char *n = one_id(u->c, cleave_compose_name(u->c, "%s.k", name), k);
-    const char *values = CLEAVE_COMPOSE(u->c, "TopK", name, x, n);
-    const char *indices =
-        cleave_compose_output(u->c, cleave_compose_name(u->c, "%s.indices", name));
-    if (places != NULL)
-        *places = indices;
-    return values;
-}
-
-static const char *sum_last(const unit *u, const char *name, const char *x, bool keeps) {
-    const char *axes = one_id(u->c, cleave_compose_name(u->c, "%s.axes", name), -1);
-    const char *sum = CLEAVE_COMPOSE(u->c, "ReduceSum", name, x, axes);
-    cleave_compose_integer(u->c, "keepdims", keeps);
-    return sum;
-}
-
-/* Scores [n, t, e], with those of experts outside of the best groups below all others.  A group is
-   as good as so many of its best experts. */
-static const char *of_best_groups(const unit *u, const char *scores, int64_t n_judged) {
-    cleave_composer *c = u->c;
-    const cleave_config *config = u->config;
-    int64_t groups = config->groups, each = config->experts / groups, best = config->group_choices;
-    if (best == groups)
-        return scores;
-    const char *parted = cleave_compose_reshape(c, named(u, "gate.groups"), scores, 4,
-                                                (int64_t[]){0, config->sequence, groups, each});
-    const char *judged =
-        largest(u, named(u, "gate.judged"), parted, each < n_judged ? each : n_judged, NULL);
-    const char *of_group = sum_last(u, named(u, "gate.group_scores"), judged, true);
-    const char *flat = cleave_compose_reshape(c, named(u, "gate.group_score"), of_group, 3,
-                                              (int64_t[]){0, config->sequence, groups});
-    const char *chosen = largest(u, named(u, "gate.best_groups"), flat, best, NULL);
-    const char *least = cleave_compose_slice(c, named(u, "gate.least"), chosen, -1, best - 1, best);
-    least = cleave_compose_reshape(c, named(u, "gate.bar"), least, 4,
-                                   (int64_t[]){0, config->sequence, 1, 1});
-    const char *good = CLEAVE_COMPOSE(c, "GreaterOrEqual", named(u, "gate.good"), of_group, least);
-    const char *none = cleave_compose_scalar(c, named(u, "gate.none"), -(double)FLT_MAX);
-    scores = CLEAVE_COMPOSE(c, "Where", named(u, "gate.grouped"), good, parted, none);
-    return cleave_compose_reshape(c, named(u, "gate.of_groups"), scores, 3,
-                                  (int64_t[]){0, config->sequence, config->experts});
-}
-
-/* Weights [n, t, j] of a token's choices, and their experts. */
-static const char *choose(const unit *u, const char *x, bool by_sigmoid, const char **choices) {
-    cleave_composer *c = u->c;
-    const cleave_config *config = u->config;
-    const char *weights, *scores = cleave_compose_linear(c, named(u, "gate"), x, config->width,
-                                                         config->experts, false);
-    if (by_sigmoid) {
-        scores = CLEAVE_COMPOSE(c, "Sigmoid", named(u, "gate.scores"), scores);
-        const char *bias = cleave_compose_parameter(c, named(u, "gate.e_score_correction_bias"), 1,
-                                                    &config->experts);
-        const char *biased = CLEAVE_COMPOSE(c, "Add", named(u, "gate.biased"), scores, bias);
-        largest(u, named(u, "gate.choices"), of_best_groups(u, biased, 2), config->choices,
-                choices);
-        weights = CLEAVE_COMPOSE(c, "GatherElements", named(u, "gate.weights"), scores, *choices);
-        cleave_compose_integer(c, "axis", -1);
-    } else {
-        scores = CLEAVE_COMPOSE(c, "Softmax", named(u, "gate.scores"), scores);
-        cleave_compose_integer(c, "axis", -1);
-        if (config->limits_groups)
-            scores = of_best_groups(u, scores, 1);
-        weights = largest(u, named(u, "gate.choices"), scores, config->choices, choices);
-    }
-    if (config->normalises)
-        weights = CLEAVE_COMPOSE(c, "Div", named(u, "gate.normal"), weights,
-                                 sum_last(u, named(u, "gate.sum"), weights, true));
-    if (config->expert_scale != 1)
-        weights =
-            CLEAVE_COMPOSE(c, "Mul", named(u, "gate.scaled"), weights,
-                           cleave_compose_scalar(c, named(u, "gate.scale"), config->expert_scale));
-    return weights;
-}
-
-/* ---- the experts ----------------------------------------------------------------------------- */
-
-/* Rows of a table [n, rows, width] by ids [n, a, b]: [n, a, b, width]; an id behind the last row
-   gives zeros. */
-static const char *take_rows(const unit *u, const char *name, const char *table, const char *ids,
-                             int64_t a, int64_t b) {
-    ids = cleave_compose_reshape(u->c, cleave_compose_name(u->c, "%s.ids", name), ids, 4,
-                                 (int64_t[]){0, a, b, 1});
-    const char *rows = CLEAVE_COMPOSE(u->c, "GatherND", name, table, ids);
-    cleave_compose_integer(u->c, "batch_dims", 1);
-    return rows;
-}
-
-static const char *einsum(const unit *u, const char *part, const char *equation, const char *a,
-                          const char *b) {
-    const char *made = CLEAVE_COMPOSE(u->c, "Einsum", named(u, part), a, b);
-    cleave_compose_text(u->c, "equation", equation);
-    return made;
-}
-
-/* Rows [n, e, c, d] through each one's expert. */
-static const char *transform(const unit *u, const char *rows) {
-    cleave_composer *c = u->c;
-    const cleave_config *config = u->config;
-    int64_t inner = config->expert_inner;
-    const char *both =
-        cleave_compose_parameter(c, named(u, "experts.gate_up_proj"), 3,
-                                 (int64_t[]){config->experts, 2 * inner, config->width});
-    const char *down = cleave_compose_parameter(c, named(u, "experts.down_proj"), 3,
-                                                (int64_t[]){config->experts, config->width, inner});
-    const char *gate_weight =
-        cleave_compose_slice(c, named(u, "experts.gate_weight"), both, 1, 0, inner);
-    const char *up_weight =
-        cleave_compose_slice(c, named(u, "experts.up_weight"), both, 1, inner, 2 * inner);
-    const char *gate = einsum(u, "experts.gate", "necd,efd->necf", rows, gate_weight);
-    const char *up = einsum(u, "experts.up", "necd,efd->necf", rows, up_weight);
-    gate = cleave_compose_activation(c, cleave_activation_find(config->activation),
-                                     named(u, "experts.act_fn"), gate);
-    rows = CLEAVE_COMPOSE(c, "Mul", named(u, "experts.gated"), gate, up);
-    return einsum(u, "experts.down", "necf,edf->necd", rows, down);
-}
-
-static const char *compose_experts(const cleave_decoder *d, const char *scope, const char *x,
-                                   bool by_sigmoid) {
-    cleave_composer *c = d->c;
-    const cleave_config *config = d->config;
-    bool drops = config->capacity > 0 && config->capacity < config->sequence;
-    const unit u = {c, config, scope, drops ? config->capacity : config->sequence};
-    const char *choices;
-    const char *weights = choose(&u, x, by_sigmoid, &choices);
-    const char *slots = CLEAVE_COMPOSE(c, "Route", named(&u, "route"), choices);
-    const char *sources = cleave_compose_output(c, named(&u, "route.sources"));
-    cleave_compose_as_own(c);
-    cleave_compose_integer(c, "experts", config->experts);
-    cleave_compose_integer(c, "capacity", u.capacity);
-    const char *rows =
-        take_rows(&u, named(&u, "dispatch"), x, sources, config->experts, u.capacity);
-    rows = transform(&u, rows);
-    rows = cleave_compose_reshape(c, named(&u, "experts.rows"), rows, 3,
-                                  (int64_t[]){0, config->experts * u.capacity, config->width});
-    rows = take_rows(&u, named(&u, "collect"), rows, slots, config->sequence, config->choices);
-    return einsum(&u, "combine", "ntjd,ntj->ntd", rows, weights);
-}
+static const cleave_expert_style by_softmax = {.routing = CLEAVE_ROUTING_SOFTMAX};
+static const cleave_expert_style by_sigmoid = {.routing = CLEAVE_ROUTING_SIGMOID,
+                                               .correction = "gate.e_score_correction_bias"};
 
 static const char *feed_experts(const cleave_decoder *d, const char *block, const char *x,
                                 int64_t layer) {
     const char *scope = cleave_compose_name(d->c, "%s.mlp", block);
     if ((layer + 1) % d->config->sparse_step != 0)
         return cleave_compose_gated(d->c, d->config, scope, x, d->config->inner);
-    return compose_experts(d, scope, x, false);
+    return cleave_compose_experts(d, scope, x, &by_softmax);
 }
 
 const char *cleave_compose_mixtral(cleave_composer *c, const cleave_config *config) {
@@ -201,6 +30,65 @@ const char *cleave_compose_qwen3_moe(cleave_composer *c, const cleave_config *co
     own.expert_scale = 1;
     return cleave_compose_decoder(
         c, &own, &(cleave_decoder_style){.head_norms = true, .feed = feed_experts});
+}
+
+/* gpt-oss: heads have sinks, every other layer a window, and experts biases and a clipped unit of
+   their own. */
+static const char *feed_gpt_oss(const cleave_decoder *d, const char *block, const char *x,
+                                int64_t layer) {
+    const cleave_expert_style how = {.routing = CLEAVE_ROUTING_OF_CHOSEN,
+                                     .router = "router",
+                                     .biases = true,
+                                     .transposed = true,
+                                     .interleaved = true,
+                                     .up_shift = 1,
+                                     .limit = d->config->gate_limit,
+                                     .gate_scale = d->config->gate_scale};
+    (void)layer;
+    return cleave_compose_experts(d, cleave_compose_name(d->c, "%s.mlp", block), x, &how);
+}
+
+const char *cleave_compose_gpt_oss(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.expert_inner = own.inner;
+    own.whole_every = 2;
+    return cleave_compose_decoder(c, &own,
+                                  &(cleave_decoder_style){.sinks = true, .feed = feed_gpt_oss});
+}
+
+static const char *feed_granitemoe(const cleave_decoder *d, const char *block, const char *x,
+                                   int64_t layer) {
+    static const cleave_expert_style how = {.routing = CLEAVE_ROUTING_OF_CHOSEN,
+                                            .router = "router"};
+    (void)layer;
+    return cleave_compose_experts(d, cleave_compose_name(d->c, "%s.block_sparse_moe", block), x,
+                                  &how);
+}
+
+/* Its logits are divided. */
+const char *cleave_compose_granitemoe(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.expert_inner = own.inner;
+    own.logit_scale = 1 / config->logit_scale;
+    return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.feed = feed_granitemoe});
+}
+
+/* MiniMax M2: norms over all heads at once, and experts by sigmoids. */
+static const char *feed_minimax_m2(const cleave_decoder *d, const char *block, const char *x,
+                                   int64_t layer) {
+    static const cleave_expert_style how = {.routing = CLEAVE_ROUTING_SIGMOID,
+                                            .correction = "e_score_correction_bias"};
+    (void)layer;
+    return cleave_compose_experts(d, cleave_compose_name(d->c, "%s.mlp", block), x, &how);
+}
+
+const char *cleave_compose_minimax_m2(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.expert_inner = own.inner;
+    own.normalises = true;
+    own.groups = own.group_choices = 1;
+    return cleave_compose_decoder(
+        c, &own, &(cleave_decoder_style){.wide_norms = true, .feed = feed_minimax_m2});
 }
 
 /* OLMoE: norms over all heads at once, and what they give may be clipped. */
@@ -241,27 +129,54 @@ const char *cleave_compose_qwen2_moe(cleave_composer *c, const cleave_config *co
 /* ---- DeepSeek -------------------------------------------------------------------------------- */
 
 static const char *feed_beside_shared(const cleave_decoder *d, const char *block, const char *x,
-                                      int64_t layer, bool by_sigmoid) {
+                                      int64_t layer, const cleave_expert_style *how) {
     cleave_composer *c = d->c;
     const cleave_config *config = d->config;
     const char *scope = cleave_compose_name(c, "%s.mlp", block);
     if (layer < config->dense_layers)
         return cleave_compose_gated(c, config, scope, x, config->inner);
+    if (config->shared_experts == 0)
+        return cleave_compose_experts(d, scope, x, how);
     const char *shared =
         cleave_compose_gated(c, config, cleave_compose_name(c, "%s.shared_experts", scope), x,
                              config->expert_inner * config->shared_experts);
     return CLEAVE_COMPOSE(c, "Add", cleave_compose_name(c, "%s.sum", scope),
-                          compose_experts(d, scope, x, by_sigmoid), shared);
+                          cleave_compose_experts(d, scope, x, how), shared);
+}
+
+/* ERNIE 4.5: what is added where experts are chosen is added to a softmax; pairs of neighbours are
+   turned. */
+static const char *feed_ernie4_5_moe(const cleave_decoder *d, const char *block, const char *x,
+                                     int64_t layer) {
+    static const cleave_expert_style how = {.routing = CLEAVE_ROUTING_SOFTMAX,
+                                            .correction =
+                                                "gate.moe_statics.e_score_correction_bias",
+                                            .correction_rank = 2};
+    const cleave_config *config = d->config;
+    bool is_dense = (layer + 1) % config->sparse_step != 0 ||
+                    (config->last_sparse >= 0 && layer > config->last_sparse);
+    if (is_dense)
+        return cleave_compose_gated(d->c, config, cleave_compose_name(d->c, "%s.mlp", block), x,
+                                    config->inner);
+    return feed_beside_shared(d, block, x, layer, &how);
+}
+
+const char *cleave_compose_ernie4_5_moe(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.rotary[0].interleaved = true;
+    own.mlp_bias = own.head_bias = config->attention_bias;
+    own.normalises = true;
+    return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.feed = feed_ernie4_5_moe});
 }
 
 static const char *feed_deepseek(const cleave_decoder *d, const char *block, const char *x,
                                  int64_t layer) {
-    return feed_beside_shared(d, block, x, layer, true);
+    return feed_beside_shared(d, block, x, layer, &by_sigmoid);
 }
 
 static const char *feed_deepseek_v2(const cleave_decoder *d, const char *block, const char *x,
                                     int64_t layer) {
-    return feed_beside_shared(d, block, x, layer, false);
+    return feed_beside_shared(d, block, x, layer, &by_softmax);
 }
 
 /* Queries [batch, heads, length, plain + turned]. */
@@ -374,4 +289,10 @@ const char *cleave_compose_glm4_moe(cleave_composer *c, const cleave_config *con
                                   &(cleave_decoder_style){.biases = config->attention_bias,
                                                           .head_norms = config->qk_norm,
                                                           .feed = feed_deepseek});
+}
+
+/* dots.llm1: DeepSeek's experts behind Qwen3's attention. */
+const char *cleave_compose_dots1(cleave_composer *c, const cleave_config *config) {
+    return cleave_compose_decoder(
+        c, config, &(cleave_decoder_style){.head_norms = true, .feed = feed_deepseek});
 }

@@ -22,7 +22,7 @@ static bool is_windowed(const cleave_config *config, int64_t layer) {
                                    : layer >= config->first_windowed_layer;
 }
 
-static bool is_turned(const cleave_config *config, int64_t layer) {
+bool cleave_layer_turns(const cleave_config *config, int64_t layer) {
     if (config->turns_windowed)
         return config->window > 0 && is_windowed(config, layer);
     if (config->turned.n > 0)
@@ -44,7 +44,7 @@ const char *cleave_decoder_heads(const cleave_decoder *d, const char *scope, con
     if (which[0] != 'v' && d->style->head_norms)
         x = norm(d, cleave_compose_name(c, "%s.%s_norm", scope, which), x, heads->size);
     x = cleave_compose_turn_heads(c, cleave_compose_name(c, "%s.%s", scope, which), x);
-    if (which[0] == 'v' || !is_turned(d->config, layer))
+    if (which[0] == 'v' || !cleave_layer_turns(d->config, layer))
         return x;
     return cleave_compose_rotary(
         c, cleave_compose_name(c, "%s.%s_turned", scope, which), x,
@@ -80,7 +80,10 @@ cleave_composed_attention cleave_decoder_attention(const cleave_config *config, 
 static const char *attend(cleave_decoder *d, const char *block, const char *x, int64_t layer) {
     const cleave_config *config = d->config;
     const char *scope = cleave_compose_name(d->c, "%s.self_attn", block);
-    const cleave_composed_attention how = cleave_decoder_attention(config, layer);
+    cleave_composed_attention how = cleave_decoder_attention(config, layer);
+    if (d->style->sinks)
+        how.sinks = cleave_compose_parameter(d->c, cleave_compose_name(d->c, "%s.sinks", scope), 1,
+                                             &how.heads.heads);
     const char *q = heads_of(d, scope, "q", x, &how.heads, layer);
     const char *k = heads_of(d, scope, "k", x, &how.heads, layer);
     const char *v = heads_of(d, scope, "v", x, &how.heads, layer);
@@ -162,6 +165,9 @@ const char *cleave_compose_decoder(cleave_composer *c, const cleave_config *conf
     x = config->tied
             ? cleave_compose_tied(c, "lm_head", x, table)
             : cleave_compose_linear(c, "lm_head", x, config->width, config->vocabulary, false);
+    if (config->head_bias)
+        x = CLEAVE_COMPOSE(c, "Add", "lm_head.biased", x,
+                           cleave_compose_parameter(c, "lm_head.bias", 1, &config->vocabulary));
     x = cleave_compose_scaled(c, "logits", x, config->logit_scale);
     return cleave_compose_soft_cap(c, "logits.capped", x, config->logit_cap);
 }
@@ -273,6 +279,29 @@ const char *cleave_compose_cohere2(cleave_composer *c, const cleave_config *conf
     own.rotary[0].interleaved = own.turns_windowed = true;
     return cleave_compose_decoder(
         c, &own, &(cleave_decoder_style){.norm = CLEAVE_NORM_LAYER_UNBIASED, .parallel = true});
+}
+
+/* All layers see all before them; what else Command R7B has, it has not. */
+const char *cleave_compose_cohere(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.rotary[0].interleaved = true;
+    return cleave_compose_decoder(
+        c, &own, &(cleave_decoder_style){.norm = CLEAVE_NORM_LAYER_UNBIASED, .parallel = true});
+}
+
+const char *cleave_compose_stablelm(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.attention_bias = false; /* of queries, keys and values alone */
+    return cleave_compose_decoder(c, &own,
+                                  &(cleave_decoder_style){.biases = config->attention_bias,
+                                                          .norm = CLEAVE_NORM_LAYER,
+                                                          .parallel = config->parallel});
+}
+
+const char *cleave_compose_olmo(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.epsilon = 1e-5;
+    return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.norm = CLEAVE_NORM_LAYER_BARE});
 }
 
 const char *cleave_compose_ernie4_5(cleave_composer *c, const cleave_config *config) {

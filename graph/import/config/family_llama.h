@@ -18,6 +18,7 @@ typedef struct cleave_decoder_style {
     bool head_norms; /* of queries and keys, head by head */
     bool wide_norms; /* of queries and keys, over all heads */
     bool parallel;   /* the unit reads what attention reads */
+    bool sinks;      /* heads have them */
     cleave_norm norm;
     const cleave_decoder_norms *norms; /* null: Llama's */
     /* In place of Llama's, where they are not null: of the block's normed x [batch, length, width],
@@ -39,6 +40,9 @@ const char *cleave_compose_decoder(cleave_composer *c, const cleave_config *conf
 
 /* How many keys a query of a layer sees at most; 0: all before it. */
 int64_t cleave_layer_window(const cleave_config *config, int64_t layer);
+
+/* Has a layer rotary positions? */
+bool cleave_layer_turns(const cleave_config *config, int64_t layer);
 
 /* How the queries of a layer attend. */
 cleave_composed_attention cleave_decoder_attention(const cleave_config *config, int64_t layer);

@@ -64,8 +64,8 @@ static cleave_status check_sense(const cleave_json_cursor *at, const cleave_rota
     if ((r->kind == CLEAVE_ROTARY_LLAMA3 || r->kind == CLEAVE_ROTARY_YARN) &&
         r->original_positions == 0)
         return cleave_json_fail(at, error, "has no original_max_position_embeddings");
-    if (r->kind == CLEAVE_ROTARY_LLAMA3 && !(r->high_frequency > r->low_frequency))
-        return cleave_json_fail(at, error, "high_freq_factor %g is not above low_freq_factor %g",
+    if (r->kind == CLEAVE_ROTARY_LLAMA3 && !(r->high_frequency >= r->low_frequency))
+        return cleave_json_fail(at, error, "high_freq_factor %g is below low_freq_factor %g",
                                 r->high_frequency, r->low_frequency);
     return CLEAVE_OK;
 }
@@ -125,7 +125,8 @@ int64_t cleave_rotary_width(const cleave_config *config) {
 /* Long waves are stretched by the factor, short ones stay, those between are mixed. */
 static double llama3_frequency(const cleave_rotary *r, double frequency) {
     double turns = (double)r->original_positions * frequency / two_pi;
-    double mix = (turns - r->low_frequency) / (r->high_frequency - r->low_frequency);
+    double between = r->high_frequency - r->low_frequency;
+    double mix = between > 0 ? (turns - r->low_frequency) / between : turns >= r->low_frequency;
     mix = fmin(fmax(mix, 0), 1);
     return mix * frequency + (1 - mix) * frequency / r->factor;
 }

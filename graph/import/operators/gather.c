@@ -76,6 +76,8 @@ static const char *ids_axis(const cleave_importer *im, const cleave_look_up *of,
     const cleave_draft_tensor *table = &im->tensors.items[of->table];
     if (of->axis == 0 && table->tensor.rank == 2)
         return d == 0 ? "n" : "t";
+    if (table->tensor.rank == 1 && im->tensors.items[of->ids].axes[d] != NULL)
+        return im->tensors.items[of->ids].axes[d];
     return im->tensors.items[of->ids].tensor.rank == 1 ? table->axes[of->axis] : "t";
 }
 

@@ -52,6 +52,11 @@ cleave_status cleave_rows_add_maximum(cleave_importer *im, cleave_rows *rows) {
 cleave_status cleave_rows_add_sum(cleave_importer *im, cleave_rows *rows, const char *suffix,
                                   int32_t *nest) {
     CLEAVE_TRY(cleave_rows_add_maximum(im, rows));
+    return cleave_rows_add_exponentials(im, rows, suffix, nest);
+}
+
+cleave_status cleave_rows_add_exponentials(cleave_importer *im, cleave_rows *rows,
+                                           const char *suffix, int32_t *nest) {
     CLEAVE_TRY(cleave_rows_new_tensor(im, rows, ".sum", &rows->sum));
     cleave_nest sum = cleave_rows_reduce(im, rows, CLEAVE_COMBINE_SUM, rows->sum);
     int maximum = cleave_rows_add_input(rows, &sum, rows->maximum);

@@ -24,6 +24,9 @@ cleave_nest cleave_rows_reduce(const cleave_importer *im, const cleave_rows *row
                                cleave_combiner combiner, int32_t output);
 /* Adds the nest of the maximum. */
 cleave_status cleave_rows_add_maximum(cleave_importer *im, cleave_rows *rows);
+/* Adds the nest of the sum, called `suffix`, behind that of the maximum. */
+cleave_status cleave_rows_add_exponentials(cleave_importer *im, cleave_rows *rows,
+                                           const char *suffix, int32_t *nest);
 /* Adds the nests of the maximum and of the sum, the latter called `suffix`. */
 cleave_status cleave_rows_add_sum(cleave_importer *im, cleave_rows *rows, const char *suffix,
                                   int32_t *nest);

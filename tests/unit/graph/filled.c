@@ -14,16 +14,8 @@ static cleave_model model;
 static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(filled, .fini = tear_down);
 
-/* 8 tokens choose 2 of 4 experts: an even choice fills 4 rows of each. */
-static void import_with(const char *capacity) {
-    char text[512];
+static void import_text(const char *text) {
     cleave_error error = {""};
-    snprintf(text, sizeof text,
-             "{\"model_type\": \"mixtral\", \"hidden_size\": 16, \"num_hidden_layers\": 1, "
-             "\"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"vocab_size\": 20, "
-             "\"intermediate_size\": 24, \"num_local_experts\": 4, \"num_experts_per_tok\": 2, "
-             "%s}",
-             capacity);
     const cleave_import_request request = {.file = "hand",
                                            .data = text,
                                            .bytes = strlen(text),
@@ -32,6 +24,18 @@ static void import_with(const char *capacity) {
                                            .with_loss = true};
     cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
+}
+
+/* 8 tokens choose 2 of 4 experts: an even choice fills 4 rows of each. */
+static void import_with(const char *capacity) {
+    char text[512];
+    snprintf(text, sizeof text,
+             "{\"model_type\": \"mixtral\", \"hidden_size\": 16, \"num_hidden_layers\": 1, "
+             "\"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"vocab_size\": 20, "
+             "\"intermediate_size\": 24, \"num_local_experts\": 4, \"num_experts_per_tok\": 2, "
+             "%s}",
+             capacity);
+    import_text(text);
 }
 
 static void import_experts(int capacity) {
@@ -70,6 +74,20 @@ Test(filled, experts_with_room_for_all_are_priced_by_the_tokens_that_choose_them
     cleave_part part = cleave_part_whole(dense, 0);
     cr_expect_eq(cleave_nest_filled_axis(&model, dense), -1);
     cr_expect_float_eq(cleave_filled_share(&model, dense, &part), 1, 1e-12);
+}
+
+/* A bias is no row: what it is added to stays zero where nobody has a row, or the products behind
+   it would be of whole tables. */
+Test(filled, biases_of_experts_leave_empty_rows_empty) {
+    import_text("{\"model_type\": \"gpt_oss\", \"hidden_size\": 16, \"num_hidden_layers\": 1, "
+                "\"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"vocab_size\": 20, "
+                "\"intermediate_size\": 24, \"num_local_experts\": 4, \"num_experts_per_tok\": 2, "
+                "\"rope_parameters\": {\"rope_type\": \"default\"}}");
+    for (int i = 0; i < 3; i++) {
+        const cleave_nest *nest = main_nest(products[i]);
+        cleave_part part = cleave_part_whole(nest, 0);
+        cr_expect_float_eq(cleave_filled_share(&model, nest, &part), 0.5, 1e-12, "%s", products[i]);
+    }
 }
 
 /* In rows of an even choice, rounded up: 1.4 times 4 is 6 rows, and never more than all tokens. */

@@ -341,6 +341,14 @@ Test(import_elementwise, masks_hide_what_comes_later_and_what_a_window_leaves_be
     check("CausalMask", &window, 1, 1, in, 9, (double[]){1, no, no, 4, 5, no, no, 8, 9});
 }
 
+/* Scores ln 1 and ln 3 beside a sink of ln 4: 1 and 3 of 8; of the other head, whose sink is ln 1,
+   2 and 2 of 5. */
+Test(import_elementwise, sinks_take_a_share_of_every_row_of_their_head) {
+    operand in[] = {{FLOAT, "2 1 2", {log(1), log(3), log(2), log(2)}},
+                    {FLOAT, "2", {log(4), log(1)}}};
+    check("SinkSoftmax", NULL, 2, 2, in, 4, (double[]){0.125, 0.375, 0.4, 0.4});
+}
+
 /* ---- folding --------------------------------------------------------------------------------- */
 
 Test(import_elementwise, integers_of_64_bits_fold_exactly) {

@@ -117,6 +117,19 @@ Test(megatron, sends_what_the_paper_says) {
     cr_expect_eq(bytes_sent(), activations + norms + loss);
 }
 
+/* One weight of queries, keys and values, and one of both sides of the unit: a split by columns
+   leaves each device some heads of all three, and the same part of both sides. */
+Test(megatron, weights_side_by_side_send_what_weights_apart_send) {
+    import("{\"model_type\": \"llama\", " SIZES_OF("4"));
+    expect_made((cleave_baseline_shape){.tensor = D}, D);
+    int64_t apart = bytes_sent();
+    import("{\"model_type\": \"phi3\", \"pad_token_id\": null, " SIZES_OF("4"));
+    expect_made((cleave_baseline_shape){.tensor = D}, D);
+    cr_expect_str_eq(axis_of("model.layers.1.mlp.gate_up_proj"), "f");
+    cr_expect_str_eq(axis_of("model.layers.1.self_attn.qkv_proj"), "h");
+    cr_expect_eq(bytes_sent(), apart);
+}
+
 /* The same by kind: as many gathers as scatters of activations, each of a whole one, that every
    device lacks all but a D-th of; all-reduces of the norms, and of a token's maximum, sum and
    target. */

@@ -1,0 +1,81 @@
+/* Llama 4, its texts: experts in some layers, whose inputs are weighed and not their results,
+   beside one that all tokens go through; layers that turn pairs of neighbours, and norm queries and
+   keys behind that, and others whose queries grow with their place. */
+#include "graph/import/config/experts.h"
+
+#include <math.h>
+
+/* What queries are multiplied by in layers without rotary positions, [length, 1]; null: by 1. */
+static const char *temperatures(const cleave_decoder *d, const char *scope) {
+    const cleave_config *config = d->config;
+    const int64_t shape[] = {config->sequence, 1};
+    if (!config->scales || (double)config->sequence < config->place_step)
+        return NULL;
+    float *values = CLEAVE_ARENA_ARRAY(d->c->arena, float, shape[0]);
+    d->c->failed = d->c->failed || values == NULL;
+    for (int64_t t = 0; values != NULL && t < shape[0]; t++)
+        values[t] =
+            (float)(log1p(floor((double)(t + 1) / config->place_step)) * config->place_scale + 1);
+    return cleave_compose_floats(d->c, cleave_compose_name(d->c, "%s.temperatures", scope), 2,
+                                 shape, values);
+}
+
+static const char *heads_of(const cleave_decoder *d, const char *scope, const char *which,
+                            const char *x, const cleave_heads *heads, int64_t layer) {
+    cleave_composer *c = d->c;
+    const cleave_config *config = d->config;
+    const bool is_query = which[0] == 'q', is_value = which[0] == 'v';
+    const int64_t n = (is_query ? heads->heads : heads->kv_heads) * heads->size;
+    x = cleave_compose_linear(c, cleave_compose_name(c, "%s.%s_proj", scope, which), x,
+                              config->width, n, config->attention_bias);
+    const char *name = cleave_compose_name(c, "%s.%s", scope, which);
+    x = cleave_compose_split_heads(c, name, x, heads, is_query);
+    if (is_value)
+        return x;
+    if (cleave_layer_turns(config, layer)) {
+        x = cleave_compose_rotary(c, cleave_compose_name(c, "%s_turned", name), x, &d->rotary,
+                                  heads->size);
+        return config->qk_norm
+                   ? cleave_compose_norm(c, cleave_compose_name(c, "%s_norm", name), x, heads->size,
+                                         config->epsilon, CLEAVE_NORM_RMS_BARE)
+                   : x;
+    }
+    const char *by = is_query ? temperatures(d, scope) : NULL;
+    return by == NULL ? x
+                      : CLEAVE_COMPOSE(c, "Mul", cleave_compose_name(c, "%s_scaled", name), x, by);
+}
+
+static const char *attend(cleave_decoder *d, const char *block, const char *x, int64_t layer) {
+    const cleave_config *config = d->config;
+    const char *scope = cleave_compose_name(d->c, "%s.self_attn", block);
+    const cleave_composed_attention how = cleave_decoder_attention(config, layer);
+    const char *q = heads_of(d, scope, "q", x, &how.heads, layer);
+    const char *k = heads_of(d, scope, "k", x, &how.heads, layer);
+    const char *v = heads_of(d, scope, "v", x, &how.heads, layer);
+    x = cleave_compose_attention(d->c, scope, &how, q, k, v);
+    return cleave_compose_linear(d->c, cleave_compose_name(d->c, "%s.o_proj", scope), x,
+                                 config->heads * config->head, config->width,
+                                 config->attention_bias);
+}
+
+static const char *feed(const cleave_decoder *d, const char *block, const char *x, int64_t layer) {
+    static const cleave_expert_style how = {.routing = CLEAVE_ROUTING_SIGMOID_OF_CHOSEN,
+                                            .router = "router",
+                                            .transposed = true,
+                                            .weighs_inputs = true};
+    cleave_composer *c = d->c;
+    const cleave_config *config = d->config;
+    const char *scope = cleave_compose_name(c, "%s.feed_forward", block);
+    if ((layer + 1) % config->sparse_step != 0)
+        return cleave_compose_gated(c, config, scope, x, config->inner);
+    const char *shared = cleave_compose_gated(
+        c, config, cleave_compose_name(c, "%s.shared_expert", scope), x, config->expert_inner);
+    return CLEAVE_COMPOSE(c, "Add", cleave_compose_name(c, "%s.sum", scope), shared,
+                          cleave_compose_experts(d, scope, x, &how));
+}
+
+const char *cleave_compose_llama4(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.rotary[0].interleaved = true;
+    return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.attend = attend, .feed = feed});
+}
