@@ -17,8 +17,8 @@
 enum { FENCE_BYTES = 256, FENCE = 0x5a };
 
 typedef struct tally {
-    int calls, polled, product, winograd, depthwise, convolution, pool, gather, tape, lines, packed,
-        reference, added;
+    int calls, polled, product, winograd, depthwise, point, convolution, pool, gather, tape, lines,
+        packed, reference, added;
 } tally;
 
 static void count_choice(tally *seen, const char *name) {
@@ -26,6 +26,7 @@ static void count_choice(tally *seen, const char *name) {
     seen->product += strcmp(name, "product") == 0;
     seen->winograd += strcmp(name, "winograd") == 0;
     seen->depthwise += strcmp(name, "depthwise") == 0;
+    seen->point += strcmp(name, "point") == 0;
     seen->convolution += strcmp(name, "convolution") == 0;
     seen->pool += strcmp(name, "pool") == 0;
     seen->gather += strcmp(name, "gather") == 0;
@@ -273,6 +274,21 @@ static const cleave_nest *depthwise(one_nest *one, cleave_random *random, cleave
     return one_nest_make_convolution(one, &shape, chance(random, 50), error);
 }
 
+/* Windows of one point that step over some, and over none of one dimension perhaps. */
+static const cleave_nest *stepping(one_nest *one, cleave_random *random, cleave_error *error) {
+    one_nest_convolution shape = {.spatial = (int)draw(random, 1, 3),
+                                  .batch = draw(random, 1, 4),
+                                  .groups = 1,
+                                  .c = draw(random, 1, 120),
+                                  .k = draw(random, 1, 120)};
+    for (int s = 0; s < shape.spatial; s++) {
+        shape.in[s] = draw(random, 1, 9);
+        shape.window[s] = shape.dilation[s] = 1;
+        shape.stride[s] = s == 0 ? draw(random, 2, 3) : draw(random, 1, 3);
+    }
+    return one_nest_make_convolution(one, &shape, chance(random, 50), error);
+}
+
 static const cleave_nest *wide_product(one_nest *one, cleave_random *random, cleave_error *error) {
     one_nest_start(one, CLEAVE_NEST_PRODUCT, CLEAVE_COMBINE_SUM);
     int n = one_nest_axis(one, draw(random, 1, 300)),
@@ -390,6 +406,36 @@ Test(kernels, gradients_of_wide_depthwise_windows_are_not_the_librarys) {
     cr_expect_str_eq(choice_of(square(8, 1, 5, 2), gradient), "convolution");  /* few channels */
     cr_expect_str_eq(choice_of(square(40, 2, 5, 2), gradient), "convolution"); /* groups of two */
     cr_expect_str_eq(choice_of(square(40, 1, 5, 2), CLEAVE_PASS_FORWARD), "convolution");
+}
+
+Test(kernels, steps_of_single_points_match_the_reference) {
+    tally seen = compare_many_by(&cleave_point_kernel, stepping, 100);
+    cr_expect(seen.point >= 300, "only %d calls", seen.point);
+}
+
+Test(kernels, windows_of_single_points_match_the_reference) {
+    tally seen = compare_many(random_single_points, 15);
+    EXPECT_SHARE(seen, point, 40); /* parts of few channels are the library's */
+    EXPECT_SHARE(seen, polled, 10);
+}
+
+Test(kernels, windows_of_single_points_are_products_where_these_are_quicker) {
+    one_nest_convolution all = square(1, 128, 1, 1);
+    all.pad_lo[0] = all.pad_lo[1] = all.pad_hi[0] = all.pad_hi[1] = 0;
+    one_nest_convolution few = all, stepping = all, narrow = all;
+    few.in[0] = few.in[1] = 7; /* 8 x 49 points */
+    stepping.stride[0] = stepping.stride[1] = 2;
+    narrow.c = 32;
+    cr_expect_str_eq(choice_of(all, CLEAVE_PASS_FORWARD), "convolution");
+    for (cleave_pass pass = CLEAVE_PASS_FORWARD; pass < CLEAVE_PASS_UPDATE; pass++) {
+        if (pass != CLEAVE_PASS_FORWARD)
+            cr_expect_str_eq(choice_of(all, pass), "point");
+        cr_expect_str_eq(choice_of(few, pass), "point");
+        cr_expect_str_eq(choice_of(stepping, pass), "point");
+        cr_expect_str_eq(choice_of(narrow, pass), "convolution");
+        cr_expect_str_eq(choice_of(square(1, 128, 1, 2), pass), "convolution"); /* padding */
+        cr_expect_str_eq(choice_of(square(128, 1, 1, 2), pass), "convolution"); /* groups */
+    }
 }
 
 Test(kernels, cut_products_match_the_reference) {
