@@ -35,6 +35,6 @@ bool cleave_blas_knows_processor(void) {
    quicker, or are timed otherwise, so that old times are measured anew. */
 const char *cleave_blas_version(void) {
     static const char text[] =
-        OPENBLAS_VERSION "and oneDNN " CLEAVE_ONEDNN_VERSION ", own kernels 8";
+        OPENBLAS_VERSION "and oneDNN " CLEAVE_ONEDNN_VERSION ", own kernels 9";
     return text + strspn(text, " ");
 }

@@ -16,9 +16,9 @@
 #endif
 
 static const cleave_kernel_row *const table[] = {
-    &cleave_product_kernel,     &cleave_winograd_kernel, &cleave_depthwise_kernel,
-    &cleave_convolution_kernel, &cleave_pool_kernel,     &cleave_gather_kernel,
-    &cleave_attention_kernel,   &cleave_tile_kernel};
+    &cleave_product_kernel,   &cleave_im2col_kernel,      &cleave_winograd_kernel,
+    &cleave_depthwise_kernel, &cleave_convolution_kernel, &cleave_pool_kernel,
+    &cleave_gather_kernel,    &cleave_attention_kernel,   &cleave_tile_kernel};
 enum { N_ROWS = sizeof table / sizeof table[0] };
 
 cleave_status cleave_kernels_create(cleave_kernels **kernels, cleave_error *error) {

@@ -79,8 +79,8 @@ cleave_status cleave_kernel_run(cleave_kernels *kernels, const cleave_kernel_cal
                                 cleave_error *error);
 
 /* The name of the kernel that cleave_kernel_run takes for this call, which needs no data:
-   "product", "winograd", "depthwise", "convolution", "pool", "gather", "attention", "tape" or
-   "reference". */
+   "product", "winograd", "depthwise", "im2col", "convolution", "pool", "gather", "attention",
+   "tape" or "reference". */
 const char *cleave_kernel_choice(cleave_kernels *kernels, const cleave_kernel_call *call);
 
 /* Straight from the nest: walks every point of the axes, evaluates the tape and combines.  Slow,

@@ -30,8 +30,8 @@ typedef struct cleave_kernel_row {
 } cleave_kernel_row;
 
 extern const cleave_kernel_row cleave_product_kernel, cleave_winograd_kernel,
-    cleave_depthwise_kernel, cleave_convolution_kernel, cleave_pool_kernel, cleave_gather_kernel,
-    cleave_attention_kernel, cleave_tile_kernel;
+    cleave_depthwise_kernel, cleave_im2col_kernel, cleave_convolution_kernel, cleave_pool_kernel,
+    cleave_gather_kernel, cleave_attention_kernel, cleave_tile_kernel;
 
 /* A row, and without which obstacles (widen.h) it is given the call. */
 typedef struct cleave_kernel_taken {

@@ -17,8 +17,8 @@
 enum { FENCE_BYTES = 256, FENCE = 0x5a };
 
 typedef struct tally {
-    int calls, polled, product, winograd, depthwise, convolution, pool, gather, tape, lines, packed,
-        reference, added;
+    int calls, polled, product, winograd, depthwise, im2col, convolution, pool, gather, tape, lines,
+        packed, reference, added;
 } tally;
 
 static void count_choice(tally *seen, const char *name) {
@@ -26,6 +26,7 @@ static void count_choice(tally *seen, const char *name) {
     seen->product += strcmp(name, "product") == 0;
     seen->winograd += strcmp(name, "winograd") == 0;
     seen->depthwise += strcmp(name, "depthwise") == 0;
+    seen->im2col += strcmp(name, "im2col") == 0;
     seen->convolution += strcmp(name, "convolution") == 0;
     seen->pool += strcmp(name, "pool") == 0;
     seen->gather += strcmp(name, "gather") == 0;
@@ -273,6 +274,42 @@ static const cleave_nest *depthwise(one_nest *one, cleave_random *random, cleave
     return one_nest_make_convolution(one, &shape, chance(random, 50), error);
 }
 
+/* Windows, of one point mostly, that step over some in one dimension at least.  A large one has too
+   many points for all samples at once. */
+static const cleave_nest *stepping(one_nest *one, cleave_random *random, cleave_error *error) {
+    one_nest_convolution shape = {.spatial = (int)draw(random, 1, 3),
+                                  .batch = draw(random, 1, 4),
+                                  .groups = 1,
+                                  .c = draw(random, 1, 40),
+                                  .k = draw(random, 1, 40)};
+    bool point = chance(random, 60);
+    for (int s = 0; s < shape.spatial; s++) {
+        shape.window[s] = point ? 1 : draw(random, 1, 3);
+        shape.dilation[s] = chance(random, 25) ? 2 : 1;
+        int64_t reach = (shape.window[s] - 1) * shape.dilation[s];
+        shape.pad_lo[s] = draw(random, 0, reach);
+        shape.pad_hi[s] = draw(random, 0, reach);
+        shape.in[s] = draw(random, reach + 1, 9);
+        shape.stride[s] = s == 0 ? draw(random, 2, 3) : draw(random, 1, 3);
+    }
+    return one_nest_make_convolution(one, &shape, chance(random, 50), error);
+}
+
+/* 49 x 49 points of 9 x 40 numbers are 0.8 Mi of 1 Mi numbers: a sample at a time. */
+static const cleave_nest *stepping_far(one_nest *one, cleave_random *random, cleave_error *error) {
+    one_nest_convolution shape = {.spatial = 2,
+                                  .batch = 3,
+                                  .groups = 1,
+                                  .c = 40,
+                                  .k = draw(random, 1, 4),
+                                  .in = {98, 98},
+                                  .window = {3, 3},
+                                  .stride = {2, 2},
+                                  .dilation = {1, 1},
+                                  .pad_lo = {1, 1}};
+    return one_nest_make_convolution(one, &shape, chance(random, 50), error);
+}
+
 static const cleave_nest *wide_product(one_nest *one, cleave_random *random, cleave_error *error) {
     one_nest_start(one, CLEAVE_NEST_PRODUCT, CLEAVE_COMBINE_SUM);
     int n = one_nest_axis(one, draw(random, 1, 300)),
@@ -336,12 +373,13 @@ Test(kernels, filtering_in_blocks_matches_the_reference) {
     cr_expect(seen.winograd >= 3, "only %d calls", seen.winograd);
 }
 
-static const char *choice_of(one_nest_convolution shape, cleave_pass pass) {
+static const char *choice_under(one_nest_convolution shape, bool row_major_weights,
+                                cleave_pass pass) {
     cleave_error error = {{0}};
     one_nest one;
     cleave_kernels *kernels = NULL;
     cr_assert(cleave_kernels_create(&kernels, &error) == CLEAVE_OK, "%s", error.message);
-    const cleave_nest *nest = one_nest_make_convolution(&one, &shape, true, &error);
+    const cleave_nest *nest = one_nest_make_convolution(&one, &shape, row_major_weights, &error);
     cr_assert(nest != NULL, "%s", error.message);
     cleave_part part = cleave_part_whole(nest, 0);
     cleave_kernel_call call;
@@ -350,6 +388,10 @@ static const char *choice_of(one_nest_convolution shape, cleave_pass pass) {
     cleave_arena_free(&one.arena);
     cleave_kernels_destroy(kernels);
     return choice;
+}
+
+static const char *choice_of(one_nest_convolution shape, cleave_pass pass) {
+    return choice_under(shape, true, pass);
 }
 
 static one_nest_convolution square(int64_t groups, int64_t channels, int64_t window,
@@ -390,6 +432,57 @@ Test(kernels, gradients_of_wide_depthwise_windows_are_not_the_librarys) {
     cr_expect_str_eq(choice_of(square(8, 1, 5, 2), gradient), "convolution");  /* few channels */
     cr_expect_str_eq(choice_of(square(40, 2, 5, 2), gradient), "convolution"); /* groups of two */
     cr_expect_str_eq(choice_of(square(40, 1, 5, 2), CLEAVE_PASS_FORWARD), "convolution");
+}
+
+Test(kernels, windows_brought_together_match_the_reference) {
+    tally seen = compare_many_by(&cleave_im2col_kernel, stepping, 100);
+    cr_expect(seen.im2col >= 300, "only %d calls", seen.im2col);
+}
+
+Test(kernels, windows_brought_together_in_turns_match_the_reference) {
+    tally seen = compare_many_by(&cleave_im2col_kernel, stepping_far, 4);
+    cr_expect(seen.im2col >= 6, "only %d calls", seen.im2col);
+    cr_expect(seen.polled > 0);
+}
+
+Test(kernels, windows_of_single_points_match_the_reference) {
+    tally seen = compare_many(random_single_points, 15);
+    EXPECT_SHARE(seen, im2col, 40); /* parts of few channels are the library's */
+    EXPECT_SHARE(seen, polled, 10);
+}
+
+Test(kernels, windows_of_single_points_are_products_where_these_are_quicker) {
+    one_nest_convolution all = square(1, 128, 1, 1);
+    all.pad_lo[0] = all.pad_lo[1] = all.pad_hi[0] = all.pad_hi[1] = 0;
+    one_nest_convolution few = all, stepping = all, narrow = all;
+    few.in[0] = few.in[1] = 7; /* 8 x 49 points */
+    stepping.stride[0] = stepping.stride[1] = 2;
+    narrow.c = 32;
+    cr_expect_str_eq(choice_of(all, CLEAVE_PASS_FORWARD), "convolution");
+    for (cleave_pass pass = CLEAVE_PASS_FORWARD; pass < CLEAVE_PASS_UPDATE; pass++) {
+        if (pass != CLEAVE_PASS_FORWARD)
+            cr_expect_str_eq(choice_of(all, pass), "im2col");
+        cr_expect_str_eq(choice_of(few, pass), "im2col");
+        cr_expect_str_eq(choice_of(stepping, pass), "im2col");
+        cr_expect_str_eq(choice_of(narrow, pass), "convolution");
+        cr_expect_str_eq(choice_of(square(128, 1, 1, 2), pass), "convolution"); /* groups */
+    }
+}
+
+Test(kernels, larger_windows_are_products_at_steps_and_over_few_points) {
+    one_nest_convolution few = square(1, 128, 3, 1);
+    few.in[0] = few.in[1] = 5; /* 8 x 25 points */
+    for (cleave_pass pass = CLEAVE_PASS_FORWARD; pass < CLEAVE_PASS_UPDATE; pass++) {
+        bool weights = pass == CLEAVE_PASS_WEIGHT_GRADIENT;
+        cr_expect_str_eq(choice_under(square(1, 128, 3, 2), false, pass),
+                         weights ? "im2col" : "convolution");
+        cr_expect_str_eq(choice_under(square(1, 128, 3, 1), false, pass), "winograd");
+        if (weights)
+            cr_expect_str_eq(choice_under(few, false, pass), "im2col");
+        else
+            cr_expect_str_neq(choice_under(few, false, pass), "im2col");
+        cr_expect_str_neq(choice_under(few, true, pass), "im2col"); /* weights are no matrix */
+    }
 }
 
 Test(kernels, cut_products_match_the_reference) {

@@ -183,6 +183,9 @@ Test(threads, products_between_each_other) {
 }
 Test(threads, products_of_bf16) { compare_many(random_product, 60, IN_BF16, 100); }
 Test(threads, convolutions) { compare_many(random_convolution, 50, WITHIN_ROUNDING, 100); }
+Test(threads, windows_of_single_points) {
+    compare_many(random_single_points, 15, WITHIN_ROUNDING, 30);
+}
 Test(threads, convolutions_of_bf16) { compare_many(random_convolution, 30, IN_BF16, 60); }
 Test(threads, pools) { compare_many(random_pool, 60, TO_THE_BIT, 100); }
 Test(threads, look_ups) { compare_many(random_gather, 100, TO_THE_BIT, 100); }

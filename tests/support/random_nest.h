@@ -124,6 +124,22 @@ static inline const cleave_nest *random_convolution(one_nest *one, cleave_random
     return one_nest_make_convolution(one, &c, chance(random, 50), error);
 }
 
+/* Windows of one point over so many channels that they are products. */
+static inline const cleave_nest *random_single_points(one_nest *one, cleave_random *random,
+                                                      cleave_error *error) {
+    int64_t stride = draw(random, 1, 2);
+    one_nest_convolution shape = {.spatial = 2,
+                                  .batch = draw(random, 1, 4),
+                                  .groups = 1,
+                                  .c = draw(random, 130, 200),
+                                  .k = draw(random, 130, 200),
+                                  .in = {draw(random, 1, 9), draw(random, 1, 9)},
+                                  .window = {1, 1},
+                                  .stride = {stride, stride},
+                                  .dilation = {1, 1}};
+    return one_nest_make_convolution(one, &shape, chance(random, 50), error);
+}
+
 static inline const cleave_nest *random_pool(one_nest *one, cleave_random *random,
                                              cleave_error *error) {
     bool max = chance(random, 50), weighted = !max && chance(random, 40);
