@@ -153,8 +153,10 @@ static cleave_status create_pricers(session *s, cleave_error *error) {
                                         s->options->memory_limit_bytes, &s->pricers[s->n_pricers],
                                         error));
     s->pricer = &s->pricers[n - 1];
-    if (!s->reach.only_folds || session_is_alone(s)) /* of one layout all blocks can be lowered: */
-        return CLEAVE_OK; /* of those alone it is known what a framework allocates */
+    for (int32_t i = 0; i < n && session_is_alone(s); i++) /* of one layout all can be lowered */
+        cleave_pricer_lower_all(&s->pricers[i]);
+    if (!s->reach.only_folds || session_is_alone(s))
+        return CLEAVE_OK;
     return cleave_repeats_create(s->pricer, &s->problem.blocks, &s->pricer->repeats, error);
 }
 

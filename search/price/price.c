@@ -32,6 +32,11 @@ cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machi
     return CLEAVE_OK;
 }
 
+void cleave_pricer_lower_all(cleave_pricer *pricer) {
+    pricer->lowers_all = true;
+    pricer->lower.most_records = 0;
+}
+
 void cleave_pricer_destroy(cleave_pricer *pricer) {
     if (pricer->cache != NULL)
         cleave_cost_cache_destroy(pricer->cache);
@@ -231,7 +236,7 @@ static cleave_status price_few(cleave_pricer *pricer, const cleave_price_subject
     cleave_lowered lowered;
     cleave_price made = *price;
     cleave_error why_not = {""};
-    if (what->grounds != NULL && !cleave_lowers_to_many(what->layout))
+    if (what->grounds != NULL && (pricer->lowers_all || !cleave_lowers_to_many(what->layout)))
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_lowered_few(pricer, what->layout, what->in_steps, done, &lowered, error));
     cleave_status status =
@@ -285,7 +290,7 @@ static cleave_status price_without_estimate(cleave_pricer *pricer, const cleave_
                                             cleave_price *price, cleave_error *error) {
     cleave_lowered lowered;
     bool done = false, folds = what->view != CLEAVE_VIEW_ALL && !what->in_steps;
-    bool is_few = cleave_few_tell(what->layout);
+    bool is_few = cleave_few_tell(what->layout) && !(what->grounds != NULL && pricer->lowers_all);
     if (folds && is_few)
         CLEAVE_TRY(price_folded(pricer, what, true, &done, price, error));
     if (folds && !done)

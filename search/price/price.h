@@ -25,10 +25,11 @@ typedef struct cleave_pricer {
     int64_t memory_limit_bytes; /* 0: that of each device's kind */
     cleave_cost_cache *cache;
     bool is_stream;                 /* a step is what a batch takes where others follow it
-                                       (simulator/scan/period.h),                 not the time from its begin to its
-                                       end */
+                                       (simulator/scan/period.h), not the time from its begin to
+                                       its end */
     struct cleave_repeats *repeats; /* how blocks repeat (search/price/repeat.h), by which deep
                                        models are priced from a few of them; may be null */
+    bool lowers_all;                /* see cleave_pricer_lower_all */
     cleave_arena arena;
     int64_t least_peak_bytes; /* of all layouts whose memory was planned */
     int64_t n_priced;
@@ -41,6 +42,10 @@ cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machi
                                    int optimizer_states, int64_t memory_limit_bytes,
                                    cleave_pricer *pricer, cleave_error *error);
 void cleave_pricer_destroy(cleave_pricer *pricer);
+
+/* From now on, where the grounds of a price are asked for, its program is lowered to the last
+   micro-batch, however large: of one that is, it is known what a framework allocates. */
+void cleave_pricer_lower_all(cleave_pricer *pricer);
 
 /* What of a layout is lowered: the price is the same, to the bit.  Only closed forms are the same
    in all windows, so collectives in their steps have all devices lowered. */

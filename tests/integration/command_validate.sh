@@ -62,17 +62,20 @@ for name, step, peak in expected:
     assert abs(sum(of[name]["step_parts"].values()) - 1) < 1e-9, name
 EOF
 
-# --- of many devices, too, the memory is what a framework allocates, not the plan with its messages
+# --- of many devices and micro-batches, too, the memory is what a framework allocates, not the plan with its messages
 cat >"$work/many.csv" <<EOF
-model,machine,sequence,batch,data,sharding,precision,framework,step
+model,machine,sequence,batch,data,pipeline,micro_batches,sharding,precision,framework,step
 "{""model_type"": ""llama"", ""hidden_size"": 1024, ""intermediate_size"": 2048, ""num_hidden_layers"": 12,
- ""num_attention_heads"": 4, ""num_key_value_heads"": 4, ""vocab_size"": 8192}",$a100,32,256,256,3,bf16,megatron,1 ms
+ ""num_attention_heads"": 4, ""num_key_value_heads"": 4, ""vocab_size"": 8192}",$a100,32,256,256,1,1,3,bf16,megatron,1 ms
+"{""model_type"": ""llama"", ""hidden_size"": 1024, ""intermediate_size"": 2048, ""num_hidden_layers"": 12,
+ ""num_attention_heads"": 4, ""num_key_value_heads"": 4, ""vocab_size"": 8192}",$a100,32,2048,32,2,64,0,bf16,megatron,1 ms
 EOF
 expect_ok validate "$work/many.csv" --json --quiet
 python3 - "$work/out" <<EOF || fail "the memory is that of the plan: $(cat "$work/out")"
 import json, sys
-run = json.load(open(sys.argv[1]))["runs"][0]
-assert run["memory_bytes"] < 0.9 * run["plan_bytes"], run
+gathered, piped = json.load(open(sys.argv[1]))["runs"]
+assert gathered["memory_bytes"] < 0.9 * gathered["plan_bytes"], gathered
+assert abs(piped["memory_bytes"] / piped["plan_bytes"] - 1) > 0.01, piped
 EOF
 
 # --- for people: a line for each run, and each group
