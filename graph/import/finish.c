@@ -337,6 +337,7 @@ cleave_status cleave_import_finish(cleave_importer *im, cleave_model *model) {
     CLEAVE_TRY(cleave_import_drop_bypassed(im));
     CLEAVE_TRY(cleave_import_fuse(im));
     CLEAVE_TRY(name_outputs(im, model));
+    CLEAVE_TRY(cleave_import_store_as_seen(im, model));
     model->file = im->file;
     model->batch = im->has_batch ? im->batch : 0;
     model->graph_version = im->graph_version;

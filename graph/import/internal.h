@@ -295,6 +295,9 @@ cleave_status cleave_import_fold(cleave_importer *im, bool *folded);
 cleave_status cleave_import_loss(cleave_importer *im, cleave_value *output);
 /* Makes one operator of each attention among the drafts; fuse/fuse.c. */
 cleave_status cleave_import_fuse(cleave_importer *im);
+/* Stores parameters that are seen in parts alone as they are seen, so that each part is one box;
+   once the model's outputs are known; seen_in_parts.c. */
+cleave_status cleave_import_store_as_seen(cleave_importer *im, const cleave_model *model);
 /* Drops operators that are bypassed and that nothing reads; compact.c. */
 cleave_status cleave_import_drop_bypassed(cleave_importer *im);
 /* Drops nests without an operator, and operators without a nest; compact.c. */

@@ -271,7 +271,8 @@ static inline bool cleave_model_trains(const cleave_model *model) { return model
 enum {
     CLEAVE_FIRST_GRAPH_VERSION = 3,
     CLEAVE_LANGUAGE_GRAPH_VERSION = 4,
-    CLEAVE_GRAPH_VERSION = 5 /* masks by place, and rotary positions of neighbours */
+    CLEAVE_PLACES_GRAPH_VERSION = 5, /* masks by place, and rotary positions of neighbours */
+    CLEAVE_GRAPH_VERSION = 6         /* parameters that are seen in parts are stored so */
 };
 
 /* Views of views: how deep they may be stacked, and how many base pieces one may have. */

@@ -106,7 +106,7 @@ cleave_status cleave_import_causal_mask(cleave_importer *im) {
     }
     int added = cleave_nest_emit(&nest, CLEAVE_OP_SCALE, seen, 0, FLT_MAX, -FLT_MAX);
     cleave_nest_emit(&nest, CLEAVE_OP_ADD, 0, added, 0, 0);
-    cleave_import_note_version(im, CLEAVE_GRAPH_VERSION);
+    cleave_import_note_version(im, CLEAVE_PLACES_GRAPH_VERSION);
     CLEAVE_TRY(cleave_import_end_pointwise(im, &nest));
     cleave_import_set_output(im, 0, nest.output.tensor, false);
     return CLEAVE_OK;

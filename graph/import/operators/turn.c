@@ -253,7 +253,7 @@ static cleave_status turn_pairs(cleave_importer *im, int32_t x, int32_t pairs, i
         if (d == table.rank - 1 || table.shape[d] > 1)
             cleave_map_axis(&nest.inputs[1], d, n + 2 - table.rank + d);
     cleave_nest_emit(&nest, CLEAVE_OP_MUL, 0, 1, 0, 0);
-    cleave_import_note_version(im, CLEAVE_GRAPH_VERSION);
+    cleave_import_note_version(im, CLEAVE_PLACES_GRAPH_VERSION);
     CLEAVE_TRY(cleave_import_end_pointwise(im, &nest));
     im->operators.items[nest.op].tail_nest = -1;
     im->operators.items[nest.op].type = "RotaryEmbedding";
