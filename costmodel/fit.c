@@ -144,38 +144,78 @@ static cleave_status find_spread(const cleave_device_kind *kind, const measured_
     return CLEAVE_OK;
 }
 
+/* Copies and their kin are one thing at several sizes. */
+static bool moves_bytes(const measured_family *family) {
+    double flops = 0;
+    for (int32_t i = 0; i < family->n; i++)
+        flops += family->kernels[i]->flops;
+    return flops <= 0 || strcmp(family->name, "copy rows") == 0;
+}
+
+/* How much of its time a kernel takes alone. */
+typedef struct alone_share {
+    double share;
+    double seconds, spread; /* beside others */
+} alone_share;
+
+static int compare_shares(const void *a, const void *b) {
+    const alone_share *x = a, *y = b;
+    return (x->share > y->share) - (x->share < y->share);
+}
+
+/* The median of n shares in order.  Measuring finds some kernels slower alone, which none is; so
+   where that is noise alone the median is below 1 as often as not, and what it is below is counted
+   only as far as it is more than the median's standard error, of sqrt(n) / 2 places among n. */
+static double share_by_number(const alone_share *of, int32_t n) {
+    int32_t place = (int32_t)ceil((n - 1) / 2.0 + sqrt(n) / 2);
+    return of[place < n ? place : n - 1].share;
+}
+
+/* The share below which half of the time is spent, as far as it is below 1 by more than kernels
+   vary from repeat to repeat.  Half of the sizes at which bytes are moved take next to no time and
+   find all in a cache, where nobody is in their way, so that the median of their number says
+   nothing of the others; nor is there more than one of the largest. */
+static double share_by_time(const alone_share *of, int32_t n) {
+    double all = 0, squares = 0, below = 0;
+    for (int32_t i = 0; i < n; i++) {
+        double varies = of[i].seconds * of[i].spread;
+        all += of[i].seconds;
+        squares += varies * varies;
+    }
+    int32_t at = 0;
+    for (; at + 1 < n && below + of[at].seconds < all / 2; at++)
+        below += of[at].seconds;
+    return of[at].share + sqrt(squares) / all;
+}
+
 /* How much quicker the family's kernels are alone: over those of which it is known, since one of
-   them says little.  Measuring finds some slower, which none is; so where that is noise alone the
-   median is below 1 as often as not, and what it is below is counted only as far as it is more than
-   the median's standard error, of sqrt(n) / 2 places among n in order. */
+   them says little. */
 static cleave_status find_alone(const measured_family *family, cleave_arena *scratch, double *alone,
                                 cleave_error *error) {
     int32_t n = 0;
-    double *share = CLEAVE_ARENA_ARRAY(scratch, double, family->n);
-    if (share == NULL)
+    alone_share *shares = CLEAVE_ARENA_ARRAY(scratch, alone_share, family->n);
+    if (shares == NULL)
         return cleave_fail_memory(error, "fitting kernel times");
-    for (int32_t i = 0; i < family->n; i++)
-        if (family->kernels[i]->alone_seconds > 0)
-            share[n++] = family->kernels[i]->alone_seconds / family->kernels[i]->seconds;
+    for (int32_t i = 0; i < family->n; i++) {
+        const cleave_kernel_time *of = family->kernels[i];
+        if (of->alone_seconds > 0)
+            shares[n++] = (alone_share){of->alone_seconds / of->seconds, of->seconds, of->spread};
+    }
     if (n == 0)
         return CLEAVE_OK;
-    cleave_sort_doubles(share, n);
-    int32_t place = (int32_t)ceil((n - 1) / 2.0 + sqrt(n) / 2);
-    *alone = fmin(1, share[place < n ? place : n - 1]);
+    qsort(shares, (size_t)n, sizeof *shares, compare_shares);
+    *alone = fmin(1, moves_bytes(family) ? share_by_time(shares, n) : share_by_number(shares, n));
     return CLEAVE_OK;
 }
 
 /* Sets how many bytes are near, where telling them from the rest is worth it. */
 static cleave_status find_near(const cleave_device_kind *kind, measured_family *family,
                                cleave_arena *scratch, cleave_error *error) {
-    double least, near_bytes = 0, most = 0, flops = 0;
+    double least, near_bytes = 0, most = 0;
     cleave_family_fit tried;
-    for (int32_t i = 0; i < family->n; i++) {
+    for (int32_t i = 0; i < family->n; i++)
         most = fmax(most, family->kernels[i]->bytes);
-        flops += family->kernels[i]->flops;
-    }
-    bool moves = flops <= 0 || strcmp(family->name, "copy rows") == 0;
-    if (family->n < FEWEST_FOR_FAR || !moves)
+    if (family->n < FEWEST_FOR_FAR || !moves_bytes(family))
         return CLEAVE_OK;
     CLEAVE_TRY(solve_family(kind, family, scratch, &tried, &least, error));
     least *= worth_a_coefficient;

@@ -42,8 +42,9 @@ typedef struct cleave_family_fit {
     int64_t workspace_bytes; /* the most that any kernel of the family takes, timed or not, */
     double largest_bytes;    /* and the most bytes that any of them moves */
     double near_bytes, far_seconds_per_byte; /* not below seconds_per_byte; 0: all go alike */
-    double alone; /* seconds alone over seconds with all devices busy, the median over its kernels
-                     and its standard error, in (0, 1]; 0: not measured */
+    double alone; /* seconds alone over seconds with all devices busy, the median over its kernels,
+                     or of what moves bytes over their time, and its standard error, in (0, 1];
+                     0: not measured */
 } cleave_family_fit;
 
 static inline double cleave_family_fit_seconds(const cleave_family_fit *fit, double flops,

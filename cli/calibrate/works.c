@@ -112,6 +112,7 @@ static cleave_status add_layout(collector *c, const cleave_layout *layout, bool 
 
 /* The mean of `n` others, and another one. */
 static void add_to_mean(cleave_reuse *mean, int32_t n, const cleave_reuse *other) {
+    mean->in_place += (other->in_place - mean->in_place) / (n + 1);
     for (int i = 0; i < CLEAVE_N_REUSES; i++)
         mean->bytes[i] += (other->bytes[i] - mean->bytes[i]) / (n + 1);
 }

@@ -193,8 +193,8 @@ static bool fill_array(kernel_subject *of, const cleave_operand *operand, cleave
     return true;
 }
 
-/* A nest that may write over its input mostly does: then its output is already near.  The input's
-   values are kept, to be written again before each repeat. */
+/* A nest that writes over its input has its output near already.  The input's values are kept, to
+   be written again before each repeat. */
 static bool fill_in_place(kernel_subject *of) {
     cleave_kernel_call *call = &of->call;
     const cleave_operand *input = &call->nest->inputs[0];
@@ -209,7 +209,7 @@ static bool fill_in_place(kernel_subject *of) {
 }
 
 /* What the pass uses: see kept_inputs and its kin in graph/model/model.h. */
-static bool fill_call(kernel_subject *of) {
+static bool fill_call(kernel_subject *of, bool in_place) {
     cleave_kernel_call *call = &of->call;
     const cleave_nest *nest = call->nest;
     bool forward = call->pass == CLEAVE_PASS_FORWARD, filled = true;
@@ -220,7 +220,7 @@ static bool fill_call(kernel_subject *of) {
         if (filled && (gradients >> i & 1))
             filled = fill_array(of, &nest->inputs[i], &call->input_gradients[i], 0);
     }
-    if (filled && forward && nest->in_place)
+    if (filled && forward && nest->in_place && in_place)
         return fill_in_place(of);
     if (filled && (forward || nest->kept_output))
         filled = fill_array(of, &nest->output, &call->output, 17);
@@ -290,7 +290,8 @@ cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model 
     of.call.workspace_bytes = workspace;
     of.call.cut = cleave_kernel_find_cut(kernels, &of.call);
     cleave_status status = CLEAVE_OK;
-    if ((of.call.workspace = own(&of, workspace)) == NULL || !fill_call(&of))
+    bool in_place = reuse == NULL || reuse->in_place >= 0.5;
+    if ((of.call.workspace = own(&of, workspace)) == NULL || !fill_call(&of, in_place))
         status = cleave_fail_memory(error, "measuring kernels");
     cleave_measurement measured = {.workspace_bytes = workspace};
     if (status == CLEAVE_OK) {

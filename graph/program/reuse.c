@@ -103,7 +103,16 @@ static int64_t reuse_of(const tracker *t, int32_t buffer) {
     return others > 0 ? others * t->block_bytes : 0;
 }
 
+/* A nest that may write over its first input does not where others still read that. */
+static bool is_in_place(const tracker *t, const cleave_compute *compute) {
+    const cleave_buffer *buffers = t->program->buffers;
+    int32_t input = compute->inputs[0], output = compute->output;
+    return compute->pass == CLEAVE_PASS_FORWARD && input >= 0 && output >= 0 &&
+           buffers[input].offset == buffers[output].offset;
+}
+
 static void find_reuse(const tracker *t, const cleave_compute *compute, cleave_reuse *reuse) {
+    reuse->in_place = is_in_place(t, compute);
     for (int i = 0; i < CLEAVE_MAX_INPUTS; i++) {
         reuse->bytes[CLEAVE_REUSE_INPUT + i] = reuse_of(t, compute->inputs[i]);
         reuse->bytes[CLEAVE_REUSE_INPUT_GRADIENT + i] = reuse_of(t, compute->input_gradients[i]);

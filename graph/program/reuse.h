@@ -18,6 +18,8 @@ enum {
 
 typedef struct cleave_reuse {
     int64_t bytes[CLEAVE_N_REUSES]; /* 0 where the pass does not use the operand */
+    double in_place; /* 1 where it writes its output over its first input, else 0; of several uses
+                        their mean */
 } cleave_reuse;
 
 /* [n_computes], in a step that follows another one of the same program, whose memory is planned; by

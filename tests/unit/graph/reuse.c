@@ -102,3 +102,20 @@ Test(reuse, devices_have_memory_of_their_own) {
     cr_expect_eq(reuses[FORWARD].bytes[CLEAVE_REUSE_INPUT + 1], (3 + 1 + 2) * BLOCK);
     cleave_arena_free(&arena);
 }
+
+/* Where y lies on x forward is in place, and backward, whose y is a gradient, never is. */
+Test(reuse, forward_is_in_place_where_its_output_lies_on_its_input) {
+    for (int on_x = 0; on_x < 2; on_x++) {
+        sample s;
+        cleave_arena arena = {0};
+        cleave_error error = {""};
+        cleave_reuse *reuses;
+        make(&s);
+        s.buffers[Y] = on_x ? s.buffers[X] : s.buffers[Y];
+        cr_assert_eq(cleave_reuse_find(&s.program, &arena, &reuses, &error), CLEAVE_OK, "%s",
+                     error.message);
+        cr_expect_float_eq(reuses[FORWARD].in_place, on_x, 0);
+        cr_expect_float_eq(reuses[BACKWARD].in_place, 0, 0);
+        cleave_arena_free(&arena);
+    }
+}
