@@ -308,6 +308,11 @@ void cleave_cost_cache_stand_for(cleave_cost_cache *cache, const cleave_cost_cac
     for (int32_t t = 0; t < cache->model->n_tensors && cache->together.elements != NULL; t++)
         if (cache->together.elements[t] > 0)
             cache->together.elements[t] = whole->together.elements[tensor_of_whole[t]];
+    for (int32_t t = 0; t < cache->model->n_tensors && cache->together.whole_over_piece != NULL;
+         t++)
+        if (cache->together.whole_over_piece[t] > 0)
+            cache->together.whole_over_piece[t] =
+                whole->together.whole_over_piece[tensor_of_whole[t]];
 }
 
 int64_t cleave_cost_cache_vector_bytes(const cleave_cost_cache *cache,

@@ -3,11 +3,12 @@
 #include "graph/model/collective_steps.h"
 
 #include <math.h>
+#include <string.h>
 
 static const char *const collectives_keys[] = {"within",   "between", "least",
                                                "together", "source",  NULL};
-static const char *const span_keys[] = {"devices",        "bandwidth", "latency", "overhead",
-                                        "copy_bandwidth", "kind",      NULL};
+static const char *const span_keys[] = {"devices",        "bandwidth", "latency",    "overhead",
+                                        "copy_bandwidth", "kind",      "collective", NULL};
 static const char *const between_keys[] = {"share", "latency", "library", NULL};
 
 /* What the processor has of it is no more than all of it. */
@@ -29,6 +30,18 @@ static cleave_status read_overhead(const machine_reader *r, const cleave_json_cu
     return CLEAVE_OK;
 }
 
+static cleave_status read_collective(const machine_reader *r, const cleave_json_cursor *at,
+                                     int32_t *collective) {
+    const char *name;
+    CLEAVE_TRY(cleave_json_string(at, &name, r->error));
+    for (*collective = 0; cleave_collective_names[*collective] != NULL; (*collective)++)
+        if (strcmp(cleave_collective_names[*collective], name) == 0)
+            return CLEAVE_OK;
+    return cleave_json_fail(
+        at, r->error, "\"%s\" is none of all-reduce, reduce-scatter, all-gather and all-to-all",
+        name);
+}
+
 static cleave_status read_span(const machine_reader *r, const cleave_json_cursor *at,
                                cleave_machine_collectives *made) {
     int64_t least = 2, n;
@@ -36,13 +49,16 @@ static cleave_status read_span(const machine_reader *r, const cleave_json_cursor
     cleave_json_cursor member;
     CLEAVE_TRY(cleave_json_expect_object(at, r->error));
     CLEAVE_TRY(cleave_json_expect_keys(at, span_keys, r->error));
-    span->kind = -1;
+    span->kind = span->collective = -1;
     if (cleave_json_find(at, "kind", &member))
         CLEAVE_TRY(machine_read_kind(r, &member, &span->kind));
-    if (made->n_spans > 0 && span[-1].kind == span->kind)
+    if (cleave_json_find(at, "collective", &member))
+        CLEAVE_TRY(read_collective(r, &member, &span->collective));
+    bool goes_on = made->n_spans > 0 && cleave_collective_spans_alike(&span[-1], span);
+    if (goes_on)
         least = span[-1].n_devices + 1;
     for (int32_t i = 0; i + 1 < made->n_spans; i++)
-        if (made->spans[i].kind == span->kind && span[-1].kind != span->kind)
+        if (!goes_on && cleave_collective_spans_alike(&made->spans[i], span))
             return cleave_json_fail(at, r->error, "spans of a kind do not stand side by side");
     CLEAVE_TRY(
         cleave_json_get_integer(at, "devices", least, CLEAVE_MAX_NODE_DEVICES, &n, r->error));

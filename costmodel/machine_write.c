@@ -284,6 +284,9 @@ static void put_collectives(cleave_json_writer *w, const cleave_machine *machine
         cleave_json_begin_object(w, true);
         if (of->spans[i].kind >= 0)
             cleave_json_set_string(w, "kind", machine->kinds[of->spans[i].kind].name);
+        if (of->spans[i].collective >= 0)
+            cleave_json_set_string(w, "collective",
+                                   cleave_collective_names[of->spans[i].collective]);
         cleave_json_set_integer(w, "devices", of->spans[i].n_devices);
         put_quantity(w, "bandwidth", of->spans[i].bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND);
         put_quantity(w, "latency", of->spans[i].latency_seconds, CLEAVE_UNIT_SECONDS);

@@ -15,6 +15,24 @@ static void set_bucket(cleave_sent_together *made, cleave_buckets buckets) {
             buckets == CLEAVE_BUCKETS_NONE ? megatron_bucket_elements : CLEAVE_MOST_AT_ONCE;
 }
 
+/* The base tensors that a concatenation alone reads, as they are or as views of one source; their
+   sums, but for a forward pass's own, are of its gradient. */
+static void find_pieces(const cleave_model *model, const int32_t *readers,
+                        double *whole_over_piece) {
+    for (int32_t t = 0; t < model->n_tensors; t++) {
+        const cleave_view *whole = &model->tensors[t].view;
+        for (int32_t s = 0; whole->kind == CLEAVE_VIEW_CONCAT && s < whole->n_sources; s++) {
+            int32_t piece = whole->sources[s];
+            double size = (double)cleave_tensor_size(&model->tensors[piece]);
+            while (readers[piece] == 1 && model->tensors[piece].view.n_sources == 1)
+                piece = model->tensors[piece].view.sources[0];
+            if (readers[piece] == 1 && model->tensors[piece].kind == CLEAVE_TENSOR_ACTIVATION &&
+                model->tensors[piece].view.kind == CLEAVE_VIEW_NONE)
+                whole_over_piece[piece] = (double)cleave_tensor_size(&model->tensors[t]) / size;
+        }
+    }
+}
+
 cleave_status cleave_sent_together_create(const cleave_model *model, const cleave_machine *machine,
                                           cleave_arena *arena, cleave_sent_together *made,
                                           cleave_error *error) {
@@ -26,7 +44,10 @@ cleave_status cleave_sent_together_create(const cleave_model *model, const cleav
     int32_t *layer = CLEAVE_ARENA_ARRAY(&scratch, int32_t, model->n_tensors);
     double *all = CLEAVE_ARENA_ARRAY(&scratch, double, model->n_tensors + 1);
     double *elements = CLEAVE_ARENA_ARRAY(arena, double, model->n_tensors);
-    bool enough = layer != NULL && all != NULL && elements != NULL;
+    double *whole_over_piece = CLEAVE_ARENA_ARRAY(arena, double, model->n_tensors);
+    int32_t *readers = CLEAVE_ARENA_ARRAY(&scratch, int32_t, model->n_tensors);
+    bool enough = layer != NULL && all != NULL && elements != NULL && whole_over_piece != NULL &&
+                  readers != NULL;
     if (enough)
         cleave_layers_number(model, layer);
     for (int32_t t = 0; t < model->n_tensors && enough; t++)
@@ -39,9 +60,12 @@ cleave_status cleave_sent_together_create(const cleave_model *model, const cleav
         }
     made->elements = elements;
     made->sums_only = machine->collectives.together_bytes > 0;
-    if (made->sums_only)
+    if (made->sums_only && enough) {
         made->most_bytes = (double)machine->collectives.together_bytes;
-    else
+        made->whole_over_piece = whole_over_piece;
+        cleave_model_count_readers(model, readers);
+        find_pieces(model, readers, whole_over_piece);
+    } else
         set_bucket(made, framework->buckets);
     cleave_arena_free(&scratch);
     return enough ? CLEAVE_OK : cleave_fail_memory(error, "preparing costs");
@@ -49,6 +73,9 @@ cleave_status cleave_sent_together_create(const cleave_model *model, const cleav
 
 int64_t cleave_sent_together_bytes(const cleave_sent_together *of, cleave_collective_kind kind,
                                    int32_t tensor, int64_t bytes) {
+    bool sums = kind == CLEAVE_ALL_REDUCE || kind == CLEAVE_REDUCE_SCATTER;
+    if (of->whole_over_piece != NULL && tensor >= 0 && of->whole_over_piece[tensor] > 0 && sums)
+        return (int64_t)((double)bytes * of->whole_over_piece[tensor]);
     if (of->elements == NULL || tensor < 0 || of->elements[tensor] <= 0)
         return bytes;
     if (of->sums_only && kind != CLEAVE_ALL_REDUCE)

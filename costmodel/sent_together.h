@@ -8,8 +8,9 @@
    500 million in DeepSpeed, and never of more than there is.  A tensor then pays its share of the
    price of its vector.  A machine file may say what was timed instead (`together_bytes` of its
    collectives): gradients that are all-reduced go in vectors of so many bytes, and all else alone,
-   as the package in python/ has it.  When the vector is full is not modelled: each tensor sets out
-   by itself. */
+   as the package in python/ has it, but for pieces that are concatenated: their gradient is one
+   tensor, which the package brings to where they lie before it is taken apart.  When the vector is
+   full is not modelled: each tensor sets out by itself. */
 #ifndef CLEAVE_COSTMODEL_SENT_TOGETHER_H
 #define CLEAVE_COSTMODEL_SENT_TOGETHER_H
 
@@ -18,8 +19,10 @@
 #include "graph/model/model.h"
 
 typedef struct cleave_sent_together {
-    double *elements; /* [n_tensors] of the weights of its layer; 0: none of them.  Null:
-                               every tensor goes alone */
+    double *elements;         /* [n_tensors] of the weights of its layer; 0: none of them.  Null:
+                                       every tensor goes alone */
+    double *whole_over_piece; /* [n_tensors] of a piece that is read in a concatenation alone, else
+                                 0; null: gradients of pieces go alone */
     const cleave_model *model;
     bool by_layers, sums_only;
     double all_elements;
@@ -32,7 +35,8 @@ cleave_status cleave_sent_together_create(const cleave_model *model, const cleav
                                           cleave_arena *arena, cleave_sent_together *made,
                                           cleave_error *error);
 
-/* Bytes of the vector in which so many of a tensor go; these alone where it is no weight. */
+/* Bytes of the vector in which so many of a tensor go; these alone where it is neither a weight nor
+   a piece. */
 int64_t cleave_sent_together_bytes(const cleave_sent_together *of, cleave_collective_kind kind,
                                    int32_t tensor, int64_t bytes);
 

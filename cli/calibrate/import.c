@@ -103,19 +103,28 @@ static double latencies_of(const calibrate_collective *of, bool in_messages) {
     return in_messages && of->kind == CLEAVE_ALL_REDUCE ? 2 : 1;
 }
 
-/* Which of its times. */
 typedef enum time_of { WAITED_FOR, IN_MESSAGES, EXCHANGED, BESIDE_WORK } time_of;
 
-static double seconds_of(const calibrate_collective *of, time_of what) {
-    if ((of->kind == CLEAVE_ALL_TO_ALL) != (what == EXCHANGED))
+/* Which times a line is of. */
+typedef struct timed {
+    time_of what;
+    int collective; /* cleave_collective_kind; -1: any but all-to-all, which is EXCHANGED */
+    int32_t n_devices;
+} timed;
+
+/* 0: it is none of them. */
+static double seconds_of(const calibrate_collective *of, const timed *wanted) {
+    if (of->n_devices != wanted->n_devices ||
+        (wanted->collective >= 0 && of->kind != wanted->collective) ||
+        (of->kind == CLEAVE_ALL_TO_ALL) != (wanted->what == EXCHANGED))
         return 0;
-    return what == BESIDE_WORK ? of->beside : of->seconds;
+    return wanted->what == BESIDE_WORK ? of->beside : of->seconds;
 }
 
-/* Seconds of collectives among so many devices, and those that each byte of a device's share of the
-   vector adds; `*found` false where none is timed. */
-static cleave_status fit_line(const calibrate_times *times, int32_t n_devices, time_of what,
-                              bool *found, double *fixed, double *per_byte, cleave_error *error) {
+/* Seconds of collectives, and those that each byte of a device's share of the vector adds; of how
+   many sizes they are known. */
+static cleave_status fit_line(const calibrate_times *times, const timed *wanted, int *n_known,
+                              double *fixed, double *per_byte, cleave_error *error) {
     enum { LATENCY, PER_BYTE, N_FIGURES };
     const double lower[N_FIGURES] = {0}, upper[N_FIGURES] = {HUGE_VAL, HUGE_VAL};
     double x[N_FIGURES], most = 0, least = HUGE_VAL;
@@ -125,10 +134,9 @@ static cleave_status fit_line(const calibrate_times *times, int32_t n_devices, t
     if (features == NULL)
         return cleave_fail_memory(error, "taking times");
     for (int32_t i = 0; i < times->n_collectives; i++)
-        if (times->collectives[i].n_devices == n_devices &&
-            seconds_of(&times->collectives[i], what) > 0) {
-            most = fmax(most, seconds_of(&times->collectives[i], what));
-            least = fmin(least, seconds_of(&times->collectives[i], what));
+        if (seconds_of(&times->collectives[i], wanted) > 0) {
+            most = fmax(most, seconds_of(&times->collectives[i], wanted));
+            least = fmin(least, seconds_of(&times->collectives[i], wanted));
         }
     cleave_least_deviations fit = {.of = "collectives",
                                    .n_figures = N_FIGURES,
@@ -140,16 +148,16 @@ static cleave_status fit_line(const calibrate_times *times, int32_t n_devices, t
         largest = fmax(largest, (double)times->collectives[i].bytes);
     for (int32_t i = 0; i < times->n_collectives; i++) {
         const calibrate_collective *of = &times->collectives[i];
-        double seconds = seconds_of(of, what);
-        if (of->n_devices != n_devices || seconds <= 0)
+        double seconds = seconds_of(of, wanted);
+        if (seconds <= 0)
             continue;
         features[N_FIGURES * fit.n + LATENCY] =
-            latencies_of(of, what == IN_MESSAGES) * least / seconds;
+            latencies_of(of, wanted->what == IN_MESSAGES) * least / seconds;
         features[N_FIGURES * fit.n + PER_BYTE] =
             share_of(of) * (double)of->bytes / largest * most / seconds;
         fit.n++;
     }
-    *found = fit.n > 0;
+    *n_known = fit.n;
     cleave_status status =
         fit.n > 0 ? cleave_least_deviations_solve(&fit, x, NULL, error) : CLEAVE_OK;
     if (status == CLEAVE_OK && fit.n > 0) {
@@ -160,21 +168,25 @@ static cleave_status fit_line(const calibrate_times *times, int32_t n_devices, t
     return status;
 }
 
-static cleave_status fit_span(const calibrate_times *times, int32_t n_devices, bool *found,
-                              cleave_collective_span *span, cleave_error *error) {
+/* `collective` -1: of all, as far as they have no span of their own; one of its own needs a line.
+ */
+static cleave_status add_span(const calibrate_times *times, int collective, int32_t n_devices,
+                              cleave_machine_collectives *made, cleave_error *error) {
+    const timed waited_for = {WAITED_FOR, collective, n_devices};
+    const timed beside_work = {BESIDE_WORK, collective, n_devices};
     double fixed = 0, per_byte = 0, beside = 0, beside_per_byte = 0;
-    bool has_beside = false;
-    CLEAVE_TRY(fit_line(times, n_devices, WAITED_FOR, found, &fixed, &per_byte, error));
-    CLEAVE_TRY(
-        fit_line(times, n_devices, BESIDE_WORK, &has_beside, &beside, &beside_per_byte, error));
-    if (*found)
-        *span = (cleave_collective_span){.kind = -1,
-                                         .n_devices = n_devices,
-                                         .latency_seconds = fixed,
-                                         .bytes_per_second = 1 / per_byte,
-                                         .overhead_seconds = fmin(beside, fixed),
-                                         .overhead_seconds_per_byte =
-                                             has_beside ? fmin(beside_per_byte, per_byte) : 0};
+    int n_known, n_beside;
+    CLEAVE_TRY(fit_line(times, &waited_for, &n_known, &fixed, &per_byte, error));
+    CLEAVE_TRY(fit_line(times, &beside_work, &n_beside, &beside, &beside_per_byte, error));
+    if (n_known > (collective >= 0) && made->n_spans < CLEAVE_MOST_COLLECTIVE_SPANS)
+        made->spans[made->n_spans++] = (cleave_collective_span){
+            .kind = -1,
+            .collective = collective,
+            .n_devices = n_devices,
+            .latency_seconds = fixed,
+            .bytes_per_second = 1 / per_byte,
+            .overhead_seconds = fmin(beside, fixed),
+            .overhead_seconds_per_byte = n_beside > 0 ? fmin(beside_per_byte, per_byte) : 0};
     return CLEAVE_OK;
 }
 
@@ -187,15 +199,11 @@ static cleave_status apply_collectives(const calibrate_times *times, cleave_aren
     made.together_bytes = times->together_bytes;
     if (machine->collectives.n_spans == 0)
         made.between_share = 1;
-    for (int32_t n = 2; n <= CLEAVE_MAX_NODE_DEVICES; n++) {
-        bool found = false;
-        cleave_collective_span span = {0};
-        CLEAVE_TRY(fit_span(times, n, &found, &span, error));
-        if (found && made.n_spans < CLEAVE_MOST_COLLECTIVE_SPANS)
-            made.spans[made.n_spans++] = span;
-        if (found && n == 2)
-            made.least_devices = n;
-    }
+    for (int collective = -1; collective < CLEAVE_ALL_TO_ALL; collective++)
+        for (int32_t n = 2; n <= CLEAVE_MAX_NODE_DEVICES; n++)
+            CLEAVE_TRY(add_span(times, collective, n, &made, error));
+    if (made.n_spans > 0 && made.spans[0].n_devices == 2)
+        made.least_devices = 2;
     made.source = write_version(times, arena);
     machine->collectives = made;
     return made.source != NULL ? CLEAVE_OK : cleave_fail_memory(error, "taking times");
@@ -216,13 +224,14 @@ cleave_status calibrate_times_apply(const calibrate_times *times, cleave_arena *
    half a vector, of which one is added up. */
 static cleave_status join_devices(const calibrate_times *times, cleave_machine *machine,
                                   cleave_error *error) {
-    bool found = false;
+    const timed exchanges = {EXCHANGED, -1, 2}, others = {IN_MESSAGES, -1, 2};
     double latency = 0, per_byte = 0;
-    CLEAVE_TRY(fit_line(times, 2, EXCHANGED, &found, &latency, &per_byte, error));
-    bool exchanged = found;
-    if (!found)
-        CLEAVE_TRY(fit_line(times, 2, IN_MESSAGES, &found, &latency, &per_byte, error));
-    if (!found)
+    int n_known;
+    CLEAVE_TRY(fit_line(times, &exchanges, &n_known, &latency, &per_byte, error));
+    bool exchanged = n_known > 0;
+    if (!exchanged)
+        CLEAVE_TRY(fit_line(times, &others, &n_known, &latency, &per_byte, error));
+    if (n_known == 0)
         return CLEAVE_OK;
     double sum = 1.5 * cleave_sum_price_of(&machine->kinds[0]).seconds_per_byte;
     if (!exchanged)
@@ -257,8 +266,9 @@ static void print_summary(const calibrate_values *values, const calibrate_times 
         cleave_unit_format(span->bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND, memory,
                            sizeof memory);
         cleave_unit_format(span->overhead_seconds, CLEAVE_UNIT_SECONDS, rate, sizeof rate);
-        printf("collectives of %d devices: %s, of which %s to launch, and %s\n", span->n_devices,
-               latency, rate, memory);
+        printf("%s of %d devices: %s, of which %s to launch, and %s\n",
+               span->collective < 0 ? "collectives" : cleave_collective_names[span->collective],
+               span->n_devices, latency, rate, memory);
     }
     printf("Machine written to %s\n", values->output);
 }

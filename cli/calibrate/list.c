@@ -213,7 +213,7 @@ static void put_collectives(cleave_json_writer *w, const listing *l) {
             for (int64_t bytes = least_collective_bytes; l->collective_bytes[kind][n] > 0;
                  bytes *= 4) {
                 cleave_json_begin_object(w, true);
-                cleave_json_set_string(w, "kind", calibrate_collective_names[kind]);
+                cleave_json_set_string(w, "kind", cleave_collective_names[kind]);
                 cleave_json_set_integer(w, "devices", n);
                 cleave_json_set_integer(w, "bytes", bytes);
                 cleave_json_end_object(w);

@@ -7,12 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const calibrate_collective_names[] = {[CLEAVE_ALL_REDUCE] = "all-reduce",
-                                                  [CLEAVE_REDUCE_SCATTER] = "reduce-scatter",
-                                                  [CLEAVE_ALL_GATHER] = "all-gather",
-                                                  [CLEAVE_ALL_TO_ALL] = "all-to-all",
-                                                  NULL};
-
 static const char *const root_keys[] = {"cleave_times", "measured_by", "kernels", "collectives",
                                         "together",     "failed",      NULL};
 static const char *const by_keys[] = {"framework", "device",       "precision", "threads",
@@ -115,10 +109,10 @@ static cleave_status read_collective(const reader *r, const cleave_json_cursor *
     CLEAVE_TRY(cleave_json_expect_keys(at, collective_keys, r->error));
     CLEAVE_TRY(cleave_json_get(at, "kind", &member, r->error));
     CLEAVE_TRY(cleave_json_string(&member, &kind, r->error));
-    for (of->kind = 0; calibrate_collective_names[of->kind] != NULL; of->kind++)
-        if (strcmp(calibrate_collective_names[of->kind], kind) == 0)
+    for (of->kind = 0; cleave_collective_names[of->kind] != NULL; of->kind++)
+        if (strcmp(cleave_collective_names[of->kind], kind) == 0)
             break;
-    if (calibrate_collective_names[of->kind] == NULL)
+    if (cleave_collective_names[of->kind] == NULL)
         return cleave_json_fail(
             &member, r->error,
             "\"%s\" is none of all-reduce, reduce-scatter, all-gather and all-to-all", kind);

@@ -4,11 +4,8 @@
 
 #include "cli/calibrate/calibrate.h"
 
-/* "all-reduce", by cleave_collective_kind; ends in null. */
-extern const char *const calibrate_collective_names[];
-
 typedef struct calibrate_collective {
-    int kind; /* of the table above */
+    int kind; /* cleave_collective_kind */
     int32_t n_devices;
     int64_t bytes;
     double seconds;

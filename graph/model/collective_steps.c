@@ -1,6 +1,14 @@
 /* A plan is a list of phases; what a shape does is one function of a table. */
 #include "graph/model/collective_steps.h"
 
+#include <stddef.h>
+
+const char *const cleave_collective_names[] = {[CLEAVE_ALL_REDUCE] = "all-reduce",
+                                               [CLEAVE_REDUCE_SCATTER] = "reduce-scatter",
+                                               [CLEAVE_ALL_GATHER] = "all-gather",
+                                               [CLEAVE_ALL_TO_ALL] = "all-to-all",
+                                               NULL};
+
 /* The largest power of two that is at most n. */
 static int32_t power_within(int32_t n) {
     int32_t power = 1;

@@ -33,6 +33,9 @@ typedef enum cleave_collective_kind {
     CLEAVE_ALL_TO_ALL
 } cleave_collective_kind;
 
+/* "all-reduce", by cleave_collective_kind; ends in null. */
+extern const char *const cleave_collective_names[];
+
 typedef enum cleave_collective_algorithm {
     CLEAVE_ALGORITHM_DEFAULT, /* halving-doubling for powers of two, else a ring */
     CLEAVE_ALGORITHM_RING,

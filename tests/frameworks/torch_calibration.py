@@ -91,6 +91,24 @@ def check_usual(calibrate, listed):
     expect(calls[0] > began and sum(gap > 4e-3 for gap in gaps) >= len(gaps) // 3, f"work between two is as told: {gaps[:8]}")
 
 
+def check_vectors(calibrate, listed):
+    """What a plan takes memory for: the vectors in which gradients of such sizes go, as backward sends them."""
+    from cleave.torch import under_way
+    sizes, sent = [8 << 20, 8 << 20, 4 << 20, 9 << 20, 14 << 20, 40 << 20, 1 << 10], []
+
+    class Backward(under_way._Backward):
+        def send(self, key):
+            sent.append(sum(part.nbytes for _, part in self.waiting.pop(key)[1]))
+    backward = Backward(None)
+    for n in sizes:
+        backward.add(None, torch.empty(n, dtype=torch.uint8), [])
+    for key in list(backward.waiting):
+        backward.send(key)
+    expect(under_way.vectors(sizes) == sent and len(sent) > 3, f"vectors are those that are sent: {sent}")
+    timer = calibrate.Timer(torch.device("cpu"), {**listed, "touched_bytes": 1 << 20, "freed_bytes": sizes}, False, 0.0)
+    expect(sorted(timer.clock.freed_bytes) == sorted(sizes + sent), "they are taken and freed between repeats")
+
+
 def time_in_script(calibrate, path, times):
     """As the script runs; here, since importing PyTorch once more takes longer than all that is timed."""
     with contextlib.redirect_stdout(io.StringIO()):
@@ -182,6 +200,7 @@ def main():
             if name == "perceptron":
                 check_counts(listed, calls)
                 check_usual(calibrate, listed)
+                check_vectors(calibrate, listed)
                 check_measure(cleave, make, data, check_script(cleave, folder, given, path, listed))
     if failed:
         sys.exit(1)

@@ -127,7 +127,12 @@ def check_files(folder, times, machine):
     run("calibrate", "--import", write(f"{folder}/kinds.json", {**some, "collectives": pairs}), "-o",
         f"{folder}/kinds.machine.json")
     with open(f"{folder}/kinds.machine.json", encoding="utf-8") as stream:
-        link = json.load(stream)["node"]["links"][0]
+        machine = json.load(stream)
+    link, spans = machine["node"]["links"][0], machine["collectives"]["within"]
+    took = {span["collective"]: float(span["latency"].split()[0]) for span in spans[1:]}
+    expect("collective" not in spans[0] and took.keys() == {"all-reduce", "all-gather", "reduce-scatter"} and
+           all(near(took[kind], n * 1e-3, 1e-3) for kind, n in (("all-reduce", 2), ("all-gather", 1), ("reduce-scatter", 1))),
+           f"each collective has a latency of its own: {spans}")
     expect(near(float(link["latency"].split()[0]), 1e-3, 1e-3), f"messages of pairs take what theirs do: {link}")
     # Where what they exchange was timed, by that: each sends a half of its half.
     swaps = [{"kind": "all-to-all", "devices": 2, "bytes": b, "seconds": 2e-3 + b / 4 / 5e8, "beside": 1e-4, "spread": 0}

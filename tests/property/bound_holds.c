@@ -271,6 +271,7 @@ Test(bound, holds_where_a_framework_launches_collectives_of_two) {
                                          .together_bytes = 25 << 20,
                                          .n_spans = 1,
                                          .spans = {{.kind = -1,
+                                                    .collective = -1,
                                                     .n_devices = 2,
                                                     .bytes_per_second = 1e11,
                                                     .latency_seconds = 1e-9,

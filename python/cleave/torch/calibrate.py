@@ -83,10 +83,12 @@ def between_limit(cuda):
 # ---- what is timed ----------------------------------------------------------------------------------------------
 
 class Timer:
-    def __init__(self, device, listed, compiled, each, meeting=0.0):
-        """`meeting`: seconds in which ranks agree on a number."""
-        self.device, self.compiled, self.meeting = device, compiled, meeting
-        self.clock = Clock(device, listed["touched_bytes"], listed["freed_bytes"], each)
+    def __init__(self, device, listed, compiled, each):
+        self.device, self.compiled = device, compiled
+        freed = listed["freed_bytes"]
+        if listed["devices"] > 1:  # a plan takes the vectors in which they go, too
+            freed = freed + under_way.vectors(freed)
+        self.clock = Clock(device, listed["touched_bytes"], freed, each)
         x = torch.zeros(1, device=device, requires_grad=True)
         y = x.view(1)
         g = torch.ones(1, device=device)
@@ -105,8 +107,6 @@ class Timer:
             n_of = {"module": call.is_module, "parameter": call.n_parameters, "loss": call.is_loss,
                     "function": call.n_first, "next": call.n_next}
             took += sum(n * self.added[what][entry["backward"]] for what, n in n_of.items())
-            if call.is_loss and "n" in entry["nests"][0]["cut"] and not entry["backward"]:
-                took += self.meeting  # which a step waits for: the loss that it gives is the whole batch's
         return took, spread
 
     def plain(self, call, backward, fewest=FEWEST):
@@ -182,11 +182,6 @@ class Times:
                 self.kernels = {k["key"]: k for k in old["kernels"]}
                 self.collectives = {(c["kind"], c["devices"], c["bytes"]): c for c in old["collectives"]}
                 self.failed = {f["key"]: f for f in old["failed"]}
-
-    def meeting(self):
-        """Seconds of the least all-reduce of the most ranks; 0 where none is timed."""
-        found = [(-n, size, c["seconds"]) for (kind, n, size), c in self.collectives.items() if kind == "all-reduce"]
-        return min(found)[2] if found else 0.0
 
     def save(self, at_once=True):
         if not at_once and time.monotonic() - self.saved < SAVE_SECONDS:
@@ -305,8 +300,7 @@ def main(arguments=None):
         collectives.time_all(listed["collectives"], times, a.device, a.threads, usual)
     n_others = 0 if a.device == "cuda" else min(listed["devices"], (os.cpu_count() or 1) // a.threads) - 1
     with busy.others(n_others, a.kernels, a.threads, a.compile, a.each):
-        left = time_all(listed, times, Timer(device, listed, a.compile, a.each, times.meeting()), a.time,
-                        a.quiet)
+        left = time_all(listed, times, Timer(device, listed, a.compile, a.each), a.time, a.quiet)
     times.save()
     print(f"{len(times.kernels) - known} timed now, {known} before, {len(times.failed)} that PyTorch could not do, "
           f"{left} left to interpolation; {len(times.collectives)} collectives: {a.times}")

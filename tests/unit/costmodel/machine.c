@@ -2,6 +2,7 @@
 #include "costmodel/machine.h"
 
 #include "base/file.h"
+#include "graph/model/collective_steps.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -317,6 +318,10 @@ static void expect_refused(const char *text, const char *place, const char *what
 #define COLLECTIVES(value)                                                                         \
     KINDS "\"node\": {\"devices\": 1, \"kind\": \"k\"}, \"collectives\": {" value "}}"
 #define SPAN(n) "{\"devices\": " #n ", \"bandwidth\": \"1 GB/s\"}"
+#define GATHER(n, seconds)                                                                         \
+    "{\"devices\": " #n                                                                            \
+    ", \"bandwidth\": \"1 GB/s\", \"collective\": \"all-gather\", \"latency\": "                   \
+    "\"" #seconds " s\"}"
 
 Test(machine, tables_of_efficiency_ascend_and_are_shares) {
     const char *at = "$.kinds.k.efficiency";
@@ -327,6 +332,21 @@ Test(machine, tables_of_efficiency_ascend_and_are_shares) {
     expect_refused(EFFICIENCY("\"memory\": [[1, 0.5], [1, 0.6]]"), at, "1 is not above 1");
     expect_refused(EFFICIENCY("\"memory\": [[1, 1.5]]"), at, "1.5");
     expect_refused(EFFICIENCY("\"memory\": \"much\""), at, "memory");
+}
+
+/* 4 devices are half-way from 2 to 6 of the span that is of their collective, if any is. */
+Test(machine, collectives_go_by_spans_of_their_own) {
+    cleave_error error;
+    cr_assert_eq(parse(COLLECTIVES("\"source\": \"\", \"within\": [" SPAN(4) ", " GATHER(
+                           2, 1) ", " GATHER(6, 3) "]"),
+                       0, &error),
+                 CLEAVE_OK, "%s", error.message);
+    const cleave_machine_collectives *known = &machine.collectives;
+    cleave_collective_span gather =
+        cleave_machine_collectives_within(known, 0, CLEAVE_ALL_GATHER, 4);
+    cr_expect(gather.latency_seconds == 2 && gather.collective == CLEAVE_ALL_GATHER);
+    cr_expect_eq(cleave_machine_collectives_within(known, 0, CLEAVE_ALL_REDUCE, 4).latency_seconds,
+                 0);
 }
 
 Test(machine, collectives_are_by_ascending_spans_of_a_node) {
@@ -342,6 +362,12 @@ Test(machine, collectives_are_by_ascending_spans_of_a_node) {
     expect_refused(COLLECTIVES("\"source\": \"\", \"within\": [{\"devices\": 2, \"bandwidth\": "
                                "\"1 GB/s\", \"copy_bandwidth\": \"1 MB/s\"}]"),
                    "within[0]", "its copy_bandwidth is less than its bandwidth");
+    expect_refused(COLLECTIVES("\"source\": \"\", \"within\": [" GATHER(2, 1) ", " SPAN(
+                       2) ", " GATHER(4, 1) "]"),
+                   "within[2]", "side by side");
+    expect_refused(COLLECTIVES("\"source\": \"\", \"within\": [{\"devices\": 2, \"bandwidth\": "
+                               "\"1 GB/s\", \"collective\": \"broadcast\"}]"),
+                   "within[0].collective", "\"broadcast\" is none of all-reduce");
     expect_refused(COLLECTIVES("\"source\": \"\", \"within\": [" SPAN(4) ", " SPAN(4) "]"),
                    "within[1].devices", "4");
     expect_refused(COLLECTIVES("\"source\": \"\", \"within\": [" SPAN(2) "], \"between\": {"
@@ -462,6 +488,7 @@ static void expect_same_machine(const cleave_machine *a, const cleave_machine *b
     for (int32_t i = 0; i < c->n_spans; i++)
         cr_expect(
             c->spans[i].n_devices == d->spans[i].n_devices &&
+            cleave_collective_spans_alike(&c->spans[i], &d->spans[i]) &&
             same(c->spans[i].bytes_per_second, d->spans[i].bytes_per_second) &&
             same(c->spans[i].latency_seconds, d->spans[i].latency_seconds) &&
             same(c->spans[i].overhead_seconds, d->spans[i].overhead_seconds) &&

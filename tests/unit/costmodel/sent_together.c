@@ -69,6 +69,36 @@ Test(sent_together, what_is_no_weight_and_our_own_steps_go_alone) {
     expect(CLEAVE_ALL_GATHER, 1, 4, NARROW);
 }
 
+/* Of 1 Mi and 3 Mi elements, which a tensor of both has one after the other, and nothing else. */
+Test(sent_together, gradients_of_what_is_concatenated_are_one_vector) {
+    enum { PIECE, OTHER, WHOLE, N_TENSORS };
+    static const int32_t sources[] = {PIECE, OTHER};
+    static cleave_tensor pieces[N_TENSORS] = {
+        {.name = "a", .kind = CLEAVE_TENSOR_ACTIVATION, .rank = 1, .shape = {NARROW}},
+        {.name = "b", .kind = CLEAVE_TENSOR_ACTIVATION, .rank = 1, .shape = {3 * NARROW}},
+        {.name = "ab",
+         .kind = CLEAVE_TENSOR_ACTIVATION,
+         .rank = 1,
+         .shape = {4 * NARROW},
+         .view = {.kind = CLEAVE_VIEW_CONCAT, .n_sources = 2, .sources = sources}}};
+    static cleave_model both = {.n_tensors = N_TENSORS, .tensors = pieces};
+    static cleave_device_kind kind;
+    static cleave_machine machine = {.n_kinds = 1, .kinds = &kind};
+    machine.collectives.n_spans = 1;
+    machine.collectives.together_bytes = 1 << 20;
+    cr_assert_eq(cleave_sent_together_create(&both, &machine, &arena, &together, NULL), CLEAVE_OK);
+    cr_expect_eq(cleave_sent_together_bytes(&together, CLEAVE_REDUCE_SCATTER, PIECE, NARROW),
+                 4 * NARROW);
+    cr_expect_eq(cleave_sent_together_bytes(&together, CLEAVE_ALL_REDUCE, OTHER, 3 * NARROW),
+                 4 * NARROW);
+    cr_expect_eq(cleave_sent_together_bytes(&together, CLEAVE_ALL_GATHER, PIECE, NARROW), NARROW);
+    machine.collectives.together_bytes =
+        0; /* a library's collectives without a framework's times */
+    cr_assert_eq(cleave_sent_together_create(&both, &machine, &arena, &together, NULL), CLEAVE_OK);
+    cr_expect_eq(cleave_sent_together_bytes(&together, CLEAVE_REDUCE_SCATTER, PIECE, NARROW),
+                 NARROW);
+}
+
 Test(sent_together, a_machine_file_says_of_how_many_bytes_gradients_go_together) {
     together_bytes = 4 * WIDE;
     make(CLEAVE_COMPILED, true);
