@@ -57,12 +57,13 @@
    COLLECTIVES  "within": [{"devices", "bandwidth", "latency", "kind", "collective"}, ...],
              devices of a node, ascending (of a kind and of a collective, where they are said, side
              by side), the bandwidth that of the bus as nccl-tests say it; "between": {"share",
-   "latency"} or {"share", "library"}: which share of the links between nodes is reached, 1 if left
-   out, and what each node after the first adds to the latency, or whose tables say it
-   (costmodel/collective_library.h); "source" (costmodel/machine_collectives.h).  Where a framework
-   was timed, of "latency" and of the bytes' time each processor's own share, "overhead" (seconds)
-   and "copy_bandwidth" of "within", 0 where left out; "least": devices of a collective, 3 if left
-   out; "together": bytes of gradients that one all-reduce sums up. */
+             "latency"} or {"share", "library"}: which share of the links between nodes is reached,
+             1 if left out, and what each node after the first adds to the latency, or whose tables
+             say it (costmodel/collective_library.h); "source" (costmodel/machine_collectives.h).
+             Where a framework was timed, of "latency" and of the bytes' time each processor's own
+             share, "overhead" (seconds) and "copy_bandwidth" of "within", 0 where left out;
+             "least": devices of a collective, 3 if left out; "together": bytes of gradients that
+             one all-reduce sums up. */
 #include "costmodel/machine_read.h"
 
 #include <stdio.h>
