@@ -190,7 +190,7 @@ static void add_measured(pricing *p) {
         members++;
     int32_t n_nodes = (n + members - 1) / members;
     cleave_collective_span span = cleave_machine_collectives_within(
-        known, machine->device_kind[collective->devices[0]], collective->kind, members);
+        known, machine->device_kind[collective->devices[0]], (int32_t)collective->kind, members);
     double within = members > 1 ? 1 / span.bytes_per_second : 0;
     double out = 0;
     for (int32_t h = 0; members < n && h < (machine->n_node_types > 1 ? n_nodes : 1); h++)
