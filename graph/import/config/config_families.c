@@ -51,10 +51,11 @@
     NEEDED("hidden_size", width), NEEDED("num_hidden_layers", layers),                             \
         NEEDED("num_attention_heads", heads), NOT("is_decoder"), NOT("add_cross_attention"),       \
         NOT("is_encoder_decoder")
-#define TURNED(theta_name)                                                                         \
-    NUMBER(theta_name, rotary[0].theta, 10000), ROTARY("rope_scaling"), ROTARY("rope_parameters")
+#define TURNED(theta_name, theta_standard)                                                         \
+    NUMBER(theta_name, rotary[0].theta, theta_standard), ROTARY("rope_scaling"),                   \
+        ROTARY("rope_parameters")
 #define LLAMA(kv_standard, positions_standard)                                                     \
-    LLAMA_SIZES(kv_standard, positions_standard), TURNED("rope_theta"),                            \
+    LLAMA_SIZES(kv_standard, positions_standard), TURNED("rope_theta", 10000),                     \
         NUMBER("rms_norm_eps", epsilon, 1e-6)
 #define LLAMA_SIZES(kv_standard, positions_standard)                                               \
     SIZES, NEEDED("vocab_size", vocabulary), NEEDED("intermediate_size", inner),                   \
@@ -106,9 +107,7 @@ static const cleave_field granite[] = {LLAMA(0, 2048),
 
 static const cleave_field smollm3[] = {
     LLAMA_SIZES(4, 32768),
-    NUMBER("rope_theta", rotary[0].theta, 2e6),
-    ROTARY("rope_scaling"),
-    ROTARY("rope_parameters"),
+    TURNED("rope_theta", 2e6),
     NUMBER("rms_norm_eps", epsilon, 1e-6),
     EXTENT("no_rope_layer_interval", unturned_every, 4),
     {"no_rope_layers", CLEAVE_FIELD_SWITCHES, MEMBER(turned), false, 0, NULL},
@@ -122,7 +121,7 @@ static const cleave_field smollm3[] = {
     FUNCTION("hidden_act", "silu")};
 
 static const cleave_field starcoder2[] = {LLAMA_SIZES(2, 4096),
-                                          TURNED("rope_theta"),
+                                          TURNED("rope_theta", 10000),
                                           NUMBER("norm_epsilon", epsilon, 1e-5),
                                           COUNT("sliding_window", window, 0),
                                           RATE("residual_dropout", dropout, 0),
@@ -132,7 +131,7 @@ static const cleave_field starcoder2[] = {LLAMA_SIZES(2, 4096),
                                           FUNCTION("hidden_act", "gelu_pytorch_tanh")};
 
 static const cleave_field seed_oss[] = {LLAMA_SIZES(8, 524288),
-                                        TURNED("rope_theta"),
+                                        TURNED("rope_theta", 10000),
                                         NUMBER("rms_norm_eps", epsilon, 1e-6),
                                         RATE("attention_dropout", attention_dropout, 0.1),
                                         RATE("residual_dropout", dropout, 0.1),
@@ -144,9 +143,7 @@ static const cleave_field seed_oss[] = {LLAMA_SIZES(8, 524288),
                                         FUNCTION("hidden_act", "silu")};
 
 static const cleave_field ernie4_5[] = {LLAMA_SIZES(2, 131072),
-                                        NUMBER("rope_theta", rotary[0].theta, 500000),
-                                        ROTARY("rope_scaling"),
-                                        ROTARY("rope_parameters"),
+                                        TURNED("rope_theta", 500000),
                                         NUMBER("rms_norm_eps", epsilon, 1e-5),
                                         EXTENT("head_dim", head, 128),
                                         FLAG("use_bias", attention_bias, 0),
@@ -154,7 +151,7 @@ static const cleave_field ernie4_5[] = {LLAMA_SIZES(2, 131072),
                                         FUNCTION("hidden_act", "silu")};
 
 static const cleave_field arcee[] = {LLAMA_SIZES(0, 4096),
-                                     TURNED("rope_theta"),
+                                     TURNED("rope_theta", 10000),
                                      NUMBER("rms_norm_eps", epsilon, 1e-5),
                                      EXTENT("head_dim", head, 0),
                                      FLAG("attention_bias", attention_bias, 0),
@@ -163,7 +160,7 @@ static const cleave_field arcee[] = {LLAMA_SIZES(0, 4096),
                                      FUNCTION("hidden_act", "relu2")};
 
 static const cleave_field nemotron[] = {LLAMA_SIZES(0, 4096),
-                                        TURNED("rope_theta"),
+                                        TURNED("rope_theta", 10000),
                                         NUMBER("partial_rotary_factor", rotary[0].share, 0.5),
                                         NUMBER("rope_percent", rotary[0].share, 0.5),
                                         NUMBER("norm_eps", epsilon, 1e-5),
@@ -174,7 +171,7 @@ static const cleave_field nemotron[] = {LLAMA_SIZES(0, 4096),
                                         FUNCTION("hidden_act", "relu2")};
 
 #define GLM                                                                                        \
-    LLAMA_SIZES(2, 131072), TURNED("rope_theta"),                                                  \
+    LLAMA_SIZES(2, 131072), TURNED("rope_theta", 10000),                                           \
         NUMBER("partial_rotary_factor", rotary[0].share, 0.5),                                     \
         NUMBER("rms_norm_eps", epsilon, 1.5625e-7), EXTENT("head_dim", head, 128),                 \
         FLAG("attention_bias", attention_bias, 1), FLAG("tie_word_embeddings", tied, 0),           \
@@ -183,7 +180,7 @@ static const cleave_field nemotron[] = {LLAMA_SIZES(0, 4096),
 static const cleave_field glm[] = {GLM};
 
 static const cleave_field cohere2[] = {LLAMA_SIZES(0, 8192),
-                                       TURNED("rope_theta"),
+                                       TURNED("rope_theta", 10000),
                                        NUMBER("rotary_pct", rotary[0].share, 1),
                                        NUMBER("layer_norm_eps", epsilon, 1e-5),
                                        NUMBER("logit_scale", logit_scale, 0.0625),
@@ -205,9 +202,7 @@ static const cleave_field cohere2[] = {LLAMA_SIZES(0, 8192),
                                        FUNCTION("hidden_act", "silu")};
 
 static const cleave_field cohere[] = {LLAMA_SIZES(0, 8192),
-                                      NUMBER("rope_theta", rotary[0].theta, 500000),
-                                      ROTARY("rope_scaling"),
-                                      ROTARY("rope_parameters"),
+                                      TURNED("rope_theta", 500000),
                                       NUMBER("layer_norm_eps", epsilon, 1e-5),
                                       NUMBER("logit_scale", logit_scale, 0.0625),
                                       EXTENT("head_dim", head, 0),
@@ -217,7 +212,7 @@ static const cleave_field cohere[] = {LLAMA_SIZES(0, 8192),
                                       FUNCTION("hidden_act", "silu")};
 
 static const cleave_field stablelm[] = {LLAMA_SIZES(32, 4096),
-                                        TURNED("rope_theta"),
+                                        TURNED("rope_theta", 10000),
                                         NUMBER("partial_rotary_factor", rotary[0].share, 0.25),
                                         NUMBER("rope_pct", rotary[0].share, 0.25),
                                         NUMBER("layer_norm_eps", epsilon, 1e-5),
@@ -230,7 +225,7 @@ static const cleave_field stablelm[] = {LLAMA_SIZES(32, 4096),
                                         FUNCTION("hidden_act", "silu")};
 
 static const cleave_field olmo[] = {LLAMA_SIZES(0, 2048),
-                                    TURNED("rope_theta"),
+                                    TURNED("rope_theta", 10000),
                                     CAP("clip_qkv", projection_clip, 0),
                                     FLAG("attention_bias", attention_bias, 0),
                                     FLAG("tie_word_embeddings", tied, 0),
@@ -238,7 +233,7 @@ static const cleave_field olmo[] = {LLAMA_SIZES(0, 2048),
 
 static const cleave_field exaone4[] = {
     LLAMA_SIZES(32, 2048),
-    TURNED("rope_theta"),
+    TURNED("rope_theta", 10000),
     NUMBER("rms_norm_eps", epsilon, 1e-5),
     EXTENT("head_dim", head, 0),
     COUNT("sliding_window", window, 4096),
@@ -249,14 +244,13 @@ static const cleave_field exaone4[] = {
 
 /* Experts; `expert_capacity` and `capacity_factor` are no fields of these families, but of others
    that drop tokens. */
-#define EXPERTS(choices_standard)                                                                  \
-    EXTENT("num_experts_per_tok", choices, choices_standard), NOT("output_router_logits"),         \
-        COUNT("expert_capacity", capacity, 0), NUMBER("capacity_factor", capacity_factor, 0)
+#define ROOM                                                                                       \
+    NOT("output_router_logits"), COUNT("expert_capacity", capacity, 0),                            \
+        NUMBER("capacity_factor", capacity_factor, 0)
+#define EXPERTS(choices_standard) EXTENT("num_experts_per_tok", choices, choices_standard), ROOM
 
 static const cleave_field mixtral[] = {LLAMA_SIZES(8, 131072),
-                                       NUMBER("rope_theta", rotary[0].theta, 1e6),
-                                       ROTARY("rope_scaling"),
-                                       ROTARY("rope_parameters"),
+                                       TURNED("rope_theta", 1e6),
                                        NUMBER("rms_norm_eps", epsilon, 1e-5),
                                        EXPERTS(2),
                                        EXTENT("num_local_experts", experts, 8),
@@ -299,7 +293,7 @@ static const cleave_field qwen2_moe[] = {
     FUNCTION("hidden_act", "silu")};
 
 static const cleave_field olmoe[] = {LLAMA_SIZES(0, 4096),
-                                     TURNED("rope_theta"),
+                                     TURNED("rope_theta", 10000),
                                      NUMBER("rms_norm_eps", epsilon, 1e-5),
                                      EXPERTS(8),
                                      EXTENT("num_experts", experts, 64),
@@ -338,17 +332,13 @@ static const cleave_field llama4[] = {
     EXTENT("num_key_value_heads", kv_heads, 8),
     EXTENT("max_position_embeddings", positions, 131072),
     RATE("attention_dropout", attention_dropout, 0),
-    NUMBER("rope_theta", rotary[0].theta, 500000),
-    ROTARY("rope_scaling"),
-    ROTARY("rope_parameters"),
+    TURNED("rope_theta", 500000),
     NUMBER("rms_norm_eps", epsilon, 1e-5),
     EXTENT("head_dim", head, 128),
     EXTENT("num_local_experts", experts, 16),
     EXTENT("num_experts", experts, 16),
     ONE("num_experts_per_tok", choices),
-    NOT("output_router_logits"),
-    COUNT("expert_capacity", capacity, 0),
-    NUMBER("capacity_factor", capacity_factor, 0),
+    ROOM,
     ZERO("router_jitter_noise"),
     EXTENT("interleave_moe_layer_step", sparse_step, 1),
     FLAG("use_qk_norm", qk_norm, 1),
@@ -375,9 +365,7 @@ static const cleave_field granitemoe[] = {LLAMA(0, 2048),
                                           FUNCTION("hidden_act", "silu")};
 
 static const cleave_field minimax_m2[] = {LLAMA_SIZES(8, 196608),
-                                          NUMBER("rope_theta", rotary[0].theta, 5e6),
-                                          ROTARY("rope_scaling"),
-                                          ROTARY("rope_parameters"),
+                                          TURNED("rope_theta", 5e6),
                                           NUMBER("partial_rotary_factor", rotary[0].share, 1),
                                           COUNT("rotary_dim", turned_width, 0),
                                           NUMBER("rms_norm_eps", epsilon, 1e-6),
@@ -394,9 +382,7 @@ static const cleave_field minimax_m2[] = {LLAMA_SIZES(8, 196608),
                                           FUNCTION("hidden_act", "silu")};
 
 static const cleave_field ernie4_5_moe[] = {LLAMA_SIZES(4, 131072),
-                                            NUMBER("rope_theta", rotary[0].theta, 500000),
-                                            ROTARY("rope_scaling"),
-                                            ROTARY("rope_parameters"),
+                                            TURNED("rope_theta", 500000),
                                             NUMBER("rms_norm_eps", epsilon, 1e-5),
                                             EXTENT("head_dim", head, 0),
                                             EXPERTS(6),
@@ -432,7 +418,7 @@ static const cleave_field ernie4_5_moe[] = {LLAMA_SIZES(4, 131072),
         EXTENT("moe_layer_freq", sparse_step, 1), FUNCTION("hidden_act", "silu")
 
 static const cleave_field glm4_moe[] = {LLAMA_SIZES(8, 131072),
-                                        TURNED("rope_theta"),
+                                        TURNED("rope_theta", 10000),
                                         NUMBER("partial_rotary_factor", rotary[0].share, 0.5),
                                         NUMBER("rms_norm_eps", epsilon, 1e-5),
                                         EXPERTS(8),
@@ -445,12 +431,10 @@ static const cleave_field glm4_moe[] = {LLAMA_SIZES(8, 131072),
                                         FUNCTION("hidden_act", "silu")};
 
 static const cleave_field dots1[] = {LLAMA_SIZES(32, 2048),
-                                     TURNED("rope_theta"),
+                                     TURNED("rope_theta", 10000),
                                      NUMBER("rms_norm_eps", epsilon, 1e-6),
                                      NEEDED("num_experts_per_tok", choices),
-                                     NOT("output_router_logits"),
-                                     COUNT("expert_capacity", capacity, 0),
-                                     NUMBER("capacity_factor", capacity_factor, 0),
+                                     ROOM,
                                      NEEDED("n_routed_experts", experts),
                                      NEEDED("num_local_experts", experts),
                                      EXTENT("moe_layer_freq", sparse_step, 1),
@@ -508,7 +492,7 @@ static const cleave_field gemma[] = {LLAMA(16, 8192),
         LAYERS
 
 static const cleave_field gemma2[] = {
-    GEMMA(8192), TURNED("rope_theta"), COUNT("sliding_window_size", window, 4096),
+    GEMMA(8192), TURNED("rope_theta", 10000), COUNT("sliding_window_size", window, 4096),
     CAP("attn_logit_softcapping", score_cap, 50), CAP("final_logit_softcapping", logit_cap, 30)};
 
 static const cleave_field gemma3_text[] = {GEMMA(131072),
@@ -522,7 +506,7 @@ static const cleave_field gemma3_text[] = {GEMMA(131072),
                                            CAP("final_logit_softcapping", logit_cap, 0)};
 
 static const cleave_field olmo2[] = {LLAMA_SIZES(0, 2048),
-                                     TURNED("rope_theta"),
+                                     TURNED("rope_theta", 10000),
                                      NUMBER("rms_norm_eps", epsilon, 1e-5),
                                      FLAG("tie_word_embeddings", tied, 0),
                                      FLAG("attention_bias", attention_bias, 0),
@@ -541,7 +525,7 @@ static const cleave_field olmo3[] = {LLAMA_SIZES(0, 2048),
 
 static const cleave_field phi3[] = {
     LLAMA_SIZES(0, 4096),
-    TURNED("rope_theta"),
+    TURNED("rope_theta", 10000),
     NUMBER("partial_rotary_factor", rotary[0].share, 1),
     EXTENT("original_max_position_embeddings", rotary[0].original_positions, 4096),
     NUMBER("rms_norm_eps", epsilon, 1e-5),
@@ -558,7 +542,7 @@ static const cleave_field phi[] = {SIZES,
                                    NEEDED("vocab_size", vocabulary),
                                    NEEDED("intermediate_size", inner),
                                    EXTENT("num_key_value_heads", kv_heads, 0),
-                                   TURNED("rope_theta"),
+                                   TURNED("rope_theta", 10000),
                                    NUMBER("partial_rotary_factor", rotary[0].share, 0.5),
                                    NUMBER("layer_norm_eps", epsilon, 1e-5),
                                    EXTENT("max_position_embeddings", positions, 2048),
@@ -572,7 +556,7 @@ static const cleave_field phi[] = {SIZES,
 static const cleave_field gpt_neox[] = {SIZES,
                                         NEEDED("vocab_size", vocabulary),
                                         NEEDED("intermediate_size", inner),
-                                        TURNED("rotary_emb_base"),
+                                        TURNED("rotary_emb_base", 10000),
                                         NUMBER("rotary_pct", rotary[0].share, 0.25),
                                         NUMBER("rope_theta", rotary[0].theta, 10000),
                                         NUMBER("partial_rotary_factor", rotary[0].share, 0.25),
@@ -610,7 +594,7 @@ static const cleave_field falcon[] = {SIZES,
                                       EXTENT("n_head_kv", kv_heads, 0),
                                       EXTENT("ffn_hidden_size", inner, 0),
                                       EXTENT("max_position_embeddings", positions, 2048),
-                                      TURNED("rope_theta"),
+                                      TURNED("rope_theta", 10000),
                                       NUMBER("layer_norm_epsilon", epsilon, 1e-5),
                                       FLAG("new_decoder_architecture", groups_heads, 0),
                                       FLAG("multi_query", shares_keys, 1),

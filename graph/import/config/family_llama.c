@@ -84,9 +84,10 @@ static const char *attend(cleave_decoder *d, const char *block, const char *x, i
     if (d->style->sinks)
         how.sinks = cleave_compose_parameter(d->c, cleave_compose_name(d->c, "%s.sinks", scope), 1,
                                              &how.heads.heads);
-    const char *q = heads_of(d, scope, "q", x, &how.heads, layer);
-    const char *k = heads_of(d, scope, "k", x, &how.heads, layer);
-    const char *v = heads_of(d, scope, "v", x, &how.heads, layer);
+    const cleave_heads_of_layer heads = d->style->heads != NULL ? d->style->heads : heads_of;
+    const char *q = heads(d, scope, "q", x, &how.heads, layer);
+    const char *k = heads(d, scope, "k", x, &how.heads, layer);
+    const char *v = heads(d, scope, "v", x, &how.heads, layer);
     x = cleave_compose_attention(d->c, scope, &how, q, k, v);
     return cleave_compose_linear(d->c, cleave_compose_name(d->c, "%s.o_proj", scope), x,
                                  config->heads * config->head, config->width,

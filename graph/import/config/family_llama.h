@@ -13,6 +13,12 @@ typedef struct cleave_decoder_norms {
     const char *before_attention, *after_attention, *before_feed, *after_feed;
 } cleave_decoder_norms;
 
+/* Queries, keys or values ("q", "k", "v") of one layer, split into heads; the modules of its
+   attention are in `scope`. */
+typedef const char *(*cleave_heads_of_layer)(const cleave_decoder *d, const char *scope,
+                                             const char *which, const char *x,
+                                             const cleave_heads *heads, int64_t layer);
+
 typedef struct cleave_decoder_style {
     bool biases;     /* of queries, keys and values, whatever the file says */
     bool head_norms; /* of queries and keys, head by head */
@@ -23,6 +29,7 @@ typedef struct cleave_decoder_style {
     const cleave_decoder_norms *norms; /* null: Llama's */
     /* In place of Llama's, where they are not null: of the block's normed x [batch, length, width],
        whose modules are in `block`. */
+    cleave_heads_of_layer heads;
     const char *(*attend)(cleave_decoder *d, const char *block, const char *x, int64_t layer);
     const char *(*feed)(const cleave_decoder *d, const char *block, const char *x, int64_t layer);
 } cleave_decoder_style;

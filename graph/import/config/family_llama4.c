@@ -45,19 +45,6 @@ static const char *heads_of(const cleave_decoder *d, const char *scope, const ch
                       : CLEAVE_COMPOSE(c, "Mul", cleave_compose_name(c, "%s_scaled", name), x, by);
 }
 
-static const char *attend(cleave_decoder *d, const char *block, const char *x, int64_t layer) {
-    const cleave_config *config = d->config;
-    const char *scope = cleave_compose_name(d->c, "%s.self_attn", block);
-    const cleave_composed_attention how = cleave_decoder_attention(config, layer);
-    const char *q = heads_of(d, scope, "q", x, &how.heads, layer);
-    const char *k = heads_of(d, scope, "k", x, &how.heads, layer);
-    const char *v = heads_of(d, scope, "v", x, &how.heads, layer);
-    x = cleave_compose_attention(d->c, scope, &how, q, k, v);
-    return cleave_compose_linear(d->c, cleave_compose_name(d->c, "%s.o_proj", scope), x,
-                                 config->heads * config->head, config->width,
-                                 config->attention_bias);
-}
-
 static const char *feed(const cleave_decoder *d, const char *block, const char *x, int64_t layer) {
     static const cleave_expert_style how = {.routing = CLEAVE_ROUTING_SIGMOID_OF_CHOSEN,
                                             .router = "router",
@@ -77,5 +64,6 @@ static const char *feed(const cleave_decoder *d, const char *block, const char *
 const char *cleave_compose_llama4(cleave_composer *c, const cleave_config *config) {
     cleave_config own = *config;
     own.rotary[0].interleaved = true;
-    return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.attend = attend, .feed = feed});
+    return cleave_compose_decoder(c, &own,
+                                  &(cleave_decoder_style){.heads = heads_of, .feed = feed});
 }
