@@ -15,6 +15,7 @@
 #include "costmodel/machine.h"
 #include "search/improve/parallel.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -76,15 +77,27 @@ static cleave_status make_folder(const char *path, cleave_error *error) {
                : cleave_fail(error, CLEAVE_BAD_INPUT, "%s: is no folder", path);
 }
 
-/* What points that did not end have left, and the folder of it. */
+static bool is_of_a_point(const sweep *of, const char *file) {
+    for (int32_t p = 0; p < of->plan.n_points; p++)
+        if (strncmp(file, of->plan.points[p].name, strlen(of->plan.points[p].name)) == 0)
+            return true;
+    return false;
+}
+
+/* What points that did not end have left, and the folder of it.  A search that was ended while it
+   wrote has left a file whose name has more than the point's. */
 static void remove_unfinished(const sweep *of, const char *output) {
-    char path[PATH_BYTES];
-    for (int32_t p = 0; p < of->plan.n_points; p++) {
-        join(output, "unfinished", of->plan.points[p].name, path);
-        unlink(path);
-    }
-    join(output, "unfinished", "", path);
-    rmdir(path);
+    char folder[PATH_BYTES], path[PATH_BYTES];
+    join(output, "unfinished", "", folder);
+    DIR *files = opendir(folder);
+    for (struct dirent *file; files != NULL && (file = readdir(files)) != NULL;)
+        if (is_of_a_point(of, file->d_name)) {
+            join(output, "unfinished", file->d_name, path);
+            unlink(path);
+        }
+    if (files != NULL)
+        closedir(files);
+    rmdir(folder);
 }
 
 static cleave_status prepare_folder(const sweep *of, const char *output, cleave_error *error) {

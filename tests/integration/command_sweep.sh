@@ -39,7 +39,11 @@ grep -q '^cleave sweep: interrupted: [1-5] of 6 points are done' "$work/err" || 
 expect_error 2 "--resume goes on with it" sweep "${gpt[@]}" "${vary[@]}" -o "$work/cut"
 expect_error 2 "$.options: is of another sweep" sweep "${gpt[@]}" --seed 7 "${vary[@]}" --resume -o "$work/cut"
 expect_error 2 "$.vary: is of another sweep" sweep "${gpt[@]}" --vary devices=4,8 --resume -o "$work/cut"
+# What a search left that was ended while it wrote goes, too.
+mkdir "$work/cut/unfinished"
+touch "$work/cut/unfinished/$(basename "$(find "$work/cut/plans" -name '*.layout.json' | head -1)").tmp-1"
 expect_ok sweep "${gpt[@]}" "${vary[@]}" "${asked[@]}" --workers 2 --quiet --resume -o "$work/cut"
+[ ! -e "$work/cut/unfinished" ] || fail "resumed, it left $(ls "$work/cut/unfinished")"
 expect_same "$work/cut"
 # A layout that is gone is found again.
 rm "$work/cut/plans/"2-*
