@@ -212,6 +212,19 @@ static void print_bound(const search_values *values, const cleave_search_result 
            least > 0 ? result->best.step_seconds / least : 0);
 }
 
+static bool asks_for_stages(const search_request *asked) {
+    return asked->micro_batches > 0 || asked->stages > 0 || asked->schedule != NULL ||
+           asked->virtual_stages > 1 || asked->recompute != NULL;
+}
+
+/* A loop of a framework is another one with them, so they are for who asks. */
+static bool leaves_stages_out(const search_request *asked) {
+    cleave_target target = CLEAVE_TARGET_TORCH;
+    return asked->target != NULL && !asked->forward && !asks_for_stages(asked) &&
+           inputs_target("--for", asked->target, &target, NULL) == CLEAVE_OK &&
+           cleave_target_stages[target];
+}
+
 static void print_text(const search_values *values, const cleave_search_result *result,
                        const cleave_model *model, const cleave_machine *machine,
                        cleave_arena *arena) {
@@ -248,6 +261,10 @@ static void print_text(const search_values *values, const cleave_search_result *
     price_report_format_step(result->best.step_seconds, &result->shares, step, sizeof step);
     price_report_format(&result->shares, prices, sizeof prices);
     printf("The found step, %s, rests on prices: %s.\n", step, prices);
+    if (leaves_stages_out(&values->request))
+        printf("Stages, micro-batches and recomputation were not looked for: --for %s does where "
+               "an option of them is given.\n",
+               values->request.target);
     const char *note = inputs_provenance_note(machine);
     inputs_print_room(model);
     printf("%s%sLayout written to %s\n", note, note[0] != '\0' ? "\n" : "", values->output);
@@ -269,18 +286,15 @@ static cleave_status read_constraints(const search_request *asked, const cleave_
     return cleave_constraints_for(constraints, target, model, machine->n_devices, arena, error);
 }
 
-static bool asks_for_stages(const search_request *asked) {
-    return asked->micro_batches > 0 || asked->stages > 0 || asked->schedule != NULL ||
-           asked->virtual_stages > 1 || asked->recompute != NULL;
-}
-
 static cleave_status check_target(const search_request *asked, cleave_error *error) {
     bool stages = asked->micro_batches > 1 || asked->stages > 1 || asked->schedule != NULL ||
                   asked->virtual_stages > 1 ||
                   (asked->recompute != NULL && strcmp(asked->recompute, "none") != 0);
+    cleave_target target = CLEAVE_TARGET_TORCH;
     if (asked->target == NULL)
         return CLEAVE_OK;
-    if (stages && strcmp(asked->target, cleave_target_names[CLEAVE_TARGET_TORCH]) != 0)
+    CLEAVE_TRY(inputs_target("--for", asked->target, &target, error));
+    if (stages && !cleave_target_stages[target])
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--for %s goes without stages, micro-batches and --recompute: it can't "
                            "say them",

@@ -179,6 +179,11 @@ static int64_t lasting_bytes(const session *s) {
     return bytes;
 }
 
+/* Was nothing but the whole batch at once looked for? */
+static bool is_of_whole_batches(const session *s) {
+    return !s->stages_tried && !session_stages(s) && cleave_model_trains(s->model);
+}
+
 /* Of all devices, what no layout that might have been tried does without. */
 static int64_t least_of_any(const session *s) {
     return s->stages_tried || session_stages(s) ? lasting_bytes(s) : s->least_bytes;
@@ -189,8 +194,9 @@ static void format_proof(const session *s, char *text, size_t bytes) {
     int64_t least = least_of_any(s);
     cleave_unit_format((double)least, CLEAVE_UNIT_BYTES, needed, sizeof needed);
     cleave_unit_format((double)s->most_bytes, CLEAVE_UNIT_BYTES, there, sizeof there);
-    snprintf(text, bytes, "%s: any layout holds %s in all, and there are %s",
-             least > s->most_bytes ? "proven" : "unproven", needed, there);
+    snprintf(text, bytes, "%s: any layout%s holds %s in all, and there are %s",
+             least > s->most_bytes ? "proven" : "unproven",
+             is_of_whole_batches(s) ? " of the whole batch at once" : "", needed, there);
 }
 
 bool session_is_hopeless(const session *s) { return s->least_bytes > s->most_bytes; }
@@ -215,10 +221,12 @@ static void format_reach(const session *s, char *text, size_t bytes) {
     char reach[160];
     bool has_ended = !s->stages_tried && session_stages(s) && s->options->time_seconds > 0 &&
                      least_of_any(s) <= s->most_bytes;
+    bool left_out = is_of_whole_batches(s) && cleave_constraints_allow_stages(s->constraints);
     snprintf(text, bytes, "%s",
              session_interrupted(s) ? "; the search was interrupted"
              : has_ended            ? "; no --time was left for stages and micro-batches"
-                                    : "");
+             : left_out ? "; with --micro-batches, --stages or --recompute more is looked for"
+                        : "");
     if (!s->reach.only_folds || session_is_hopeless(s))
         return;
     session_describe_reach(s, reach, sizeof reach);
@@ -252,7 +260,7 @@ static void format_limit(const session *s, char *text, size_t bytes) {
 }
 
 cleave_status session_fail_nothing_fits(session *s, cleave_error *error) {
-    char least[640] = "", limit[64], under[512], proof[128], reach[512], room[128];
+    char least[640] = "", limit[64], under[512], proof[160], reach[512], room[128];
     const cleave_price *price = NULL;
     const cleave_layout *layout = leanest(s, &price);
     cleave_arena arena = {0};

@@ -7,6 +7,7 @@
 
 const char *const cleave_target_names[CLEAVE_N_TARGETS] = {"torch", "jax"};
 const bool cleave_target_narrows[CLEAVE_N_TARGETS] = {[CLEAVE_TARGET_TORCH] = true};
+const bool cleave_target_stages[CLEAVE_N_TARGETS] = {[CLEAVE_TARGET_TORCH] = true};
 
 typedef cleave_export_maker maker;
 

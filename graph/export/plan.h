@@ -18,6 +18,8 @@ typedef enum cleave_target {
 extern const char *const cleave_target_names[CLEAVE_N_TARGETS]; /* "torch", "jax" */
 /* Can it run an operator on some devices alone, in one stage? */
 extern const bool cleave_target_narrows[CLEAVE_N_TARGETS];
+/* Has it stages, micro-batches and recomputation? */
+extern const bool cleave_target_stages[CLEAVE_N_TARGETS];
 
 /* One thing that is lost; in the order of the model. */
 typedef struct cleave_lost {

@@ -148,6 +148,11 @@ bool cleave_constraints_take_all(const cleave_constraints *constraints) {
     return cleave_constraints_have_target(constraints) && !constraints->narrows;
 }
 
+bool cleave_constraints_allow_stages(const cleave_constraints *constraints) {
+    return !cleave_constraints_have_target(constraints) ||
+           cleave_target_stages[constraints->target];
+}
+
 bool cleave_constraints_allow_stage(const cleave_constraints *constraints, int32_t op) {
     return !cleave_constraints_have_target(constraints) || constraints->sayable[op].begins;
 }

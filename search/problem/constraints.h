@@ -66,6 +66,8 @@ bool cleave_constraints_allow_blocks(const cleave_constraints *constraints);
 bool cleave_constraints_have_target(const cleave_constraints *constraints);
 /* Has every operator to be on all devices? */
 bool cleave_constraints_take_all(const cleave_constraints *constraints);
+/* May there be stages, micro-batches and recomputation? */
+bool cleave_constraints_allow_stages(const cleave_constraints *constraints);
 /* May an axis be cut into equal blocks alone? */
 bool cleave_constraints_want_even(const cleave_constraints *constraints, int32_t op, int axis);
 

@@ -77,6 +77,18 @@ expect_error 2 '--for torch goes without --tensor' search "${lenet[@]}" --machin
 expect_error 2 "torch can't say them: two stages read it (transformer.wte.weight)" search --model "$models/gpt2.json" --batch 8 \
     --sequence 64 --machine "$k80" --devices 4 --for torch --stages 2 -o "$work/output"
 
+# --- what is not looked for is said, and how it would be
+not_looked_for='Stages, micro-batches and recomputation were not looked for: --for torch does where an option'
+for framework in torch jax; do
+    expect_ok search "${lenet[@]}" --machine "$k80" --devices 4 --for $framework --method data-parallel --quiet -o "$work/for.json"
+    said=$(grep -cF "$not_looked_for" "$work/out" || true)
+    [ "$said" = $([ $framework = torch ] && echo 1 || echo 0) ] || fail "--for $framework: $(cat "$work/out")"
+    expect_error 3 'any layout of the whole batch at once holds' search "${lenet[@]}" --machine "$k80" --devices 4 --for $framework \
+        --memory-limit 100KiB -o "$work/output"
+    said=$(grep -c 'with --micro-batches, --stages or --recompute more is looked for' "$work/err" || true)
+    [ "$said" = $([ $framework = torch ] && echo 1 || echo 0) ] || fail "--for $framework: $(cat "$work/err")"
+done
+
 # --- in stages, of one device and of two, what is found for torch is exported as it is, too
 for stages in 4 2; do
     expect_ok search "${lenet[@]}" --machine "$k80" --devices 4 --for torch --stages $stages --quiet -o "$work/for.json"

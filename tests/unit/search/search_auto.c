@@ -370,7 +370,9 @@ Test(search_auto, says_what_holds_memory_and_whether_it_is_proven) {
     options.proposals = 1;
     cr_expect_eq(cleave_search(&model, &machine, &options, &arena, &result, &error),
                  CLEAVE_NO_LAYOUT);
-    cr_expect_not_null(strstr(error.message, "(unproven: any layout holds "), "%s", error.message);
+    cr_expect_not_null(strstr(error.message, "(unproven: any layout of the whole batch at once "),
+                       "%s", error.message);
+    cr_expect_not_null(strstr(error.message, "with --micro-batches"), "%s", error.message);
 }
 
 /* What is claimed of every layout must hold for any that is drawn, devices added up. */
