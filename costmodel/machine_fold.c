@@ -25,6 +25,17 @@ cleave_status cleave_machine_fold_check(const cleave_machine *machine, int32_t w
     return CLEAVE_OK;
 }
 
+bool cleave_machine_may_fold(const cleave_machine *machine, cleave_error *error) {
+    cleave_error ignored;
+    error = error != NULL ? error : &ignored;
+    if (machine->devices_per_node < 1 || machine->n_devices < 2 * machine->devices_per_node) {
+        cleave_fail(error, CLEAVE_NO_LAYOUT, "%d devices are not several whole nodes",
+                    machine->n_devices);
+        return false;
+    }
+    return cleave_machine_fold_check(machine, machine->devices_per_node, error) == CLEAVE_OK;
+}
+
 cleave_status cleave_machine_fold_links(const cleave_machine *machine, int32_t window,
                                         int32_t n_windows, cleave_arena *arena, int32_t **image,
                                         cleave_error *error) {

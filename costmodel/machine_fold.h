@@ -9,6 +9,10 @@
 cleave_status cleave_machine_fold_check(const cleave_machine *machine, int32_t window,
                                         cleave_error *error);
 
+/* Can any layout of a machine fold: are there several nodes, all alike, on a network that lets
+   windows of one node be?  The error says why not; it may be null. */
+bool cleave_machine_may_fold(const cleave_machine *machine, cleave_error *error);
+
 /* For every link, [n_links]: at a node, the same link of the node of window 0 of its group that is
    at the same place in its window; between nodes, itself.  Groups have `n_windows` windows each;
    where windows lie outermost, one is here and below what it has of all groups.  The machine must

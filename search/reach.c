@@ -1,6 +1,6 @@
 /* How far a search goes.  Here alone is decided from how many devices on layouts that fold are
    searched, and from how many on there are only these. */
-#include "search/price/view.h"
+#include "costmodel/machine_fold.h"
 #include "search/problem/space.h"
 #include "search/session.h"
 #include "simulator/step/priced_program.h"

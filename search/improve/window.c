@@ -5,6 +5,7 @@
 #include "search/improve/window.h"
 
 #include "base/progress.h"
+#include "costmodel/machine_fold.h"
 #include "search/improve/refine.h"
 #include "search/price/repeat.h"
 #include "search/problem/baselines.h"

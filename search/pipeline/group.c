@@ -2,9 +2,9 @@
    of a byte. */
 #include "search/pipeline/group.h"
 
+#include "costmodel/machine_fold.h"
 #include "graph/model/micro_batch.h"
 #include "search/pipeline/group_internal.h"
-#include "search/price/view.h"
 #include "search/problem/baselines.h"
 #include "search/problem/space.h"
 

@@ -26,8 +26,6 @@ static cleave_status lower_blocks(const cleave_pricer *pricer, const cleave_layo
 static cleave_status lower_window(cleave_pricer *pricer, const cleave_layout *layout,
                                   cleave_lowered *lowered, cleave_error *error) {
     cleave_fold fold;
-    if (!cleave_machine_may_fold(pricer->machine, error))
-        return CLEAVE_NO_LAYOUT;
     cleave_arena_reset(&pricer->arena);
     pricer->lower.symbolic_collectives = true;
     CLEAVE_TRY(cleave_fold_find(pricer->model, layout, pricer->machine->devices_per_node,
@@ -46,12 +44,16 @@ cleave_status cleave_lowered_fold(cleave_pricer *pricer, const cleave_layout *la
                                   bool must, bool *folds, cleave_lowered *lowered,
                                   cleave_error *error) {
     cleave_error why_not = {""};
-    CLEAVE_TRY(lower_blocks(pricer, layout, true, lowered, error));
-    *folds = lowered->repeats;
-    if (*folds)
-        return CLEAVE_OK;
-    lowered->is_few = is_few && pricer->lower.training && cleave_few_tell(layout);
-    cleave_status status = lower_window(pricer, layout, lowered, &why_not);
+    cleave_status status = CLEAVE_NO_LAYOUT;
+    *folds = false;
+    if (cleave_machine_may_fold(pricer->machine, &why_not)) {
+        CLEAVE_TRY(lower_blocks(pricer, layout, true, lowered, error));
+        *folds = lowered->repeats;
+        if (*folds)
+            return CLEAVE_OK;
+        lowered->is_few = is_few && pricer->lower.training && cleave_few_tell(layout);
+        status = lower_window(pricer, layout, lowered, &why_not);
+    }
     *folds = status == CLEAVE_OK;
     if (status == CLEAVE_NO_LAYOUT && !must)
         return CLEAVE_OK;
@@ -102,17 +104,6 @@ cleave_status cleave_lowered_closed_form(cleave_pricer *pricer, const cleave_lay
     bool folds;
     CLEAVE_TRY(cleave_lowered_fold(pricer, layout, false, false, &folds, lowered, error));
     return folds ? CLEAVE_OK : cleave_lowered_whole(pricer, layout, false, lowered, error);
-}
-
-bool cleave_machine_may_fold(const cleave_machine *machine, cleave_error *error) {
-    cleave_error ignored;
-    error = error != NULL ? error : &ignored;
-    if (machine->devices_per_node < 1 || machine->n_devices < 2 * machine->devices_per_node) {
-        cleave_fail(error, CLEAVE_NO_LAYOUT, "%d devices are not several whole nodes",
-                    machine->n_devices);
-        return false;
-    }
-    return cleave_machine_fold_check(machine, machine->devices_per_node, error) == CLEAVE_OK;
 }
 
 /* ---- what follows from it -------------------------------------------------------------------- */

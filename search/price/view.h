@@ -47,8 +47,4 @@ cleave_status cleave_lowered_simulate(cleave_pricer *pricer, const cleave_lowere
 /* By all devices; closed forms as if their blocks were equal. */
 int64_t cleave_lowered_bytes_sent(const cleave_lowered *lowered);
 
-/* Can any layout of a machine fold: are there several nodes, all alike, on a network that lets
-   windows of one node be?  The error says why not; it may be null. */
-bool cleave_machine_may_fold(const cleave_machine *machine, cleave_error *error);
-
 #endif

@@ -1,5 +1,6 @@
 #include "simulator/step/priced_program.h"
 
+#include "costmodel/machine_fold.h"
 #include "graph/lower/lower.h"
 #include "graph/model/fold.h"
 #include "graph/program/traffic.h"
@@ -24,6 +25,8 @@ static cleave_status lower_folded(const cleave_model *model, const cleave_machin
                                   cleave_arena *arena, cleave_program *program,
                                   cleave_error *error) {
     cleave_fold fold;
+    if (!cleave_machine_may_fold(machine, error))
+        return CLEAVE_NO_LAYOUT;
     CLEAVE_TRY(cleave_fold_find(model, layout, machine->devices_per_node, arena, &fold, error));
     return cleave_lower_window(model, &fold, options, arena, program, error);
 }

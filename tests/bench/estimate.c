@@ -27,6 +27,7 @@
    the expanded one, over the proposals of a walk. */
 #include "arguments.h"
 #include "base/process.h"
+#include "costmodel/machine_fold.h"
 #include "row.h"
 #include "search/price/view.h"
 #include "tests/bench/estimate/case.h"

@@ -77,6 +77,12 @@ expect_error 2 '--for torch goes without --tensor' search "${lenet[@]}" --machin
 expect_error 2 "torch can't say them: two stages read it (transformer.wte.weight)" search --model "$models/gpt2.json" --batch 8 \
     --sequence 64 --machine "$k80" --devices 4 --for torch --stages 2 -o "$work/output"
 
+# --- on nodes that are not all alike, where a layout folds but the machine does not
+rtx="$tree/configs/machines/rtx-4x8.json"
+expect_ok search "${lenet[@]}" --machine "$rtx" --devices 16 --for torch --method data-parallel --quiet -o "$work/for.json"
+expect_ok simulate "${lenet[@]}" --machine "$rtx" --layout "$work/for.json"
+expect_ok export --to torch "${lenet[@]}" --layout "$work/for.json" --machine "$rtx" --strict -o "$work/plan.json"
+
 # --- what is not looked for is said, and how it would be
 not_looked_for='Stages, micro-batches and recomputation were not looked for: --for torch does where an option'
 for framework in torch jax; do
