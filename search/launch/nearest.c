@@ -15,18 +15,21 @@ const char *const cleave_launcher_names[CLEAVE_N_LAUNCHERS] = {"megatron", "torc
 #define BIT(value) (1u << (value))
 /* What each launcher has. */
 static const struct {
-    unsigned kinds, recomputes, sharded;
-    bool plain_alone; /* data whose state is not sharded goes with nothing else (DDP) */
+    unsigned kinds, recomputes;
+    unsigned sharded, piped; /* in one stage, and in a pipeline */
+    bool plain_alone;        /* data whose state is not sharded goes with nothing else (DDP) */
 } launchers[CLEAVE_N_LAUNCHERS] = {
     [CLEAVE_LAUNCHER_MEGATRON] = {BIT(CLEAVE_SCHEDULE_1F1B) | BIT(CLEAVE_SCHEDULE_INTERLEAVED),
                                   BIT(CLEAVE_RECOMPUTE_NONE) | BIT(CLEAVE_RECOMPUTE_SELECTIVE) |
                                       BIT(CLEAVE_RECOMPUTE_FULL),
-                                  BIT(CLEAVE_N_SHARDED) - 1, false},
+                                  BIT(CLEAVE_N_SHARDED) - 1, BIT(CLEAVE_N_SHARDED) - 1, false},
+    /* Pipelines of PyTorch (torch/distributed/pipelining/stage.py) add up the gradients of all
+       micro-batches before they are shared out, so the state alone is sharded then. */
     [CLEAVE_LAUNCHER_TORCHTITAN] =
         {BIT(CLEAVE_SCHEDULE_1F1B) | BIT(CLEAVE_SCHEDULE_GPIPE) | BIT(CLEAVE_SCHEDULE_INTERLEAVED),
          BIT(CLEAVE_RECOMPUTE_NONE) | BIT(CLEAVE_RECOMPUTE_ALTERNATE) | BIT(CLEAVE_RECOMPUTE_FULL),
          BIT(CLEAVE_SHARDED_NOTHING) | BIT(CLEAVE_SHARDED_GRADIENT) | BIT(CLEAVE_SHARDED_WEIGHT),
-         true},
+         BIT(CLEAVE_SHARDED_UPDATE), true},
 };
 
 typedef struct finder {
@@ -203,11 +206,12 @@ static cleave_status choose_recompute(finder *f, cleave_launch *of, cleave_error
     return CLEAVE_OK;
 }
 
-/* Most elements of parameters have so much of their state sharded; or the next more that there is.
- */
+/* Most elements of parameters have so much of their state sharded; or the next more that there is,
+   or the most. */
 static void choose_sharded(const finder *f, cleave_launch *of) {
     int64_t elements[CLEAVE_N_SHARDED] = {0};
-    unsigned has = launchers[of->launcher].sharded;
+    unsigned has =
+        of->pipeline > 1 ? launchers[of->launcher].piped : launchers[of->launcher].sharded;
     bool alone = of->tensor == 1 && of->pipeline == 1;
     int most = 0;
     for (int32_t t = 0; t < f->model->n_tensors; t++)
@@ -217,6 +221,8 @@ static void choose_sharded(const finder *f, cleave_launch *of) {
         most = elements[s] > elements[most] ? s : most;
     if (launchers[of->launcher].plain_alone && !alone)
         has &= ~BIT(CLEAVE_SHARDED_NOTHING);
+    while (has >> most == 0)
+        most--;
     while ((has & BIT(most)) == 0)
         most++;
     of->sharded = of->data == 1 ? CLEAVE_SHARDED_NOTHING : (cleave_sharded)most;

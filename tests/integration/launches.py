@@ -94,7 +94,8 @@ def run_of_torchtitan(said, devices):
             "schedule": {"1F1B": "1f1b", "GPipe": "gpipe", "Interleaved1F1B": "interleaved"}[
                 parallelism.get("pipeline_parallel_schedule", "1F1B")],
             "layers": [sum(n.startswith("layers.") for n in part) for part in parts],
-            "sharding": {"always": 3, "never": 2}[parallelism["fsdp_reshard_after_forward"]] if shards > 1 else 0,
+            "sharding": {"always": 3, "never": 2 if pipeline == 1 else 1}[parallelism["fsdp_reshard_after_forward"]]
+            if shards > 1 else 0,
             "recompute": {"none": "none", "full": "full", "selective": "alternate"}[ac["mode"]],
             "precision": "bf16" if training["mixed_precision_param"] == "bfloat16" else "f32",
             "sequence": training["seq_len"]}

@@ -105,6 +105,16 @@ Test(launch, torchtitan_shards_gradients_where_there_is_more_than_data) {
     cr_expect_eq(launch.sharded, CLEAVE_SHARDED_NOTHING);
 }
 
+/* Gradients of all micro-batches are shared out together. */
+Test(launch, torchtitan_shards_the_update_alone_in_a_pipeline) {
+    for (int sharded = CLEAVE_SHARDED_NOTHING; sharded < CLEAVE_N_SHARDED; sharded++) {
+        lay_out(1, 2, (cleave_sharded)sharded);
+        find(CLEAVE_LAUNCHER_TORCHTITAN);
+        cr_expect_eq(launch.pipeline, 2);
+        cr_expect_eq(launch.sharded, CLEAVE_SHARDED_UPDATE);
+    }
+}
+
 /* 16 samples in 2 micro-batches are at most 8 shares; 8 heads of queries, 4 of keys. */
 Test(launch, products_are_shared_by_no_more_than_there_are_heads) {
     cr_assert_eq(cleave_layout_create(&model, D, &arena, &layout, &error), CLEAVE_OK);
