@@ -81,7 +81,7 @@ static cleave_status plan_again(pipeline_finder *f, const cleave_price *price,
         CLEAVE_TRY(pipeline_plan_again(f, over, &again, &fits));
     of->is_done = true;
     if (!fits && price->excess_bytes > 0)
-        of->least_seconds = INFINITY;
+        of->least_seconds = (double)INFINITY;
     if (fits && (price->excess_bytes > 0 || again.least_seconds < of->least_seconds * much_less))
         *of = again;
     return CLEAVE_OK;
@@ -94,7 +94,7 @@ static void leave_out_like(pipeline_finder *f, const pipeline_candidate *of) {
         if (f->planned.items[i].n_groups == of->n_groups &&
             f->planned.items[i].family == of->family && !f->planned.items[i].is_done) {
             f->planned.items[i].is_done = true;
-            f->planned.items[i].least_seconds = INFINITY;
+            f->planned.items[i].least_seconds = (double)INFINITY;
         }
 }
 
@@ -117,7 +117,7 @@ cleave_status pipeline_try_planned(pipeline_finder *f, double most_seconds) {
         CLEAVE_TRY(pipeline_try_candidate(f, of, &tried, &price));
         if (!tried) {
             of->is_done = true;
-            of->least_seconds = INFINITY;
+            of->least_seconds = (double)INFINITY;
         }
         if (!tried && f->options->only_folds)
             leave_out_like(f, of);

@@ -402,7 +402,7 @@ static cleave_status free_neighbours(pipeline_finder *f, const cleave_group_prob
 /* What free splits are expected to take is what they have come out to take, or may by what was
    learnt from others; of baselines' that tells nothing of free ones. */
 static void expect_again(const pipeline_finder *f, pipeline_numbers *cut) {
-    double expected = INFINITY;
+    double expected = (double)INFINITY;
     for (int32_t i = 0; i < f->planned.n; i++) {
         const pipeline_candidate *of = &f->planned.items[i];
         if (of->n_groups == cut->n_groups && of->micro_batches == cut->micro_batches)
