@@ -30,7 +30,7 @@ typedef struct pipeline_candidate {
     int32_t tries;        /* how often it has been planned with less memory */
     double least_kept;    /* of a baseline, bytes that some device keeps for backward at least */
     double least_seconds; /* of a baseline, that it may take, as far as is known from work alone; of
-                             a plan, what it is expected to take */
+                             a plan, what it is expected to take; infinite: it did not fit */
 } pipeline_candidate;
 
 typedef CLEAVE_LIST(pipeline_candidate) pipeline_candidates;
@@ -49,6 +49,18 @@ typedef struct pipeline_cut {
     int32_t n_groups, n_stages, *first_operator;
     bool by_room;
 } pipeline_cut;
+
+/* Plans of so many groups and micro-batches (planned.c). */
+typedef struct pipeline_numbers {
+    int32_t n_groups, micro_batches, neighbours;
+    double least_seconds;    /* of its work alone */
+    double expected_seconds; /* of its best plan; infinite: none has room */
+    double known_seconds;    /* of its best plan of splits of baselines, as foreseen */
+    bool is_free;            /* it has plans of free splits, */
+    bool stays_behind;       /* or these won't help, by what they did beside it */
+    bool only_updates;       /* with more of the state sharded than updates it is not lowered */
+    const cleave_group *groups[2][2]; /* [free splits][nothing sharded]; null: not made */
+} pipeline_numbers;
 
 /* The best that was tried of so many groups and its micro-batches, with splits as people have them
    or with free ones; in the finder's arena. */
@@ -78,6 +90,9 @@ typedef struct pipeline_finder {
     double slowest, quickest; /* links, bytes a second; 0: there are none */
     cleave_axis_sorts sorts;
     pipeline_candidates planned, known;
+    CLEAVE_LIST(pipeline_numbers) numbers; /* of plans */
+    int32_t n_looked_at;                   /* of these the first have been looked at */
+    const cleave_few_blocks *few;          /* of the model, for plans */
     CLEAVE_LIST(pipeline_cut) cuts;
     bool is_small;                      /* so few operators and devices that more is looked at */
     CLEAVE_LIST(pipeline_start) starts; /* of what is small */
@@ -111,8 +126,11 @@ cleave_status pipeline_cut_stages(pipeline_finder *f, const pipeline_candidate *
 /* Has a machine devices with more memory than others? */
 bool pipeline_rooms_differ(const pipeline_finder *f);
 
-/* lessons.c: candidates, from the most promising to where none may be the best. */
-cleave_status pipeline_try_planned(pipeline_finder *f);
+/* lessons.c: candidates, from the most promising to where none may be the best; or, of plans, where
+   neither the best nor what is left is expected to take less than so many seconds. */
+cleave_status pipeline_try_planned(pipeline_finder *f, double most_seconds);
+/* What a plan is expected to take by what was learnt so far; infinite where it did not fit. */
+double pipeline_expect(const pipeline_finder *f, const pipeline_candidate *of);
 cleave_status pipeline_try_known(pipeline_finder *f);
 
 /* try.c.  The best of what is known; null: nothing is. */
@@ -178,9 +196,9 @@ cleave_status pipeline_note_start(pipeline_finder *f, const pipeline_candidate *
                                   const cleave_layout *layout, const cleave_price *price);
 cleave_status pipeline_polish(pipeline_finder *f);
 
-/* planned.c: plans of all shapes that may be the best, with what each is expected to take. */
+/* planned.c: plans of all shapes that may be the best are made and tried. */
 bool pipeline_may_plan(const pipeline_finder *f);
-cleave_status pipeline_add_planned(pipeline_finder *f);
+cleave_status pipeline_plan_shapes(pipeline_finder *f);
 /* Of a device, for an arena. */
 int64_t pipeline_memory(const pipeline_finder *f);
 /* The same shape once more, for so many bytes less than it has come out with; `fits` false: there

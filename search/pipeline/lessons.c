@@ -42,7 +42,7 @@ static int likeness(const pipeline_candidate *a, const pipeline_candidate *b) {
 
 /* What a plan is expected to take, by how far off it was with the one that is most like it of those
    that were simulated; the last of several. */
-static double expect(const pipeline_finder *f, const pipeline_candidate *of) {
+double pipeline_expect(const pipeline_finder *f, const pipeline_candidate *of) {
     double ratio = 1;
     int best = 2;
     for (int32_t i = 0; i < f->lessons.n; i++) {
@@ -59,7 +59,7 @@ static int32_t most_promising(const pipeline_finder *f) {
     int32_t best = -1;
     double least = 0;
     for (int32_t i = 0; i < f->planned.n; i++) {
-        double seconds = expect(f, &f->planned.items[i]);
+        double seconds = pipeline_expect(f, &f->planned.items[i]);
         if (!f->planned.items[i].is_done && (best < 0 || seconds < least)) {
             best = i;
             least = seconds;
@@ -80,6 +80,8 @@ static cleave_status plan_again(pipeline_finder *f, const cleave_price *price,
     if (of->tries < MOST_AGAIN)
         CLEAVE_TRY(pipeline_plan_again(f, over, &again, &fits));
     of->is_done = true;
+    if (!fits && price->excess_bytes > 0)
+        of->least_seconds = (double)INFINITY;
     if (fits && (price->excess_bytes > 0 || again.least_seconds < of->least_seconds * much_less))
         *of = again;
     return CLEAVE_OK;
@@ -90,26 +92,33 @@ static cleave_status plan_again(pipeline_finder *f, const cleave_price *price,
 static void leave_out_like(pipeline_finder *f, const pipeline_candidate *of) {
     for (int32_t i = 0; i < f->planned.n; i++)
         if (f->planned.items[i].n_groups == of->n_groups &&
-            f->planned.items[i].family == of->family)
+            f->planned.items[i].family == of->family && !f->planned.items[i].is_done) {
             f->planned.items[i].is_done = true;
+            f->planned.items[i].least_seconds = (double)INFINITY;
+        }
 }
 
 /* Always the one that is expected to be quickest, as long as it may be the best. */
-cleave_status pipeline_try_planned(pipeline_finder *f) {
-    const int32_t most = f->is_small ? MOST_PLANNED_OF_SMALL : MOST_PLANNED;
+cleave_status pipeline_try_planned(pipeline_finder *f, double most_seconds) {
+    const int32_t most = f->is_small ? MOST_PLANNED_OF_SMALL : MOST_PLANNED, before = f->lessons.n;
     const double behind = f->is_small ? polished_by : 1;
-    while (f->lessons.n < most && !pipeline_is_over(f)) {
+    while (f->lessons.n - before < most && !pipeline_is_over(f)) {
         const cleave_price *best = pipeline_best(f);
         int32_t i = most_promising(f);
         cleave_price price;
         bool tried;
-        if (i < 0 || (best != NULL && best->excess_bytes == 0 &&
-                      expect(f, &f->planned.items[i]) > (double)best->step * 1e-12 * behind))
+        double to_beat =
+            best != NULL && best->excess_bytes == 0 ? (double)best->step * 1e-12 : (double)INFINITY;
+        double seconds = i >= 0 ? pipeline_expect(f, &f->planned.items[i]) : (double)INFINITY;
+        if (i < 0 || seconds > to_beat * behind || fmin(seconds, to_beat) > most_seconds)
             break;
         pipeline_candidate *of = &f->planned.items[i];
-        pipeline_progress(f, (double)f->lessons.n / most, "simulating stages");
+        pipeline_progress(f, (double)(f->lessons.n - before) / most, "simulating stages");
         CLEAVE_TRY(pipeline_try_candidate(f, of, &tried, &price));
-        of->is_done = !tried;
+        if (!tried) {
+            of->is_done = true;
+            of->least_seconds = (double)INFINITY;
+        }
         if (!tried && f->options->only_folds)
             leave_out_like(f, of);
         if (tried && price.excess_bytes == 0)

@@ -61,8 +61,7 @@ static cleave_status find(pipeline_finder *f) {
     const int64_t size = (int64_t)model->n_operators * f->pricer->machine->n_devices;
     f->is_small = size <= SMALL_WORK;
     if (pipeline_may_plan(f))
-        CLEAVE_TRY(pipeline_add_planned(f));
-    CLEAVE_TRY(pipeline_try_planned(f));
+        CLEAVE_TRY(pipeline_plan_shapes(f));
     /* Plans have what baselines have, and more, as far as formulas can tell. */
     if (f->planned.n == 0 || size <= LITTLE_WORK)
         CLEAVE_TRY(pipeline_add_known(f));
@@ -85,6 +84,7 @@ cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *c
                 (cleave_constraints_have_target(options->constraints) && found->n_tried == 0);
     CLEAVE_LIST_FREE(&f.known);
     CLEAVE_LIST_FREE(&f.planned);
+    CLEAVE_LIST_FREE(&f.numbers);
     CLEAVE_LIST_FREE(&f.starts);
     CLEAVE_LIST_FREE(&f.lessons);
     CLEAVE_LIST_FREE(&f.failed);

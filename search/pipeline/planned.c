@@ -23,20 +23,11 @@ static const double in_doubt = 1.1, far_behind = 1.2;
 /* So many get free splits besides the best one of each number of groups; or, where no baseline has
    room, so many. */
 enum { MOST_NEIGHBOURS = 4, MOST_IN_VAIN = 16 };
-
-typedef struct cut_of {
-    int32_t n_groups, micro_batches, neighbours;
-    double least_seconds;
-    double expected_seconds; /* of its best plan; infinite: none has room */
-    double known_seconds;    /* of its best plan of splits of baselines */
-    bool is_free;            /* it has plans of free splits */
-    bool only_updates;       /* with more of the state sharded than updates it is not lowered */
-} cut_of;
-
-typedef CLEAVE_LIST(cut_of) cut_list;
+/* Of all shapes. */
+enum { MOST_LOOKS = 8 };
 
 static int by_least(const void *a, const void *b) {
-    const cut_of *x = a, *y = b;
+    const pipeline_numbers *x = a, *y = b;
     if (x->least_seconds < y->least_seconds || x->least_seconds > y->least_seconds)
         return x->least_seconds < y->least_seconds ? -1 : 1;
     return x->n_groups != y->n_groups ? x->n_groups - y->n_groups
@@ -64,7 +55,7 @@ static bool wants_stages(const pipeline_finder *f, int32_t n_groups) {
     return wish == 0 || wish % n_groups == 0;
 }
 
-static cleave_status list_cuts(pipeline_finder *f, cut_list *cuts) {
+static cleave_status list_cuts(pipeline_finder *f) {
     const cleave_model *model = f->pricer->model;
     int32_t n_devices = f->pricer->machine->n_devices, m[PIPELINE_MOST_CUTS];
     int32_t n = pipeline_list_micro_batches(f, PIPELINE_MOST_CUTS, m);
@@ -79,25 +70,25 @@ static cleave_status list_cuts(pipeline_finder *f, cut_list *cuts) {
                                  !pipeline_is_lowered(f, n_parts, m[i], CLEAVE_SHARDED_UPDATE)))
                 continue;
             double bubble = f->pricer->is_stream ? 0 : least_bubble * (g - 1) / m[i];
-            const cut_of cut = {.n_groups = g,
-                                .micro_batches = m[i],
-                                .neighbours = neighbours,
-                                .least_seconds = f->all_work / n_devices * (1 + bubble),
-                                .expected_seconds = INFINITY,
-                                .known_seconds = INFINITY,
-                                .only_updates = only_updates};
-            if (!CLEAVE_LIST_PUSH(cuts, cut))
+            const pipeline_numbers cut = {.n_groups = g,
+                                          .micro_batches = m[i],
+                                          .neighbours = neighbours,
+                                          .least_seconds = f->all_work / n_devices * (1 + bubble),
+                                          .expected_seconds = INFINITY,
+                                          .known_seconds = INFINITY,
+                                          .only_updates = only_updates};
+            if (!CLEAVE_LIST_PUSH(&f->numbers, cut))
                 return cleave_fail_memory(f->error, "searching");
         }
     }
-    if (cuts->n > 0)
-        qsort(cuts->items, (size_t)cuts->n, sizeof *cuts->items, by_least);
+    if (f->numbers.n > 0)
+        qsort(f->numbers.items, (size_t)f->numbers.n, sizeof *f->numbers.items, by_least);
     return CLEAVE_OK;
 }
 
 /* Those that are as good by no plan keep their order. */
 static int by_expected(const void *a, const void *b) {
-    const cut_of *x = a, *y = b;
+    const pipeline_numbers *x = a, *y = b;
     if (x->expected_seconds < y->expected_seconds || x->expected_seconds > y->expected_seconds)
         return x->expected_seconds < y->expected_seconds ? -1 : 1;
     return by_least(a, b);
@@ -179,10 +170,12 @@ static cleave_status add_plan(pipeline_finder *f, const pipeline_candidate *of, 
                                               : cleave_fail_memory(f->error, "searching");
 }
 
+/* Of those from one on that are not yet tried; infinite: none is left. */
 static double best_expected(const pipeline_finder *f, int32_t from) {
     double best = INFINITY;
     for (int32_t i = from; i < f->planned.n; i++)
-        best = fmin(best, f->planned.items[i].least_seconds);
+        if (!f->planned.items[i].is_done)
+            best = fmin(best, pipeline_expect(f, &f->planned.items[i]));
     return best;
 }
 
@@ -200,7 +193,7 @@ static double most_seconds(const pipeline_finder *f) {
 
 /* Does a shape leave the best so far behind, however it is planned? */
 static bool is_left_behind(const pipeline_finder *f, const cleave_group *group,
-                           const pipeline_candidate *of, cut_of *cut) {
+                           const pipeline_candidate *of, pipeline_numbers *cut) {
     const cleave_joint_shape shape = {.n_groups = of->n_groups,
                                       .n_virtual = of->n_virtual,
                                       .kind = of->kind,
@@ -214,7 +207,18 @@ static bool is_left_behind(const pipeline_finder *f, const cleave_group *group,
     return is_behind;
 }
 
-static cleave_status add_shape(pipeline_finder *f, const cleave_group *group, cut_of *cut,
+static bool is_planned(const pipeline_finder *f, const cleave_group *group,
+                       const pipeline_candidate *of) {
+    for (int32_t i = 0; i < f->planned.n; i++) {
+        const pipeline_candidate *other = &f->planned.items[i];
+        if (other->plan->group == group && other->family == of->family && other->kind == of->kind &&
+            other->n_virtual == of->n_virtual)
+            return true;
+    }
+    return false;
+}
+
+static cleave_status add_shape(pipeline_finder *f, const cleave_group *group, pipeline_numbers *cut,
                                pipeline_candidate of) {
     bool fits;
     const cleave_schedule_wish *wish = &f->options->wish;
@@ -223,7 +227,7 @@ static cleave_status add_shape(pipeline_finder *f, const cleave_group *group, cu
     if ((wish->kind >= 0 && wish->kind != (int)of.kind) ||
         !pipeline_is_wanted(wish->virtual_stages, of.n_virtual) ||
         !pipeline_is_wanted(wish->stages, of.n_groups * of.n_virtual) ||
-        of.n_groups * of.n_virtual > f->pricer->model->n_operators ||
+        of.n_groups * of.n_virtual > f->pricer->model->n_operators || is_planned(f, group, &of) ||
         is_left_behind(f, group, &of, cut))
         return CLEAVE_OK;
     CLEAVE_TRY(plan(f, group, (int64_t)(share_counted * (double)pipeline_memory(f)), &of, &fits));
@@ -237,8 +241,8 @@ static cleave_status add_shape(pipeline_finder *f, const cleave_group *group, cu
 
 /* gpipe keeps more than 1f1b and is no quicker, so it is for who asks for it.  Kinds that differ in
    backward alone are one where there is none. */
-static cleave_status add_shapes(pipeline_finder *f, const cleave_group *group, cut_of *cut,
-                                int32_t family) {
+static cleave_status add_shapes(pipeline_finder *f, const cleave_group *group,
+                                pipeline_numbers *cut, int32_t family) {
     int32_t n_groups = cut->n_groups;
     pipeline_candidate of = {.n_groups = n_groups,
                              .neighbours = cut->neighbours,
@@ -267,12 +271,17 @@ static cleave_status add_shapes(pipeline_finder *f, const cleave_group *group, c
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* What can't be cut so has no plans. */
-static cleave_status add_group(pipeline_finder *f, const cleave_group_problem *problem,
-                               bool is_free, cut_of *cut) {
+/* Made once, but where by its work alone it was too slow to be made and is no longer.  What can't
+   be cut so has no plans. */
+static cleave_status make_group(pipeline_finder *f, const cleave_group_problem *problem,
+                                const pipeline_numbers *cut, bool is_free,
+                                const cleave_group **made) {
     cleave_error why = {""};
     int32_t n_devices = f->pricer->machine->n_devices;
     int32_t in_flight = cut->n_groups < cut->micro_batches ? cut->n_groups : cut->micro_batches;
+    double least = *made != NULL ? (*made)->least_seconds : 0;
+    if (*made != NULL && (least <= 0 || least > problem->most_seconds))
+        return CLEAVE_OK;
     cleave_group *group = CLEAVE_ARENA_ARRAY(&f->work, cleave_group, 1);
     if (group == NULL)
         return cleave_fail_memory(f->error, "searching");
@@ -286,34 +295,44 @@ static cleave_status add_group(pipeline_finder *f, const cleave_group_problem *p
     if (status != CLEAVE_OK && f->error != NULL)
         *f->error = why;
     CLEAVE_TRY(status);
-    if (group->least_seconds > 0)
-        cut->expected_seconds = fmin(cut->expected_seconds, group->least_seconds);
-    for (int32_t family = 0; family < group->n_families; family++)
-        CLEAVE_TRY(add_shapes(f, group, cut, is_free ? PIPELINE_FREE : family));
+    *made = group;
+    return CLEAVE_OK;
+}
+
+static cleave_status add_group(pipeline_finder *f, const cleave_group_problem *problem,
+                               bool is_free, bool is_whole, pipeline_numbers *cut) {
+    const cleave_group **made = &cut->groups[is_free][is_whole];
+    CLEAVE_TRY(make_group(f, problem, cut, is_free, made));
+    if (*made == NULL)
+        return CLEAVE_OK;
+    if ((*made)->least_seconds > 0)
+        cut->expected_seconds = fmin(cut->expected_seconds, (*made)->least_seconds);
+    for (int32_t family = 0; family < (*made)->n_families; family++)
+        CLEAVE_TRY(add_shapes(f, *made, cut, is_free ? PIPELINE_FREE : family));
     return CLEAVE_OK;
 }
 
 /* Of little, what shares of state save may be less than what has to be there to gather them, so
    that plans without any are looked at, too. */
 static cleave_status add_cut(pipeline_finder *f, const cleave_group_problem *problem, bool is_free,
-                             cut_of *cut) {
+                             pipeline_numbers *cut) {
     int32_t before = f->planned.n;
     cleave_group_problem open = *problem, whole = *problem;
     open.only_updates = cut->only_updates;
-    open.most_seconds = most_seconds(f);
+    open.most_seconds = whole.most_seconds = most_seconds(f);
     whole.sharded = CLEAVE_SHARDED_NOTHING;
-    CLEAVE_TRY(add_group(f, &open, is_free, cut));
+    CLEAVE_TRY(add_group(f, &open, is_free, false, cut));
     if (f->is_small && problem->sharded < 0)
-        CLEAVE_TRY(add_group(f, &whole, is_free, cut));
+        CLEAVE_TRY(add_group(f, &whole, is_free, true, cut));
     cut->expected_seconds = fmin(cut->expected_seconds, best_expected(f, before));
-    cut->known_seconds = is_free ? cut->known_seconds : cut->expected_seconds;
+    cut->known_seconds = cut->is_free ? cut->known_seconds : cut->expected_seconds;
     return CLEAVE_OK;
 }
 
 /* What is expected to take so much longer than the best even as people run it, no free splits make
    the best. */
 static cleave_status free_cut(pipeline_finder *f, const cleave_group_problem *problem,
-                              cut_of *cut) {
+                              pipeline_numbers *cut) {
     bool is_behind =
         !f->is_small && isfinite(cut->expected_seconds) && cut->expected_seconds > most_seconds(f);
     if (cut->is_free || is_behind || pipeline_is_over(f))
@@ -324,31 +343,33 @@ static cleave_status free_cut(pipeline_finder *f, const cleave_group_problem *pr
 }
 
 /* The best of all, or none of that many groups has come before it. */
-static bool leads_its_groups(const cut_list *cuts, int32_t i) {
+static bool leads_its_groups(const pipeline_finder *f, int32_t i) {
     for (int32_t k = 0; k < i; k++)
-        if (cuts->items[k].n_groups == cuts->items[i].n_groups)
+        if (f->numbers.items[k].n_groups == f->numbers.items[i].n_groups)
             return false;
     return true;
 }
 
 /* Of as many groups, with the next smaller or larger number of micro-batches, and without free
    splits yet; null: there is none. */
-static cut_of *neighbour(const cut_list *cuts, int32_t n, const cut_of *of, bool larger) {
-    cut_of *best = NULL;
-    for (int32_t i = 0; i < n; i++) {
-        cut_of *cut = &cuts->items[i];
+static pipeline_numbers *neighbour(const pipeline_finder *f, const pipeline_numbers *of,
+                                   bool larger) {
+    pipeline_numbers *best = NULL;
+    for (int32_t i = 0; i < f->n_looked_at; i++) {
+        pipeline_numbers *cut = &f->numbers.items[i];
         bool beyond = larger ? cut->micro_batches > of->micro_batches
                              : cut->micro_batches < of->micro_batches;
         if (cut->n_groups == of->n_groups && beyond &&
             (best == NULL || (cut->micro_batches < best->micro_batches) == larger))
             best = cut;
     }
-    return best == NULL || best->is_free ? NULL : best;
+    return best == NULL || best->is_free || best->stays_behind ? NULL : best;
 }
 
 /* Would free splits that make it as much quicker as they made the one beside it leave it behind the
    best? */
-static bool stays_behind(const pipeline_finder *f, const cut_of *beside, const cut_of *of) {
+static bool stays_behind(const pipeline_finder *f, const pipeline_numbers *beside,
+                         const pipeline_numbers *of) {
     double quicker =
         isfinite(beside->known_seconds) ? beside->expected_seconds / beside->known_seconds : 1;
     return !f->is_small && isfinite(of->known_seconds) &&
@@ -356,14 +377,14 @@ static bool stays_behind(const pipeline_finder *f, const cut_of *beside, const c
 }
 
 /* From the best that has free splits on. */
-static cleave_status free_neighbours(pipeline_finder *f, const cleave_group_problem *problem,
-                                     const cut_list *cuts, int32_t n) {
+static cleave_status free_neighbours(pipeline_finder *f, const cleave_group_problem *problem) {
     for (int32_t tries = 0; tries < MOST_NEIGHBOURS; tries++) {
-        cut_of *best = NULL, *next = NULL;
-        for (int32_t i = 0; i < n; i++) {
-            cut_of *cut = &cuts->items[i], *fewer = neighbour(cuts, n, cut, false);
-            cut_of *more = fewer != NULL ? fewer : neighbour(cuts, n, cut, true);
-            if (cut->is_free && more != NULL && isfinite(cut->expected_seconds) &&
+        pipeline_numbers *best = NULL, *next = NULL;
+        for (int32_t i = 0; i < f->n_looked_at; i++) {
+            pipeline_numbers *cut = &f->numbers.items[i], *fewer = neighbour(f, cut, false);
+            pipeline_numbers *more = fewer != NULL ? fewer : neighbour(f, cut, true);
+            if ((cut->is_free || cut->stays_behind) && more != NULL &&
+                isfinite(cut->expected_seconds) &&
                 (best == NULL || cut->expected_seconds < best->expected_seconds)) {
                 best = cut;
                 next = more;
@@ -371,20 +392,57 @@ static cleave_status free_neighbours(pipeline_finder *f, const cleave_group_prob
         }
         if (best == NULL)
             break;
-        if (stays_behind(f, best, next))
-            next->is_free = true; /* as far as its neighbours are concerned */
-        else
+        next->stays_behind = stays_behind(f, best, next);
+        if (!next->stays_behind)
             CLEAVE_TRY(free_cut(f, problem, next));
     }
     return CLEAVE_OK;
 }
 
-static cleave_status add_cuts(pipeline_finder *f, cut_list *cuts) {
-    cleave_few_blocks few;
-    CLEAVE_TRY(cleave_few_blocks_make(f->pricer->model, &f->options->problem->blocks, &f->work,
-                                      &few, f->error));
+/* What free splits are expected to take is what they have come out to take, or may by what was
+   learnt from others; of baselines' that tells nothing of free ones. */
+static void expect_again(const pipeline_finder *f, pipeline_numbers *cut) {
+    double expected = (double)INFINITY;
+    for (int32_t i = 0; i < f->planned.n; i++) {
+        const pipeline_candidate *of = &f->planned.items[i];
+        if (of->n_groups == cut->n_groups && of->micro_batches == cut->micro_batches)
+            expected = fmin(expected, pipeline_expect(f, of));
+    }
+    if (cut->is_free)
+        cut->expected_seconds = expected;
+}
+
+/* Plans what was left out for an expectation that has been refuted since. */
+static cleave_status look_again(pipeline_finder *f, const cleave_group_problem *problem,
+                                pipeline_numbers *cut) {
+    expect_again(f, cut);
+    cut->stays_behind = false;
+    CLEAVE_TRY(add_cut(f, problem, false, cut));
+    return cut->is_free ? add_cut(f, problem, true, cut) : CLEAVE_OK;
+}
+
+static cleave_status add_cuts(pipeline_finder *f, const cleave_group_problem *problem) {
+    pipeline_numbers *cuts = f->numbers.items;
+    for (int32_t i = 0; i < f->n_looked_at && !pipeline_is_over(f); i++)
+        CLEAVE_TRY(look_again(f, problem, &cuts[i]));
+    for (; f->n_looked_at < f->numbers.n && !pipeline_is_over(f); f->n_looked_at++) {
+        double least = cuts[f->n_looked_at].least_seconds;
+        if (least > best_known(f) || least > best_expected(f, 0) * in_doubt)
+            break;
+        pipeline_progress(f, (double)f->n_looked_at / f->numbers.n, "planning stages");
+        CLEAVE_TRY(add_cut(f, problem, false, &cuts[f->n_looked_at]));
+    }
+    bool in_vain = f->planned.n == 0;
+    qsort(cuts, (size_t)f->n_looked_at, sizeof *cuts, by_expected);
+    for (int32_t i = 0; i < f->n_looked_at; i++)
+        if (f->is_small || (in_vain ? i < MOST_IN_VAIN : leads_its_groups(f, i)))
+            CLEAVE_TRY(free_cut(f, problem, &cuts[i]));
+    return free_neighbours(f, problem);
+}
+
+static cleave_status add_planned(pipeline_finder *f) {
     const cleave_group_problem problem = {.model = f->pricer->model,
-                                          .few = &few,
+                                          .few = f->few,
                                           .machine = f->pricer->machine,
                                           .constraints = f->options->constraints,
                                           .optimizer_states = f->pricer->lower.optimizer_states,
@@ -393,27 +451,29 @@ static cleave_status add_cuts(pipeline_finder *f, cut_list *cuts) {
                                           .folds = f->options->only_folds,
                                           .least_bubble = f->pricer->is_stream ? 0 : least_bubble,
                                           .memory_bytes = pipeline_memory(f)};
-    int32_t n = 0;
-    for (; n < cuts->n && !pipeline_is_over(f); n++) {
-        double least = cuts->items[n].least_seconds;
-        if (least > best_known(f) || least > best_expected(f, 0) * in_doubt)
-            break;
-        pipeline_progress(f, (double)n / cuts->n, "planning stages");
-        CLEAVE_TRY(add_cut(f, &problem, false, &cuts->items[n]));
-    }
-    bool in_vain = f->planned.n == 0;
-    qsort(cuts->items, (size_t)n, sizeof *cuts->items, by_expected);
-    for (int32_t i = 0; i < n; i++)
-        if (f->is_small || (in_vain ? i < MOST_IN_VAIN : leads_its_groups(cuts, i)))
-            CLEAVE_TRY(free_cut(f, &problem, &cuts->items[i]));
-    return free_neighbours(f, &problem, cuts, n);
+    return add_cuts(f, &problem);
 }
 
-cleave_status pipeline_add_planned(pipeline_finder *f) {
-    cut_list cuts = {0};
-    cleave_status status = list_cuts(f, &cuts);
-    if (status == CLEAVE_OK && cuts.n > 0)
-        status = add_cuts(f, &cuts);
-    CLEAVE_LIST_FREE(&cuts);
-    return status;
+static cleave_status begin(pipeline_finder *f) {
+    cleave_few_blocks *few = CLEAVE_ARENA_ARRAY(&f->work, cleave_few_blocks, 1);
+    if (few == NULL)
+        return cleave_fail_memory(f->error, "searching");
+    CLEAVE_TRY(cleave_few_blocks_make(f->pricer->model, &f->options->problem->blocks, &f->work, few,
+                                      f->error));
+    f->few = few;
+    return list_cuts(f);
+}
+
+/* What is expected of one plan keeps others from being made.  Where the best has come out to take
+   much more than that, they are looked at again, for that may keep out no more than it does. */
+cleave_status pipeline_plan_shapes(pipeline_finder *f) {
+    CLEAVE_TRY(begin(f));
+    bool is_refuted = f->numbers.n > 0;
+    for (int look = 1; is_refuted && !pipeline_is_over(f); look++) {
+        CLEAVE_TRY(add_planned(f));
+        double most = in_doubt * fmin(best_known(f), best_expected(f, 0));
+        CLEAVE_TRY(pipeline_try_planned(f, look < MOST_LOOKS ? most : (double)INFINITY));
+        is_refuted = look < MOST_LOOKS && fmin(best_known(f), best_expected(f, 0)) > most;
+    }
+    return CLEAVE_OK;
 }
