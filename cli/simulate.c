@@ -15,6 +15,7 @@
 #include "simulator/scan/period.h"
 #include "simulator/step/priced_program.h"
 #include "simulator/step/settle.h"
+#include "simulator/step/simulated_step.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,18 +62,16 @@ static const option_row rows[] = {
 
 enum { N_RULES = CLEAVE_RULE_SCAN + 1 };
 
-/* Both rules on one program. */
+/* Both rules on one program; by events all items have to be there. */
 typedef struct outcome {
     cleave_rule rule; /* of the prediction */
     bool apart;       /* without what devices do to each other, which a task graph can't say */
-    cleave_timeline timeline;     /* by it */
-    double step_seconds[N_RULES]; /* [rule] */
+    cleave_simulated_step step;   /* by it, but for its prices */
+    double step_seconds[N_RULES]; /* [rule]; below 0: not simulated */
     double wall_seconds[N_RULES]; /* [rule] of a simulation, settling included */
     double period_seconds;        /* of one pass forward, where others follow it */
     bottleneck busiest;
     cleave_price_report prices;
-    cleave_engine_problem problem;
-    cleave_engine_workspace *workspace; /* as the run by that rule left it */
 } outcome;
 
 /* A task graph has its links served by readiness, and is to give the step that is printed. */
@@ -137,13 +136,20 @@ static cleave_status load_layout(const simulate_values *values, cleave_model *mo
 }
 
 /* One simulation: settling, by the rule of the prediction, and the run by any. */
-static cleave_status simulate_once(outcome *result, cleave_settling *mutual, cleave_rule rule,
-                                   double *seconds, cleave_error *error) {
+static cleave_status simulate_once(const cleave_priced_program *priced, outcome *result,
+                                   cleave_settling *mutual, cleave_rule rule, double *seconds,
+                                   cleave_error *error) {
     double start = cleave_clock_seconds();
-    CLEAVE_TRY(cleave_settling_apply(mutual, result->rule, &result->problem, result->workspace,
-                                     &result->timeline, error));
-    CLEAVE_TRY(
-        cleave_simulate_run(&result->problem, rule, result->workspace, &result->timeline, error));
+    cleave_simulated_step *step = &result->step;
+    if (priced->is_few) {
+        CLEAVE_TRY(
+            cleave_simulated_step_run_turns(&priced->program, &priced->few.turns, step, error));
+    } else {
+        CLEAVE_TRY(cleave_settling_apply(mutual, result->rule, &step->problem, step->workspace,
+                                         &step->timeline, error));
+        CLEAVE_TRY(
+            cleave_simulate_run(&step->problem, rule, step->workspace, &step->timeline, error));
+    }
     *seconds = cleave_clock_seconds() - start;
     return CLEAVE_OK;
 }
@@ -151,17 +157,17 @@ static cleave_status simulate_once(outcome *result, cleave_settling *mutual, cle
 /* Simulations of small models take some microseconds, less than anything else that a processor may
    be asked to do meanwhile: so up to nine are made as long as they take little, and the median
    counts. */
-static cleave_status simulate_by(outcome *result, cleave_settling *mutual, cleave_rule rule,
-                                 cleave_error *error) {
+static cleave_status simulate_by(const cleave_priced_program *priced, outcome *result,
+                                 cleave_settling *mutual, cleave_rule rule, cleave_error *error) {
     double seconds[9], sum = 0;
     int n = 0;
     while (n < 9 && sum < 0.01) {
-        CLEAVE_TRY(simulate_once(result, mutual, rule, &seconds[n], error));
+        CLEAVE_TRY(simulate_once(priced, result, mutual, rule, &seconds[n], error));
         sum += seconds[n++];
     }
     cleave_sort_doubles(seconds, n);
     result->wall_seconds[rule] = seconds[n / 2];
-    result->step_seconds[rule] = 1e-12 * (double)result->timeline.step;
+    result->step_seconds[rule] = 1e-12 * (double)result->step.timeline.step;
     return CLEAVE_OK;
 }
 
@@ -170,9 +176,10 @@ static cleave_status find_period(outcome *result, cleave_arena *arena, cleave_er
     cleave_engine_workspace *workspace;
     cleave_timeline timeline;
     int64_t period;
-    CLEAVE_TRY(cleave_engine_workspace_create(&result->problem, arena, &workspace, error));
-    CLEAVE_TRY(cleave_engine_timeline_create(&result->problem, arena, &timeline, error));
-    CLEAVE_TRY(cleave_scan_period(&result->problem, workspace, &timeline, &period, error));
+    const cleave_engine_problem *problem = &result->step.problem;
+    CLEAVE_TRY(cleave_engine_workspace_create(problem, arena, &workspace, error));
+    CLEAVE_TRY(cleave_engine_timeline_create(problem, arena, &timeline, error));
+    CLEAVE_TRY(cleave_scan_period(problem, workspace, &timeline, &period, error));
     result->period_seconds = 1e-12 * (double)period;
     return CLEAVE_OK;
 }
@@ -181,25 +188,28 @@ static cleave_status find_period(outcome *result, cleave_arena *arena, cleave_er
 static cleave_status simulate_both(const cleave_machine *machine, cleave_priced_program *priced,
                                    cleave_arena *arena, outcome *result, cleave_error *error) {
     const cleave_program *program = &priced->program;
-    const cleave_engine_problem *problem = &result->problem;
+    cleave_simulated_step *step = &result->step;
     cleave_settling *mutual = NULL;
     CLEAVE_TRY(cleave_program_check(program, error));
-    CLEAVE_TRY(cleave_simulate_prepare(program, priced->cache, arena, &result->problem, error));
-    CLEAVE_TRY(cleave_engine_workspace_create(problem, arena, &result->workspace, error));
-    CLEAVE_TRY(cleave_engine_timeline_create(problem, arena, &result->timeline, error));
-    if (!result->apart)
-        CLEAVE_TRY(cleave_settling_create(program, priced->cache, problem, arena, &mutual, error));
+    CLEAVE_TRY(cleave_simulated_step_begin(program, cleave_priced_turns(priced), priced->cache,
+                                           arena, step, error));
+    if (!result->apart && !priced->is_few)
+        CLEAVE_TRY(
+            cleave_settling_create(program, priced->cache, &step->problem, arena, &mutual, error));
     for (int k = 0; k < N_RULES; k++) {
         cleave_rule rule = k + 1 == N_RULES                   ? result->rule
                            : result->rule == CLEAVE_RULE_SCAN ? CLEAVE_RULE_EVENTS
                                                               : CLEAVE_RULE_SCAN;
-        CLEAVE_TRY(simulate_by(result, mutual, rule, error));
+        if (rule == CLEAVE_RULE_EVENTS && priced->is_few)
+            result->step_seconds[rule] = -1;
+        else
+            CLEAVE_TRY(simulate_by(priced, result, mutual, rule, error));
     }
     if (!program->training)
         CLEAVE_TRY(find_period(result, arena, error));
-    CLEAVE_TRY(cleave_price_report_make(program, priced->cache, problem, &result->timeline, arena,
-                                        &result->prices, error));
-    return bottleneck_find(problem, machine, arena, &result->busiest, error);
+    CLEAVE_TRY(cleave_price_report_make(program, priced->cache, &step->problem, &step->turned,
+                                        &step->timeline, arena, &result->prices, error));
+    return bottleneck_find(&step->problem, &step->turned, machine, arena, &result->busiest, error);
 }
 
 static void put_sent(cleave_json_writer *w, const cleave_sent *sent, int32_t n) {
@@ -222,29 +232,42 @@ static void put_sent(cleave_json_writer *w, const cleave_sent *sent, int32_t n) 
     cleave_json_end_array(w);
 }
 
+/* Null of what was not simulated. */
+static void put_seconds(cleave_json_writer *w, const char *name, const outcome *result,
+                        cleave_rule rule, double seconds) {
+    cleave_json_key(w, name);
+    if (result->step_seconds[rule] >= 0)
+        cleave_json_put_number(w, seconds);
+    else
+        cleave_json_put_null(w);
+}
+
 static cleave_status print_json(const cleave_priced_program *priced, const outcome *result,
                                 cleave_arena *arena, cleave_error *error) {
     cleave_json_writer w = {0};
     int64_t *bytes_between;
     cleave_sent *sent = NULL;
     int32_t n_sent = 0;
-    CLEAVE_TRY(cleave_program_bytes_between(&priced->program, arena, &bytes_between, error));
+    const cleave_traffic_times times = cleave_priced_times(priced);
+    CLEAVE_TRY(
+        cleave_program_bytes_between(&priced->program, &times, arena, &bytes_between, error));
     if (priced->program.symbolic) /* else it is not known of all what is a collective */
-        CLEAVE_TRY(cleave_program_sent_by_kind(&priced->program, arena, &sent, &n_sent, error));
+        CLEAVE_TRY(
+            cleave_program_sent_by_kind(&priced->program, &times, arena, &sent, &n_sent, error));
     cleave_json_begin_object(&w, false);
     cleave_json_set_number(&w, "step_seconds", result->step_seconds[result->rule]);
     cleave_json_set_number(&w, "scan_step_seconds", result->step_seconds[CLEAVE_RULE_SCAN]);
-    cleave_json_set_number(&w, "events_step_seconds", result->step_seconds[CLEAVE_RULE_EVENTS]);
+    put_seconds(&w, "events_step_seconds", result, CLEAVE_RULE_EVENTS,
+                result->step_seconds[CLEAVE_RULE_EVENTS]);
     if (result->period_seconds > 0)
         cleave_json_set_number(&w, "period_seconds", result->period_seconds);
     price_report_put(&w, &result->prices.shares);
     cleave_json_set_number(&w, "simulate_seconds", result->wall_seconds[result->rule]);
     cleave_json_set_number(&w, "scan_simulate_seconds", result->wall_seconds[CLEAVE_RULE_SCAN]);
-    cleave_json_set_number(&w, "events_simulate_seconds", result->wall_seconds[CLEAVE_RULE_EVENTS]);
-    cleave_json_set_integer(&w, "tasks",
-                            (int64_t)priced->program.n_items * priced->program.n_windows);
-    cleave_json_set_integer(&w, "transfers",
-                            (int64_t)priced->program.n_messages * priced->program.n_windows);
+    put_seconds(&w, "events_simulate_seconds", result, CLEAVE_RULE_EVENTS,
+                result->wall_seconds[CLEAVE_RULE_EVENTS]);
+    cleave_json_set_integer(&w, "tasks", priced->n_items);
+    cleave_json_set_integer(&w, "transfers", priced->n_messages);
     cleave_json_set_integer(&w, "bytes_sent", priced->bytes_sent);
     if (sent != NULL)
         put_sent(&w, sent, n_sent);
@@ -280,8 +303,11 @@ static void print_text(const cleave_machine *machine, const cleave_priced_progra
     table_text(&t, step);
     table_text(&t, step_names[other]);
     cleave_unit_format(other_seconds, CLEAVE_UNIT_SECONDS, other_step, sizeof other_step);
-    table_format(&t, "%s  (%+.2f %%)", other_step,
-                 step_seconds > 0 ? 100 * (other_seconds / step_seconds - 1) : 0);
+    if (other_seconds >= 0)
+        table_format(&t, "%s  (%+.2f %%)", other_step,
+                     step_seconds > 0 ? 100 * (other_seconds / step_seconds - 1) : 0);
+    else
+        table_text(&t, "not simulated of so many tasks; --engine events does");
     if (result->period_seconds > 0) {
         table_text(&t, "where passes follow, one every");
         table_quantity(&t, result->period_seconds, CLEAVE_UNIT_SECONDS);
@@ -299,8 +325,7 @@ static void print_text(const cleave_machine *machine, const cleave_priced_progra
     table_text(&t, "sent a step, all devices");
     table_quantity(&t, (double)priced->bytes_sent, CLEAVE_UNIT_BYTES);
     table_text(&t, "tasks, transfers");
-    table_format(&t, "%lld, %lld", (long long)program->n_items * program->n_windows,
-                 (long long)program->n_messages * program->n_windows);
+    table_format(&t, "%lld, %lld", (long long)priced->n_items, (long long)priced->n_messages);
     if (program->n_windows > 1) {
         table_text(&t, "folded");
         table_format(&t, "%d devices, each for %d", program->n_devices, program->n_windows);
@@ -316,15 +341,16 @@ static void print_text(const cleave_machine *machine, const cleave_priced_progra
 static cleave_status write_files(const simulate_values *values, const cleave_machine *machine,
                                  const cleave_priced_program *priced, const outcome *result,
                                  cleave_error *error) {
-    const cleave_trace_links links = {machine, &result->problem,
-                                      cleave_engine_hop_begin(result->workspace)};
+    const cleave_simulated_step *step = &result->step;
+    const cleave_trace_links links = {machine, &step->problem,
+                                      cleave_engine_hop_begin(step->workspace)};
     const cleave_trace trace = {
-        .program = &priced->program, .predicted = &result->timeline, .links = &links};
+        .program = &priced->program, .predicted = &step->timeline, .links = &links};
     if (values->trace != NULL)
         CLEAVE_TRY(cleave_trace_write(values->trace, &trace, error));
     if (values->dump_tasks != NULL)
-        CLEAVE_TRY(cleave_tasks_write(values->dump_tasks, &priced->program, machine,
-                                      &result->problem, &result->timeline, links.hop_begin, error));
+        CLEAVE_TRY(cleave_tasks_write(values->dump_tasks, &priced->program, machine, &step->problem,
+                                      &step->timeline, links.hop_begin, error));
     return CLEAVE_OK;
 }
 
@@ -353,14 +379,17 @@ static cleave_status simulate_tasks(const simulate_values *values, cleave_arena 
     return inputs_print_json(&w, error);
 }
 
-/* One window for all where the layout folds, but in a file of all devices. */
+/* One window for all where the layout folds, and a few micro-batches where these tell of many, but
+   in a file of all items. */
 static cleave_status price_and_simulate(const simulate_values *values, const cleave_model *model,
                                         const cleave_machine *machine, const cleave_layout *layout,
                                         int states, cleave_arena *arena,
                                         cleave_priced_program *priced, outcome *result,
                                         cleave_error *error) {
+    bool writes = values->trace != NULL || values->dump_tasks != NULL;
     const cleave_pricing how = {.closed_form = values->closed_form,
-                                .all_devices = values->trace != NULL || values->dump_tasks != NULL,
+                                .all_devices = writes,
+                                .all_micro_batches = writes || result->rule == CLEAVE_RULE_EVENTS,
                                 .optimizer_states = states};
     CLEAVE_TRY(cleave_priced_program_make(model, machine, layout, &how, arena, priced, error));
     return simulate_both(machine, priced, arena, result, error);

@@ -78,6 +78,7 @@ static cleave_status make_step(const cleave_model *model, const cleave_machine *
     cleave_pricing how = {
         .closed_form = settings->closed_form,
         .all_devices = settings->timeline || settings->trace != NULL,
+        .all_micro_batches = settings->timeline || settings->trace != NULL,
     };
     CLEAVE_TRY(door_optimizer_states(settings->optimizer, settings->momentum, &how.optimizer_states,
                                      error));

@@ -5,6 +5,7 @@
 
 #include "costmodel/machine.h"
 #include "simulator/step/engine.h"
+#include "simulator/step/turned.h"
 
 typedef struct bottleneck {
     char name[128];      /* "device 3", "link card 0 -> switch" */
@@ -15,7 +16,8 @@ typedef struct bottleneck {
 
 /* Of a finished problem on its machine: devices are busy for the durations of their items, links
    for those of the hops across them. */
-cleave_status bottleneck_find(const cleave_engine_problem *problem, const cleave_machine *machine,
-                              cleave_arena *arena, bottleneck *busiest, cleave_error *error);
+cleave_status bottleneck_find(const cleave_engine_problem *problem, const cleave_turned *turned,
+                              const cleave_machine *machine, cleave_arena *arena,
+                              bottleneck *busiest, cleave_error *error);
 
 #endif

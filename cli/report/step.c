@@ -10,10 +10,11 @@ cleave_status report_step_make(const cleave_model *model, const cleave_machine *
     *s = (report_step){.imported = model, .machine = machine, .layout = layout};
     CLEAVE_TRY(cleave_model_fuse_attention(model, layout, arena, &s->model, error));
     const bool many = layout->n_devices > CLEAVE_MOST_LOWERED;
-    const cleave_pricing how = {.all_devices = !many, .optimizer_states = optimizer_states};
+    const cleave_pricing how = {
+        .all_devices = !many, .all_micro_batches = true, .optimizer_states = optimizer_states};
     CLEAVE_TRY(cleave_layout_step_make(&s->model, machine, layout, &how, arena, &s->of, error));
-    CLEAVE_TRY(cleave_critical_path_find(&s->of.simulated.problem, &s->of.simulated.timeline, arena,
-                                         &s->critical, error));
+    CLEAVE_TRY(cleave_critical_path_find(&s->of.simulated.problem, &s->of.simulated.turned,
+                                         &s->of.simulated.timeline, arena, &s->critical, error));
     return explain_path_find(&s->model, &s->of.priced, &s->of.simulated, arena, &s->path, error);
 }
 

@@ -15,7 +15,7 @@ cleave_status run_prediction_make(const cleave_run_result *result, const cleave_
     if (result->loads_data)
         cleave_cost_cache_load_data(cache);
     cleave_status status =
-        cleave_simulated_step_make(result->program, cache, arena, &made.step, error);
+        cleave_simulated_step_make(result->program, NULL, cache, arena, &made.step, error);
     cleave_cost_cache_destroy(cache);
     CLEAVE_TRY(status);
     const cleave_timeline_pair pair = {.program = result->program,

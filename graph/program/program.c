@@ -240,13 +240,19 @@ static cleave_status check_update_order(const cleave_program *program, cleave_er
     return status;
 }
 
+/* Of a program without a memory plan nothing lies anywhere. */
+static bool lies_in_arena(const cleave_program *program, const cleave_buffer *buffer) {
+    return program->peak_bytes == NULL ||
+           (buffer->offset >= 0 &&
+            buffer->offset + buffer->bytes <= program->peak_bytes[buffer->device]);
+}
+
 cleave_status cleave_program_check(const cleave_program *program, cleave_error *error) {
     for (int32_t b = 0; b < program->n_buffers; b++) {
         const cleave_buffer *buffer = &program->buffers[b];
         if (buffer->device < 0 || buffer->device >= program->n_devices || buffer->bytes < 0 ||
             buffer->storage < 0 || buffer->storage >= program->n_buffers ||
-            buffer->first > buffer->last || buffer->offset < 0 ||
-            buffer->offset + buffer->bytes > program->peak_bytes[buffer->device] ||
+            buffer->first > buffer->last || !lies_in_arena(program, buffer) ||
             program->buffers[buffer->storage].device != buffer->device ||
             program->buffers[buffer->storage].bytes < buffer->bytes)
             return cleave_fail(error, CLEAVE_FAILED, "program buffer %d of %d is out of place", b,

@@ -253,7 +253,8 @@ typedef struct cleave_program {
     int32_t squares_buffer; /* of all gradients, on device 0; -1: they are not clipped */
     int32_t n_outputs;      /* pieces of outputs, of a forward program; else 0 */
     cleave_output *outputs; /* [n_outputs] by output */
-    int64_t *peak_bytes;    /* [n_devices] size of each device's arena; by the memory plan */
+    int64_t *peak_bytes;    /* [n_devices] size of each device's arena; by the memory plan.  Null
+                               where there is none */
 } cleave_program;
 
 /* One block after the other, as a step of many micro-batches goes through them, of a program that

@@ -31,11 +31,14 @@ typedef struct cleave_sent {
 } cleave_sent;
 
 /* Of a program in symbolic form, in the arena; all that `cleave_program_bytes_sent` counts. */
-cleave_status cleave_program_sent_by_kind(const cleave_program *program, cleave_arena *arena,
+cleave_status cleave_program_sent_by_kind(const cleave_program *program,
+                                          const cleave_traffic_times *times, cleave_arena *arena,
                                           cleave_sent **sent, int32_t *n_sent, cleave_error *error);
 
-/* Bytes between every pair, [source x n + destination], n being the devices of all windows. */
-cleave_status cleave_program_bytes_between(const cleave_program *program, cleave_arena *arena,
+/* Bytes between every pair, [source x n + destination], n being the devices of all windows.  Shares
+   of a byte are added up as such, in any order alike. */
+cleave_status cleave_program_bytes_between(const cleave_program *program,
+                                           const cleave_traffic_times *times, cleave_arena *arena,
                                            int64_t **bytes, cleave_error *error);
 
 #endif

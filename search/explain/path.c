@@ -4,6 +4,7 @@
 
 #include "graph/program/memory_plan.h"
 #include "simulator/report/critical_path.h"
+#include "simulator/step/busy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,9 @@ const char *const explain_sort_names[EXPLAIN_N_SORTS] = {
 typedef struct finder {
     const cleave_model *model;
     const cleave_program *program;
+    const cleave_few *few; /* null: the program has all items */
     const cleave_engine_problem *problem;
+    const cleave_turned *turned;
     const int32_t *reader; /* [n_tensors] first operator that reads a base tensor, or -1 */
     explain_path *path;
 } finder;
@@ -149,23 +152,16 @@ static cleave_status find_links(finder *f, const cleave_critical_path *critical,
 /* ---- what is busiest, and fullest ---- */
 
 static cleave_status find_busiest(finder *f, cleave_arena *scratch, cleave_error *error) {
-    const cleave_engine_problem *problem = f->problem;
-    int64_t *device = CLEAVE_ARENA_ARRAY(scratch, int64_t, f->program->n_devices);
-    int64_t *link = CLEAVE_ARENA_ARRAY(scratch, int64_t, problem->n_links);
-    if (device == NULL || link == NULL)
-        return cleave_fail_memory(error, "explaining a step");
-    for (int32_t i = 0; i < problem->step.n_items; i++)
-        device[problem->step.queue[i] / 2] += problem->step.duration[i];
-    for (int32_t h = 0; h < problem->step.hop_start[problem->step.n_messages]; h++)
-        link[problem->step.hop_link[h]] += problem->step.hop_serialization[h];
-    for (int32_t d = 0; d < f->program->n_devices; d++)
-        if (device[d] > f->path->device_busy) {
-            f->path->device_busy = device[d];
+    cleave_busy busy;
+    CLEAVE_TRY(cleave_busy_find(f->problem, f->turned, scratch, &busy, error));
+    for (int32_t d = 0; d < busy.n_devices; d++)
+        if (busy.device[d] > f->path->device_busy) {
+            f->path->device_busy = busy.device[d];
             f->path->busiest_device = d;
         }
-    for (int32_t l = 0; l < problem->n_links; l++)
-        if (link[l] > f->path->link_busy) {
-            f->path->link_busy = link[l];
+    for (int32_t l = 0; l < busy.n_links; l++)
+        if (busy.link[l] > f->path->link_busy) {
+            f->path->link_busy = busy.link[l];
             f->path->busiest_link = l;
         }
     return CLEAVE_OK;
@@ -182,6 +178,11 @@ static bool is_held(const cleave_buffer *buffer) {
     default:
         return false;
     }
+}
+
+/* How many buffers, of as many micro-batches, one stands for. */
+static int64_t times_of_buffer(const finder *f, int32_t buffer) {
+    return f->few != NULL ? cleave_few_times_of_buffer(f->few, buffer) : 1;
 }
 
 /* Memory that operators hold: [n_operators x n_devices] would be large, so device by device. */
@@ -204,7 +205,7 @@ static cleave_status find_memory(finder *f, cleave_arena *scratch, cleave_error 
         memset(bytes, 0, (size_t)f->model->n_operators * sizeof *bytes);
         for (int32_t b = first[d]; b >= 0; b = next[b]) {
             int32_t op = operator_of_tensor(f, program->buffers[b].tensor);
-            bytes[op] += program->buffers[b].bytes;
+            bytes[op] += program->buffers[b].bytes * times_of_buffer(f, b);
             if (bytes[op] > f->path->operators[op].memory_bytes)
                 f->path->operators[op].memory_bytes = bytes[op];
         }
@@ -212,35 +213,52 @@ static cleave_status find_memory(finder *f, cleave_arena *scratch, cleave_error 
     return CLEAVE_OK;
 }
 
-/* What lies in the fullest device's arena at the item where most is in use. */
-static cleave_status find_held(finder *f, cleave_arena *scratch, cleave_error *error) {
+/* The lives of the fullest device's buffers: of all micro-batches. */
+static cleave_status list_lives(finder *f, cleave_arena *scratch, cleave_few_lives *lives,
+                                cleave_error *error) {
     const cleave_program *program = f->program;
-    int64_t *change = CLEAVE_ARENA_ARRAY(scratch, int64_t, program->n_items + 1);
-    if (change == NULL)
+    if (f->few != NULL)
+        return cleave_few_list_lives(f->few, f->path->fullest_device, scratch, lives, error);
+    *lives =
+        (cleave_few_lives){.n_positions = program->n_items,
+                           .lives = CLEAVE_ARENA_ARRAY(scratch, cleave_life, program->n_buffers),
+                           .buffers = CLEAVE_ARENA_ARRAY(scratch, int32_t, program->n_buffers)};
+    if (lives->lives == NULL || lives->buffers == NULL)
         return cleave_fail_memory(error, "explaining a step");
     for (int32_t b = 0; b < program->n_buffers; b++) {
-        const cleave_buffer *buffer = &program->buffers[b];
-        if (buffer->device != f->path->fullest_device || buffer->storage != b)
+        if (program->buffers[b].device != f->path->fullest_device ||
+            program->buffers[b].storage != b)
             continue;
-        const cleave_life life = cleave_buffer_life(buffer);
-        change[cleave_life_used_from(&life)] += buffer->bytes;
-        change[cleave_life_used_to(&life) + 1] -= buffer->bytes;
+        lives->lives[lives->n] = cleave_buffer_life(&program->buffers[b]);
+        lives->buffers[lives->n++] = b;
+    }
+    return CLEAVE_OK;
+}
+
+/* What lies in the fullest device's arena at the item where most is in use. */
+static cleave_status find_held(finder *f, cleave_arena *scratch, cleave_error *error) {
+    cleave_few_lives lives;
+    CLEAVE_TRY(list_lives(f, scratch, &lives, error));
+    int64_t *change = CLEAVE_ARENA_ARRAY(scratch, int64_t, (size_t)lives.n_positions + 1);
+    if (change == NULL)
+        return cleave_fail_memory(error, "explaining a step");
+    for (int32_t i = 0; i < lives.n; i++) {
+        change[cleave_life_used_from(&lives.lives[i])] += lives.lives[i].bytes;
+        change[cleave_life_used_to(&lives.lives[i]) + 1] -= lives.lives[i].bytes;
     }
     int64_t in_use = 0, most = -1;
     int32_t at = 0;
-    for (int32_t i = 0; i < program->n_items; i++) {
+    for (int32_t i = 0; i < lives.n_positions; i++) {
         in_use += change[i];
         if (in_use > most) {
             most = in_use;
             at = i;
         }
     }
-    for (int32_t b = 0; b < program->n_buffers; b++) {
-        const cleave_buffer *buffer = &program->buffers[b];
-        const cleave_life life = cleave_buffer_life(buffer);
-        if (buffer->device == f->path->fullest_device && buffer->storage == b &&
-            cleave_life_used_from(&life) <= at && at <= cleave_life_used_to(&life))
-            f->path->held_bytes[buffer->kind] += buffer->bytes;
+    for (int32_t i = 0; i < lives.n; i++) {
+        const cleave_life *life = &lives.lives[i];
+        if (cleave_life_used_from(life) <= at && at <= cleave_life_used_to(life))
+            f->path->held_bytes[f->program->buffers[lives.buffers[i]].kind] += life->bytes;
     }
     return CLEAVE_OK;
 }
@@ -251,8 +269,8 @@ static cleave_status find(finder *f, const cleave_simulated_step *simulated, cle
                           cleave_error *error) {
     cleave_critical_path critical;
     CLEAVE_TRY(find_readers(f->model, scratch, &f->reader, error));
-    CLEAVE_TRY(cleave_critical_path_find(&simulated->problem, &simulated->timeline, scratch,
-                                         &critical, error));
+    CLEAVE_TRY(cleave_critical_path_find(&simulated->problem, &simulated->turned,
+                                         &simulated->timeline, scratch, &critical, error));
     for (int32_t i = 0; i < critical.n; i++)
         charge_segment(f, &critical.segments[i]);
     CLEAVE_TRY(find_links(f, &critical, scratch, error));
@@ -278,8 +296,12 @@ cleave_status explain_path_find(const cleave_model *model, const cleave_priced_p
             made.fullest_device = d;
         }
     }
-    finder f = {
-        .model = model, .program = &priced->program, .problem = &simulated->problem, .path = &made};
+    finder f = {.model = model,
+                .program = &priced->program,
+                .few = priced->is_few ? &priced->few : NULL,
+                .problem = &simulated->problem,
+                .turned = &simulated->turned,
+                .path = &made};
     cleave_arena scratch = {0};
     cleave_status status = find(&f, simulated, &scratch, error);
     cleave_arena_free(&scratch);

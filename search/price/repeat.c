@@ -260,7 +260,9 @@ static cleave_status find_shares(const cleave_repeated *repeated, const cleave_t
         basis[i] = few[repeated->whole.origin[i]];
         whole.items[i] = repeated->few.items[repeated->whole.origin[i]];
     }
-    return cleave_price_shares_find(&whole, &repeated->whole.problem, timeline, basis,
+    cleave_turned turned;
+    CLEAVE_TRY(cleave_turned_make(n, NULL, repeated->arena, &turned, error));
+    return cleave_price_shares_find(&whole, &repeated->whole.problem, &turned, timeline, basis,
                                     cleave_cost_n_sources(repeated->cache), shares, error);
 }
 

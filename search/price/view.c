@@ -124,11 +124,10 @@ cleave_status cleave_lowered_simulate(cleave_pricer *pricer, const cleave_lowere
     if (lowered->is_few) {
         CLEAVE_TRY(
             cleave_few_simulate(&lowered->few, pricer->cache, &pricer->arena, step, NULL, error));
-        if (shares == NULL)
+        if (shares == NULL || *step < 0)
             return CLEAVE_OK;
-        /* About: of a step of three micro-batches. */
-        CLEAVE_TRY(cleave_simulated_step_make(&lowered->program, pricer->cache, &pricer->arena,
-                                              &made, error));
+        CLEAVE_TRY(cleave_simulated_step_make(&lowered->program, &lowered->few.turns, pricer->cache,
+                                              &pricer->arena, &made, error));
         *shares = made.prices.shares;
         return CLEAVE_OK;
     }
@@ -138,8 +137,8 @@ cleave_status cleave_lowered_simulate(cleave_pricer *pricer, const cleave_lowere
         *step = timeline.step;
         return CLEAVE_OK;
     }
-    CLEAVE_TRY(
-        cleave_simulated_step_make(&lowered->program, pricer->cache, &pricer->arena, &made, error));
+    CLEAVE_TRY(cleave_simulated_step_make(&lowered->program, NULL, pricer->cache, &pricer->arena,
+                                          &made, error));
     *step = made.timeline.step;
     if (shares != NULL)
         *shares = made.prices.shares;

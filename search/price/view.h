@@ -4,8 +4,8 @@
 #ifndef CLEAVE_SEARCH_PRICE_VIEW_H
 #define CLEAVE_SEARCH_PRICE_VIEW_H
 
-#include "search/price/few.h"
 #include "search/price/repeat.h"
+#include "simulator/step/few.h"
 
 /* It lives until the pricer's next one. */
 typedef struct cleave_lowered {

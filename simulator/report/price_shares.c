@@ -57,10 +57,12 @@ static cleave_step_part part_of(const cleave_program *program, const cleave_item
 }
 
 /* Seconds in which the main lane of a device does something, on average. */
-static double main_lane_seconds(const cleave_engine_problem *problem) {
+static double main_lane_seconds(const cleave_engine_problem *problem, const cleave_turned *turned) {
     int64_t all = 0;
-    for (int32_t i = 0; i < problem->step.n_items; i++)
-        all += problem->step.queue[i] % 2 == CLEAVE_LANE_MAIN ? problem->step.duration[i] : 0;
+    for (int32_t b = 0; b < turned->n_blocks; b++)
+        for (int32_t i = turned->first_item[b]; i < turned->first_item[b + 1]; i++)
+            if (problem->step.queue[i] % 2 == CLEAVE_LANE_MAIN)
+                all += problem->step.duration[i] * cleave_turned_times(turned, b);
     return 1e-12 * (double)all / (problem->n_queues / 2);
 }
 
@@ -112,18 +114,19 @@ static cleave_price_shares conclude(const sums *s, double main_seconds, int32_t 
 
 cleave_status cleave_price_shares_find(const cleave_program *program,
                                        const cleave_engine_problem *problem,
-                                       const cleave_timeline *timeline,
+                                       const cleave_turned *turned, const cleave_timeline *timeline,
                                        const cleave_price_basis *basis, int32_t n_sources,
                                        cleave_price_shares *shares, cleave_error *error) {
     cleave_arena scratch = {0};
     cleave_critical_path path;
     sums s = {.by_source = CLEAVE_ARENA_ARRAY(&scratch, double, n_sources)};
     cleave_status status =
-        s.by_source == NULL ? cleave_fail_memory(error, "adding up prices")
-                            : cleave_critical_path_find(problem, timeline, &scratch, &path, error);
+        s.by_source == NULL
+            ? cleave_fail_memory(error, "adding up prices")
+            : cleave_critical_path_find(problem, turned, timeline, &scratch, &path, error);
     if (status == CLEAVE_OK) {
         add_path(program, basis, &path, &s);
-        *shares = conclude(&s, main_lane_seconds(problem), n_sources);
+        *shares = conclude(&s, main_lane_seconds(problem, turned), n_sources);
     }
     cleave_arena_free(&scratch);
     return status;

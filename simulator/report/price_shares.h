@@ -6,6 +6,7 @@
 
 #include "costmodel/cost.h"
 #include "simulator/step/engine.h"
+#include "simulator/step/turned.h"
 
 /* Of what sort an item is: computes by their nest, and what waits for a collective by its kind. */
 typedef enum cleave_step_part {
@@ -38,8 +39,9 @@ typedef struct cleave_price_shares {
                                    than a quarter on links: nobody knows their spread */
 } cleave_price_shares;
 
-/* Of a timeline that either engine gave for the problem, which was made of the program; with
-   the basis of every item's price, [n_items], of `n_sources` sources.
+/* Of a timeline that either engine gave for the problem, by the numbers of `turned`, which both
+   were made of the program; with the basis of every item's price, [n_items], of `n_sources`
+   sources.
 
    Predictions from one source (the fit of a family) are wrong together, those of different sources
    independently; a measured kernel differs from run to run, every item by itself.  So with t the
@@ -47,7 +49,7 @@ typedef struct cleave_price_shares {
    (sum of t r)^2 and, over measured items, of (t r)^2.  Links have no spread. */
 cleave_status cleave_price_shares_find(const cleave_program *program,
                                        const cleave_engine_problem *problem,
-                                       const cleave_timeline *timeline,
+                                       const cleave_turned *turned, const cleave_timeline *timeline,
                                        const cleave_price_basis *basis, int32_t n_sources,
                                        cleave_price_shares *shares, cleave_error *error);
 

@@ -27,6 +27,17 @@ static void put_away(const turns_run *run, int32_t crossing, int32_t micro_batch
     stored[1] = of->is_collective ? 0 : run->scan.w->release[of->subject];
 }
 
+static void note_times(turns_run *run, int32_t block) {
+    const int32_t *first = &run->of->turns->first_item[block];
+    size_t n = (size_t)(first[1] - first[0]);
+    const cleave_timeline *each = run->of->each;
+    if (each != NULL && n > 0) {
+        memcpy(&each->start[run->n_items], &run->scan.start[first[0]], n * sizeof *each->start);
+        memcpy(&each->end[run->n_items], &run->scan.end[first[0]], n * sizeof *each->end);
+    }
+    run->n_items += first[1] - first[0];
+}
+
 void turns_take(turns_run *run, int32_t turn) {
     const cleave_turn *of = &run->of->turns->turns[turn];
     const turns_crossings *crossings = &run->crossings;
@@ -37,6 +48,7 @@ void turns_take(turns_run *run, int32_t turn) {
     cleave_scan_run(&run->scan, steps[b], steps[b + 1]);
     for (int32_t c = crossings->first_made[b]; c < crossings->first_made[b + 1]; c++)
         put_away(run, c, of->micro_batch);
+    note_times(run, b);
     run->taken++;
 }
 
@@ -123,7 +135,7 @@ static cleave_status take_all(turns_run *run, cleave_error *error) {
         return cleave_fail_memory(error, "simulating micro-batches");
     for (int32_t t = 0; t < turns->n_turns;) {
         turns_stretch stretch = {0};
-        if (!run->of->goes_through_all)
+        if (!run->of->goes_through_all && run->of->each == NULL)
             stretch = stretch_at(turns, &list, t);
         if (stretch.count > 0)
             CLEAVE_TRY(turns_take_stretch(run, &stretch, error));
@@ -132,6 +144,12 @@ static cleave_status take_all(turns_run *run, cleave_error *error) {
         t += stretch.count > 0 ? stretch.count * stretch.length : 1;
     }
     return CLEAVE_OK;
+}
+
+cleave_status cleave_turns_check(const cleave_turns_subject *of, cleave_arena *arena,
+                                 cleave_error *error) {
+    turns_crossings crossings;
+    return turns_find_crossings(of, arena, &crossings, error);
 }
 
 cleave_status cleave_engine_scan_turns(const cleave_turns_subject *of, cleave_arena *arena,

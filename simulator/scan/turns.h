@@ -23,8 +23,10 @@ typedef struct cleave_turns_subject {
     const cleave_turns *turns;
     const cleave_engine_problem *problem; /* and with prices, cut at its blocks */
     cleave_engine_workspace *workspace;
-    cleave_timeline *timeline; /* room; means nothing afterwards */
-    bool goes_through_all;     /* for tests: nothing is left out */
+    cleave_timeline *timeline;   /* room; means nothing afterwards */
+    const cleave_timeline *each; /* start and end of every turn's items, by the numbers of
+                                    cleave_turned, so nothing is left out; null: not wanted */
+    bool goes_through_all;       /* for tests: nothing is left out */
 } cleave_turns_subject;
 
 typedef struct cleave_turns_time {
@@ -36,5 +38,9 @@ typedef struct cleave_turns_time {
    the micro-batches that are there. */
 cleave_status cleave_engine_scan_turns(const cleave_turns_subject *of, cleave_arena *arena,
                                        cleave_turns_time *time, cleave_error *error);
+
+/* The same refusals, without a run: of program and turns alone. */
+cleave_status cleave_turns_check(const cleave_turns_subject *of, cleave_arena *arena,
+                                 cleave_error *error);
 
 #endif

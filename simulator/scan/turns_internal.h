@@ -38,6 +38,7 @@ typedef struct turns_run {
     int32_t ring;   /* more than micro-batches are under way at any turn */
     int64_t *store; /* [crossings][ring][2] when it is there for its reader, and for its sender */
     int32_t taken;
+    int64_t n_items; /* of these turns */
 } turns_run;
 
 void turns_take(turns_run *run, int32_t turn);

@@ -8,8 +8,8 @@ cleave_status cleave_layout_step_make(const cleave_model *model, const cleave_ma
     CLEAVE_TRY(
         cleave_priced_program_make(model, machine, layout, how, arena, &step->priced, error));
     CLEAVE_TRY(cleave_program_check(&step->priced.program, error));
-    return cleave_simulated_step_make(&step->priced.program, step->priced.cache, arena,
-                                      &step->simulated, error);
+    return cleave_simulated_step_make(&step->priced.program, cleave_priced_turns(&step->priced),
+                                      step->priced.cache, arena, &step->simulated, error);
 }
 
 void cleave_layout_step_destroy(cleave_layout_step *step) {

@@ -1,5 +1,7 @@
 #include "simulator/step/priced_program.h"
 
+#include "base/process.h"
+#include "base/units.h"
 #include "costmodel/machine_fold.h"
 #include "graph/lower/lower.h"
 #include "graph/model/fold.h"
@@ -20,15 +22,110 @@ static cleave_status count_peaks(const cleave_machine *machine, const cleave_pro
     return CLEAVE_OK;
 }
 
-static cleave_status lower_folded(const cleave_model *model, const cleave_machine *machine,
-                                  const cleave_layout *layout, const cleave_lower_options *options,
-                                  cleave_arena *arena, cleave_program *program,
-                                  cleave_error *error) {
+/* ---- what is lowered ------------------------------------------------------------------------- */
+
+/* Items, buffers and pieces of copies take so many bytes each, about, with what simulates them. */
+enum { RECORD_BYTES = 256 };
+
+/* Parts of operators in all micro-batches, of which three tell if there are more: about half a GiB.
+ */
+enum { MOST_PARTS = 1 << 16 };
+
+typedef struct lowerer {
+    const cleave_model *model;
+    const cleave_machine *machine;
+    const cleave_layout *layout;
+    cleave_lower_options options;
+    cleave_arena *arena;
+    const cleave_fold *fold; /* null: all devices */
+} lowerer;
+
+static bool has_many_parts(const cleave_layout *layout) {
+    int64_t n_parts = 0;
+    for (int32_t op = 0; op < layout->n_operators; op++)
+        n_parts += layout->splits[op].n_parts;
+    return n_parts * layout->schedule.micro_batches > MOST_PARTS;
+}
+
+/* NO_LAYOUT, saying why, where they don't tell of all. */
+static cleave_status lower_few(const lowerer *l, cleave_priced_program *priced,
+                               cleave_error *error) {
+    if (!l->options.training || !cleave_few_tell(l->layout))
+        return cleave_fail(error, CLEAVE_NO_LAYOUT, "three micro-batches do not tell of all");
+    CLEAVE_TRY(cleave_few_lower(l->model, l->layout, l->fold, &l->options, NULL, l->arena,
+                                &priced->few, error));
+    CLEAVE_TRY(cleave_few_check(&priced->few, priced->cache, error));
+    priced->program = priced->few.program;
+    priced->is_few = true;
+    return CLEAVE_OK;
+}
+
+/* Of all micro-batches. */
+static cleave_status lower_all(const lowerer *l, cleave_program *program, cleave_error *error) {
+    return l->fold != NULL
+               ? cleave_lower_window(l->model, l->fold, &l->options, l->arena, program, error)
+               : cleave_lower(l->model, l->layout, &l->options, l->arena, program, error);
+}
+
+static cleave_status lower(const lowerer *l, const cleave_pricing *how,
+                           cleave_priced_program *priced, cleave_error *error) {
+    bool is_many = has_many_parts(l->fold != NULL ? &l->fold->window : l->layout);
+    cleave_status status = CLEAVE_NO_LAYOUT;
+    if (!how->all_micro_batches && (is_many || how->few_micro_batches))
+        status = lower_few(l, priced, error);
+    return status == CLEAVE_NO_LAYOUT ? lower_all(l, &priced->program, error) : status;
+}
+
+/* Nothing is told by fewer devices and micro-batches than are lowered here. */
+static cleave_status refuse_size(const lowerer *l, const cleave_pricing *how, cleave_error *error) {
+    const cleave_schedule *schedule = &l->layout->schedule;
+    char memory[32];
+    cleave_unit_format((double)l->options.most_records * RECORD_BYTES, CLEAVE_UNIT_BYTES, memory,
+                       sizeof memory);
+    return cleave_fail(error, CLEAVE_FAILED,
+                       "a program of %d devices and %d micro-batches, item by item, takes more "
+                       "than the %s of memory that there are: %s",
+                       l->layout->n_devices, schedule->micro_batches, memory,
+                       how->all_micro_batches ? "ask for no file of all items, or take a layout of "
+                                                "fewer devices or micro-batches"
+                                              : "take a layout of fewer devices or micro-batches");
+}
+
+/* The first window where the layout folds, else all devices. */
+static cleave_status lower_devices(lowerer *l, const cleave_pricing *how,
+                                   cleave_priced_program *priced, cleave_error *error) {
     cleave_fold fold;
-    if (!cleave_machine_may_fold(machine, error))
-        return CLEAVE_NO_LAYOUT;
-    CLEAVE_TRY(cleave_fold_find(model, layout, machine->devices_per_node, arena, &fold, error));
-    return cleave_lower_window(model, &fold, options, arena, program, error);
+    cleave_error why_not = {""};
+    cleave_status status = CLEAVE_NO_LAYOUT;
+    if (l->options.symbolic_collectives && !how->all_devices &&
+        cleave_machine_may_fold(l->machine, NULL))
+        status = cleave_fold_find(l->model, l->layout, l->machine->devices_per_node, l->arena,
+                                  &fold, &why_not);
+    if (status == CLEAVE_OK) {
+        l->fold = &fold;
+        status = lower(l, how, priced, &why_not);
+        priced->is_folded = status == CLEAVE_OK;
+        l->fold = NULL;
+    }
+    if (status == CLEAVE_NO_LAYOUT)
+        status = lower(l, how, priced, &why_not);
+    if (status == CLEAVE_NO_LAYOUT)
+        return refuse_size(l, how, error);
+    if (status != CLEAVE_OK && error != NULL)
+        *error = why_not;
+    return status;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static cleave_status count(const cleave_machine *machine, cleave_arena *arena,
+                           cleave_priced_program *priced, cleave_error *error) {
+    const cleave_program *whole = priced->is_few ? &priced->few.whole : &priced->program;
+    const cleave_traffic_times times = cleave_priced_times(priced);
+    priced->bytes_sent = cleave_program_bytes_sent(&priced->program, &times);
+    priced->n_items = (int64_t)whole->n_items * whole->n_windows;
+    priced->n_messages = (int64_t)whole->n_messages * whole->n_windows;
+    return count_peaks(machine, whole, priced->n_devices, arena, &priced->peak_bytes, error);
 }
 
 cleave_status cleave_priced_program_make(const cleave_model *model, const cleave_machine *machine,
@@ -38,24 +135,26 @@ cleave_status cleave_priced_program_make(const cleave_model *model, const cleave
     cleave_machine context = *machine; /* the workspace function takes a plain pointer */
     bool closed_form = how->closed_form || layout->n_devices > CLEAVE_MOST_LOWERED ||
                        cleave_machine_knows_collectives(machine);
-    const cleave_lower_options options = {.training = cleave_model_trains(model),
-                                          .symbolic_collectives = closed_form,
-                                          .least_collective = machine->collectives.least_devices,
-                                          .optimizer_states = how->optimizer_states,
-                                          .workspace = cleave_cost_workspace,
-                                          .workspace_context = &context};
+    lowerer l = {.model = model,
+                 .machine = machine,
+                 .layout = layout,
+                 .options = {.training = cleave_model_trains(model),
+                             .symbolic_collectives = closed_form,
+                             .least_collective = machine->collectives.least_devices,
+                             .most_records = cleave_process_memory_bytes() / RECORD_BYTES,
+                             .optimizer_states = how->optimizer_states,
+                             .workspace = cleave_cost_workspace,
+                             .workspace_context = &context},
+                 .arena = arena};
     cleave_priced_program result = {.n_devices = layout->n_devices};
-    cleave_program *program = &result.program;
-    cleave_status status = CLEAVE_NO_LAYOUT;
-    if (closed_form && !how->all_devices)
-        status = lower_folded(model, machine, layout, &options, arena, program, error);
-    result.is_folded = status == CLEAVE_OK;
-    if (status == CLEAVE_NO_LAYOUT)
-        status = cleave_lower(model, layout, &options, arena, program, error);
-    CLEAVE_TRY(status);
-    CLEAVE_TRY(count_peaks(machine, program, result.n_devices, arena, &result.peak_bytes, error));
-    result.bytes_sent = cleave_program_bytes_sent(program, NULL);
     CLEAVE_TRY(cleave_cost_cache_create(model, machine, &result.cache, error));
+    cleave_status status = lower_devices(&l, how, &result, error);
+    if (status == CLEAVE_OK)
+        status = count(machine, arena, &result, error);
+    if (status != CLEAVE_OK) {
+        cleave_cost_cache_destroy(result.cache);
+        return status;
+    }
     *priced = result;
     return CLEAVE_OK;
 }

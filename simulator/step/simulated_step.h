@@ -12,22 +12,36 @@ typedef struct cleave_price_report {
     cleave_price_shares shares;
 } cleave_price_report;
 
-/* `timeline` is what an engine gave for the problem, which was made of the program. */
+/* `timeline` is what an engine gave for the problem, by the numbers of `turned`; both were made of
+   the program. */
 cleave_status cleave_price_report_make(const cleave_program *program, cleave_cost_cache *cache,
                                        const cleave_engine_problem *problem,
-                                       const cleave_timeline *timeline, cleave_arena *arena,
-                                       cleave_price_report *report, cleave_error *error);
+                                       const cleave_turned *turned, const cleave_timeline *timeline,
+                                       cleave_arena *arena, cleave_price_report *report,
+                                       cleave_error *error);
 
 /* One step by the scan. */
 typedef struct cleave_simulated_step {
     cleave_engine_problem problem;
     cleave_engine_workspace *workspace; /* as the run left it */
-    cleave_timeline timeline;
+    cleave_turned turned;               /* the items that the step goes through */
+    cleave_timeline timeline;           /* by their numbers; arrivals are of programs with all
+                                           items only */
     cleave_price_report prices;
 } cleave_simulated_step;
 
-cleave_status cleave_simulated_step_make(const cleave_program *program, cleave_cost_cache *cache,
-                                         cleave_arena *arena, cleave_simulated_step *step,
-                                         cleave_error *error);
+/* Of a program with all its items, or of a few micro-batches that tell of all by `turns`
+   (simulator/step/few.h); null: the former. */
+cleave_status cleave_simulated_step_make(const cleave_program *program, const cleave_turns *turns,
+                                         cleave_cost_cache *cache, cleave_arena *arena,
+                                         cleave_simulated_step *step, cleave_error *error);
+
+/* Its first part, and its second, which may be done again: what is simulated, and the timeline. */
+cleave_status cleave_simulated_step_begin(const cleave_program *program, const cleave_turns *turns,
+                                          cleave_cost_cache *cache, cleave_arena *arena,
+                                          cleave_simulated_step *step, cleave_error *error);
+cleave_status cleave_simulated_step_run_turns(const cleave_program *program,
+                                              const cleave_turns *turns,
+                                              cleave_simulated_step *step, cleave_error *error);
 
 #endif

@@ -7,8 +7,8 @@
    many times as long the first takes.  Prices are equal, to the bit, or it fails. */
 #include "base/progress.h"
 #include "graph/import/import.h"
-#include "search/price/few.h"
 #include "search/problem/baselines.h"
+#include "simulator/step/few.h"
 #include "simulator/step/simulate.h"
 
 #include "arguments.h"

@@ -135,7 +135,7 @@ static int compare_bytes(oracle *test, const cleave_layout *layout, const cleave
             CLEAVE_OK ||
         cleave_lower(&model, layout, &options, &scratch, &program, &error) != CLEAVE_OK ||
         cleave_program_check(&program, &error) != CLEAVE_OK ||
-        cleave_program_bytes_between(&program, &scratch, &bytes, &error) != CLEAVE_OK ||
+        cleave_program_bytes_between(&program, NULL, &scratch, &bytes, &error) != CLEAVE_OK ||
         cleave_json_get(root, "bytes_between", &rows, &error) != CLEAVE_OK)
         return fail(test, what, error.message);
     int bad = 0;

@@ -159,9 +159,13 @@ Test(engine, critical_paths_of_both_engines_add_up_to_the_step) {
             int64_t step = rule ? scan(c) : events(c), sum = 0, own = 0, last = 0;
             cleave_critical_path path;
             cleave_error error = {""};
+            cleave_turned turned;
             cr_assert_eq(
-                cleave_critical_path_find(&c->problem, &c->timeline, &c->arena, &path, &error),
-                CLEAVE_OK, "%s", error.message);
+                cleave_turned_make(c->problem.step.n_items, NULL, &c->arena, &turned, NULL),
+                CLEAVE_OK);
+            cr_assert_eq(cleave_critical_path_find(&c->problem, &turned, &c->timeline, &c->arena,
+                                                   &path, &error),
+                         CLEAVE_OK, "%s", error.message);
             for (int32_t i = 0; i < path.n; i++) {
                 sum += path.segments[i].picoseconds;
                 own += c->problem.step.kind[path.segments[i].item] == W ? 1 : 0;

@@ -96,7 +96,7 @@ static void expect_all_kinds(walk *w, const cleave_program *program) {
     int64_t bytes = 0;
     if (!program->symbolic)
         return;
-    ok(w, cleave_program_sent_by_kind(program, &w->scratch, &sent, &n, &error), &error);
+    ok(w, cleave_program_sent_by_kind(program, NULL, &w->scratch, &sent, &n, &error), &error);
     for (int32_t i = 0; i < n; i++)
         bytes += sent[i].bytes_sent;
     cr_assert_eq(bytes, cleave_program_bytes_sent(program, NULL), "%s: %lld bytes by kind", w->name,

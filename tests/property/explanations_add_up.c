@@ -40,7 +40,8 @@ static void check_path(drawn *d) {
     ok(cleave_priced_program_make(&d->model, &d->machine, &d->layout, &how, &d->arena, &priced,
                                   &error),
        &error);
-    ok(cleave_simulated_step_make(&priced.program, priced.cache, &d->arena, &step, &error), &error);
+    ok(cleave_simulated_step_make(&priced.program, NULL, priced.cache, &d->arena, &step, &error),
+       &error);
     ok(explain_path_find(&d->model, &priced, &step, &d->arena, &path, &error), &error);
     int64_t total = 0, of_operators[EXPLAIN_N_SORTS] = {0}, held = 0;
     for (int32_t op = 0; op < d->model.n_operators; op++) {

@@ -1,10 +1,10 @@
-/* Three micro-batches tell the price of a layout with many (search/price/few.h): step, memory of
+/* Three micro-batches tell the price of a layout with many (simulator/step/few.h): step, memory of
    every device, what the program itself takes and what is sent are those of the program of all of
    them, to the bit. */
 #include "../support/drawn_schedule.h"
 #include "graph/import/import.h"
-#include "search/price/few.h"
 #include "search/price/price.h"
+#include "simulator/step/few.h"
 #include "simulator/step/simulate.h"
 
 #include <criterion/criterion.h>

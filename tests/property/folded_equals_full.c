@@ -7,7 +7,7 @@
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "graph/program/traffic.h"
-#include "search/price/few.h"
+#include "simulator/step/few.h"
 #include "simulator/step/simulate.h"
 
 #include <criterion/criterion.h>
@@ -182,7 +182,8 @@ static outcome simulate(trial *t, bool folded, bool expanded) {
         find_ends(t, &problem, &timeline, &result.ends[rule]);
     }
     if (result.status == CLEAVE_OK)
-        ok(t, cleave_program_bytes_between(&result.program, &t->arena, &result.between, &error),
+        ok(t,
+           cleave_program_bytes_between(&result.program, NULL, &t->arena, &result.between, &error),
            &error);
     cleave_cost_cache_destroy(cache);
     return result;

@@ -202,8 +202,8 @@ static void simulate(const cleave_model *model, const cleave_machine *machine,
     cr_assert_eq(cleave_cost_cache_create(model, machine, &cache, &error), CLEAVE_OK);
     cr_assert_eq(cleave_lower(model, layout, &lower, arena, &program, &error), CLEAVE_OK, "%s",
                  error.message);
-    cr_assert_eq(cleave_simulated_step_make(&program, cache, arena, &step, &error), CLEAVE_OK, "%s",
-                 error.message);
+    cr_assert_eq(cleave_simulated_step_make(&program, NULL, cache, arena, &step, &error), CLEAVE_OK,
+                 "%s", error.message);
     *latency = step.timeline.step;
     cr_assert_eq(cleave_scan_period(&step.problem, step.workspace, &step.timeline, period, &error),
                  CLEAVE_OK, "%s", error.message);

@@ -108,6 +108,7 @@ static void expect_same_shares(trial *t, const cleave_layout *layout) {
     cleave_engine_problem problem;
     cleave_timeline timeline;
     cleave_price_shares whole, few;
+    cleave_turned turned;
     bool folds;
     t->pricer.repeats = t->repeats;
     ok(t, cleave_lowered_fold(&t->pricer, layout, false, true, &folds, &lowered, &t->error));
@@ -122,7 +123,8 @@ static void expect_same_shares(trial *t, const cleave_layout *layout) {
        cleave_simulate(&program, t->pricer.cache, CLEAVE_RULE_SCAN, &arena, &timeline, &t->error));
     cleave_price_basis *basis = CLEAVE_ARENA_ARRAY(&arena, cleave_price_basis, program.n_items);
     ok(t, cleave_cost_basis(&program, t->pricer.cache, basis, &t->error));
-    ok(t, cleave_price_shares_find(&program, &problem, &timeline, basis,
+    ok(t, cleave_turned_make(program.n_items, NULL, &arena, &turned, &t->error));
+    ok(t, cleave_price_shares_find(&program, &problem, &turned, &timeline, basis,
                                    cleave_cost_n_sources(t->pricer.cache), &whole, &t->error));
     cr_expect_gt(whole.links, 0, "%s", t->name);
     cr_expect_eq(few.links, whole.links, "%s", t->name);

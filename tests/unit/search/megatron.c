@@ -143,7 +143,7 @@ Test(megatron, sends_what_the_paper_says_by_kind) {
     expect_made((cleave_baseline_shape){.tensor = 4}, 4);
     cr_assert_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK, "%s",
                  error.message);
-    cr_assert_eq(cleave_program_sent_by_kind(&program, &arena, &sent, &n, &error), CLEAVE_OK);
+    cr_assert_eq(cleave_program_sent_by_kind(&program, NULL, &arena, &sent, &n, &error), CLEAVE_OK);
     int64_t times = 4 * LAYERS + 2 + 2,
             bytes = (4 * LAYERS + 2) * N * T * WIDTH * 4 + 2 * N * T * 4;
     for (int32_t i = 0; i < n; i++) {

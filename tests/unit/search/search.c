@@ -183,7 +183,7 @@ Test(search, shares_are_those_of_the_simulated_result) {
                  CLEAVE_OK);
     cr_assert_eq(cleave_lower(&model, &result.best.layout, &pricer.lower, &arena, &program, NULL),
                  CLEAVE_OK);
-    cr_assert_eq(cleave_simulated_step_make(&program, pricer.cache, &arena, &step, NULL),
+    cr_assert_eq(cleave_simulated_step_make(&program, NULL, pricer.cache, &arena, &step, NULL),
                  CLEAVE_OK);
     cr_expect_eq(step.prices.shares.links, result.shares.links);
     cr_expect_eq(step.prices.shares.step_spread_seconds, result.shares.step_spread_seconds);

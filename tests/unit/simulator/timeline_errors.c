@@ -256,6 +256,12 @@ Test(timeline_errors, ten_are_kept_of_many) {
         cr_expect_eq(llabs(errors.largest[k].measured - errors.largest[k].predicted), 29 - k);
 }
 
+static cleave_turned all_items(const cleave_engine_problem *problem) {
+    cleave_turned turned;
+    cr_assert_eq(cleave_turned_make(problem->step.n_items, NULL, &arena, &turned, NULL), CLEAVE_OK);
+    return turned;
+}
+
 /* Back from the end: update 4, B 20, the message 50 (64 - 14), send 1, A 10 and the copy's 3. */
 Test(timeline_errors, the_critical_path_adds_up_to_the_step) {
     static const cleave_critical_segment expected_us[] = {{UPDATE, 4}, {B, 20}, {ARRIVAL, 50},
@@ -263,9 +269,11 @@ Test(timeline_errors, the_critical_path_adds_up_to_the_step) {
     cleave_engine_problem problem;
     cleave_engine_workspace *workspace;
     cleave_timeline predicted = predict(&problem, &workspace);
+    const cleave_turned turned = all_items(&problem);
     cleave_critical_path path;
     cleave_error error = {""};
-    cr_assert_eq(cleave_critical_path_find(&problem, &predicted, &arena, &path, &error), CLEAVE_OK);
+    cr_assert_eq(cleave_critical_path_find(&problem, &turned, &predicted, &arena, &path, &error),
+                 CLEAVE_OK);
     cr_assert_eq(path.n, 6);
     for (int32_t i = 0; i < path.n; i++) {
         cr_expect_eq(path.segments[i].item, expected_us[i].item);
@@ -279,11 +287,12 @@ Test(timeline_errors, shares_follow_the_critical_path) {
     cleave_engine_problem problem;
     cleave_engine_workspace *workspace;
     cleave_timeline predicted = predict_over(5, &problem, &workspace);
+    const cleave_turned turned = all_items(&problem);
     cleave_price_shares shares;
     cleave_error error = {""};
-    cr_assert_eq(
-        cleave_price_shares_find(&program, &problem, &predicted, basis, 4, &shares, &error),
-        CLEAVE_OK);
+    cr_assert_eq(cleave_price_shares_find(&program, &problem, &turned, &predicted, basis, 4,
+                                          &shares, &error),
+                 CLEAVE_OK);
     cr_expect_float_eq(shares.share[CLEAVE_PROVENANCE_MEASURED], 16.0 / 43, 1e-12);
     cr_expect_float_eq(shares.share[CLEAVE_PROVENANCE_PREDICTED], 27.0 / 43, 1e-12);
     cr_expect_eq(shares.share[CLEAVE_PROVENANCE_DATA_SHEET], 0);
@@ -303,23 +312,24 @@ Test(timeline_errors, fits_are_wrong_together_kernels_alone_and_data_sheets_have
     cleave_engine_problem problem;
     cleave_engine_workspace *workspace;
     cleave_timeline predicted = predict_over(5, &problem, &workspace);
+    const cleave_turned turned = all_items(&problem);
     cleave_price_basis changed[N_ITEMS];
     cleave_price_shares shares;
     memcpy(changed, basis, sizeof changed);
     changed[B] = basis[UPDATE];
-    cr_assert_eq(
-        cleave_price_shares_find(&program, &problem, &predicted, changed, 4, &shares, NULL),
-        CLEAVE_OK);
+    cr_assert_eq(cleave_price_shares_find(&program, &problem, &turned, &predicted, changed, 4,
+                                          &shares, NULL),
+                 CLEAVE_OK);
     cr_expect_float_eq(shares.step_spread_seconds, 1e-6 * sqrt(1 + 36 + 1), 1e-15);
     changed[B] = basis[A];
-    cr_assert_eq(
-        cleave_price_shares_find(&program, &problem, &predicted, changed, 4, &shares, NULL),
-        CLEAVE_OK);
+    cr_assert_eq(cleave_price_shares_find(&program, &problem, &turned, &predicted, changed, 4,
+                                          &shares, NULL),
+                 CLEAVE_OK);
     cr_expect_float_eq(shares.step_spread_seconds, 1e-6 * sqrt(1 + 4 + 1 + 1), 1e-15);
     changed[B] = (cleave_price_basis){CLEAVE_PROVENANCE_DATA_SHEET, -1, 0};
-    cr_assert_eq(
-        cleave_price_shares_find(&program, &problem, &predicted, changed, 4, &shares, NULL),
-        CLEAVE_OK);
+    cr_assert_eq(cleave_price_shares_find(&program, &problem, &turned, &predicted, changed, 4,
+                                          &shares, NULL),
+                 CLEAVE_OK);
     cr_expect_float_eq(shares.share[CLEAVE_PROVENANCE_DATA_SHEET], 20.0 / 43, 1e-12);
     cr_expect_eq(shares.step_spread_seconds, -1);
 }
@@ -329,9 +339,11 @@ Test(timeline_errors, a_step_that_rests_on_links_has_no_spread) {
     cleave_engine_problem problem;
     cleave_engine_workspace *workspace;
     cleave_timeline predicted = predict_over(50, &problem, &workspace);
+    const cleave_turned turned = all_items(&problem);
     cleave_price_shares shares;
-    cr_assert_eq(cleave_price_shares_find(&program, &problem, &predicted, basis, 4, &shares, NULL),
-                 CLEAVE_OK);
+    cr_assert_eq(
+        cleave_price_shares_find(&program, &problem, &turned, &predicted, basis, 4, &shares, NULL),
+        CLEAVE_OK);
     cr_expect_float_eq(shares.links, 51.0 / 88, 1e-12);
     cr_expect_eq(shares.step_spread_seconds, -1);
 }
@@ -407,6 +419,7 @@ Test(timeline_errors, a_trace_shows_measured_above_predicted_per_device) {
     cleave_engine_problem problem;
     cleave_engine_workspace *workspace;
     cleave_timeline predicted = predict(&problem, &workspace), measured = measured_timeline();
+    const cleave_turned turned = all_items(&problem);
     const cleave_trace trace = {&program, &measured, &predicted, NULL};
     static const char *const names[] = {"device 0 measured", "device 0 predicted",
                                         "device 1 measured", "device 1 predicted"};

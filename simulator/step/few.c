@@ -1,4 +1,4 @@
-#include "search/price/few.h"
+#include "simulator/step/few.h"
 
 #include "graph/program/memory_plan.h"
 #include "simulator/scan/turns.h"
@@ -38,6 +38,10 @@ static void count_item(cleave_few *few, const cleave_item *item, int32_t times) 
         few->message_times[item->subject] = times;
     if (item->kind == CLEAVE_ITEM_JOIN)
         few->collective_times[item->subject] = times;
+}
+
+int64_t cleave_few_times_of_buffer(const cleave_few *few, int32_t buffer) {
+    return few->turns.owner[buffer] == 1 ? n_between(&few->turns) : 1;
 }
 
 /* By item, of what its kind is about; a collective in its steps has no item and counts for nothing.
@@ -225,7 +229,7 @@ static int32_t position(const planning *p, place at, int32_t later) {
 
 /* Of lives that begin at one position the plan places those first that are listed first: as buffers
    are numbered, within what begins in one micro-batch. */
-static int32_t list_lives(const planning *p, cleave_life *lives) {
+static int32_t list_lives(const planning *p, cleave_life *lives, int32_t *buffers) {
     const cleave_turns *turns = &p->few->turns;
     int32_t n = 0, end = p->base[turns->n_turns] - 1;
     for (int32_t u = 0; u < turns->micro_batches; u++) {
@@ -237,7 +241,10 @@ static int32_t list_lives(const planning *p, cleave_life *lives) {
             const cleave_buffer *buffer = &p->few->program.buffers[b];
             if (later > 0 && turns->owner[b] == CLEAVE_WINDOW_NONE)
                 continue;
-            cleave_life *life = &lives[n++];
+            cleave_life *life = &lives[n];
+            if (buffers != NULL)
+                buffers[n] = b;
+            n++;
             *life = (cleave_life){
                 .bytes = buffer->bytes, .device = buffer->device - p->device, .last = end};
             if (!buffer->persistent) {
@@ -322,7 +329,7 @@ static cleave_status plan_devices(planning *p, int32_t n_lives, int64_t *peak_by
     cleave_status status;
     if (lives != NULL) {
         sort_buffers(p);
-        const cleave_lives all = {.n = list_lives(p, lives),
+        const cleave_lives all = {.n = list_lives(p, lives, NULL),
                                   .n_devices = n_devices,
                                   .n_items = p->base[p->few->turns.n_turns],
                                   .items = lives};
@@ -364,6 +371,34 @@ static cleave_status plan_memory(cleave_few *few, const cleave_machine *machine,
     return status;
 }
 
+/* Where three tell, a device's lives are few enough to be all there at once. */
+cleave_status cleave_few_list_lives(const cleave_few *few, int32_t device, cleave_arena *arena,
+                                    cleave_few_lives *lives, cleave_error *error) {
+    planning p;
+    cleave_few_lives made = {0};
+    cleave_arena scratch = {0};
+    bool ready = begin_planning(few, NULL, &scratch, &p);
+    if (ready) {
+        list_turns(&p);
+        list_buffers(&p);
+        p.device = device;
+        p.end = device + 1;
+        find_places(&p);
+        sort_buffers(&p);
+        int32_t most = count_lives(&p, device);
+        made.lives = CLEAVE_ARENA_ARRAY(arena, cleave_life, most);
+        made.buffers = CLEAVE_ARENA_ARRAY(arena, int32_t, most);
+        ready = made.lives != NULL && made.buffers != NULL;
+    }
+    if (ready) {
+        made.n = list_lives(&p, made.lives, made.buffers);
+        made.n_positions = p.base[few->turns.n_turns];
+        *lives = made;
+    }
+    cleave_arena_free(&scratch);
+    return ready ? CLEAVE_OK : cleave_fail_memory(error, "listing buffers");
+}
+
 cleave_status cleave_few_lower(const cleave_model *model, const cleave_layout *layout,
                                const cleave_fold *fold, const cleave_lower_options *options,
                                const cleave_machine *machine, cleave_arena *arena, cleave_few *few,
@@ -376,6 +411,17 @@ cleave_status cleave_few_lower(const cleave_model *model, const cleave_layout *l
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
+
+cleave_status cleave_few_check(const cleave_few *few, const cleave_cost_cache *cache,
+                               cleave_error *error) {
+    cleave_arena scratch = {0};
+    const cleave_turns_subject of = {.program = &few->program, .turns = &few->turns};
+    if (cleave_cost_knows_neighbours(cache) && few->program.n_windows < 2)
+        return cleave_fail(error, CLEAVE_NO_LAYOUT, "what devices do to each other takes all");
+    cleave_status status = cleave_turns_check(&of, &scratch, error);
+    cleave_arena_free(&scratch);
+    return status;
+}
 
 cleave_status cleave_few_simulate(const cleave_few *few, cleave_cost_cache *cache,
                                   cleave_arena *arena, int64_t *step, int32_t *taken,
