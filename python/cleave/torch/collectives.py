@@ -18,9 +18,12 @@ from torch.distributed.tensor import DTensor
 
 from . import lie
 
-FEWEST, MOST, EACH_SECONDS = 7, 60, 0.8
+EACH_SECONDS = 0.8  # for one figure, but for the fewest repeats
+FEWEST, FEWEST_SURE, MOST = 3, 5, 60  # repeats, the second where their median is known as well as
+SURE = 0.02
 CHAIN, CHAIN_SECONDS = 8, 0.2  # calls in a row, but no longer than this
-BETWEEN_SECONDS, MOST_BETWEEN, SIDE = 5e-4, 0.015, 128  # work between two of them, and its products
+BETWEEN_SECONDS, MOST_BETWEEN = 5e-4, 0.015  # work between two of them
+SIDE, TRIES = 128, 7  # of the products that it is, and how often one is timed
 
 
 MOVES = {"all-reduce": ("P", "R"), "all-gather": ("S0", "R"), "reduce-scatter": ("P", "S0"),
@@ -63,7 +66,7 @@ def _seconds(calls, device, group):
 def between(device, group, seconds=BETWEEN_SECONDS):
     """Work such as a step has between two collectives, as much on every rank: products."""
     x = torch.full((SIDE, SIDE), 1 / SIDE, device=device)
-    took = min(_seconds([lambda: x @ x], device, group) for _ in range(FEWEST))
+    took = min(_seconds([lambda: x @ x], device, group) for _ in range(TRIES))
     n = torch.tensor([max(seconds / took, 1.0)], device=device)
     dist.all_reduce(n, dist.ReduceOp.MAX, group=group)
     return [lambda: x @ x] * int(n)
@@ -75,6 +78,21 @@ def _chain(call, device, group, usual):
     n = max(1, min(len(usual), round(CHAIN_SECONDS / once)))
     works = [between(device, group, min(usual[i * len(usual) // n], MOST_BETWEEN)) for i in range(n)]
     return [step for work in works for step in (*work, call)], [product for work in works for product in work], n
+
+
+def _summary(seconds):
+    """The median, and half the interquartile range over it; of few the whole range."""
+    seconds = sorted(seconds)
+    n = len(seconds)
+    median = (seconds[(n - 1) // 2] + seconds[n // 2]) / 2
+    return median, (seconds[3 * n // 4] - seconds[n // 4]) / 2 / max(median, 1e-12)
+
+
+def _is_enough(seconds, spent):
+    """Of repeats: of large messages there are few, of steady ones, too, and of others as many as there is time for."""
+    n = len(seconds)
+    return n >= MOST or (n >= FEWEST and spent >= EACH_SECONDS) or \
+        (n >= FEWEST_SURE and _summary(seconds)[1] <= SURE * n ** 0.5)
 
 
 def median(call, device, group, usual=None, beside=None):
@@ -96,12 +114,9 @@ def median(call, device, group, usual=None, beside=None):
         dist.all_reduce(took, dist.ReduceOp.MAX, group=group)
         alone, together = took.tolist()
         seconds.append(max(together - alone, 1e-9) / chain)
-        more = len(seconds) < FEWEST or (time.perf_counter() - began < EACH_SECONDS and len(seconds) < MOST)
-        again = torch.tensor([float(more)], device=device)
+        again = torch.tensor([float(not _is_enough(seconds, time.perf_counter() - began))], device=device)
         dist.broadcast(again, 0, group=group)
-    seconds.sort()
-    n = len(seconds)
-    return seconds[n // 2], (seconds[3 * n // 4] - seconds[n // 4]) / 2 / max(seconds[n // 2], 1e-12)
+    return _summary(seconds)
 
 
 def beside(begin, waited_for, device, group):
