@@ -202,7 +202,7 @@ def check_rare():
 
 def check_repeats():
     """A collective of many bytes is repeated no longer than one of few: seconds are what a person waits for."""
-    from cleave.torch import collectives, overhead
+    from cleave.torch import calibrate, collectives, overhead, repeats
     calls = []
 
     def call(seconds):
@@ -216,9 +216,12 @@ def check_repeats():
         spent = time.perf_counter() - began
     expect(0.29 < took < 0.5 and n_long <= 4, f"300 ms are timed thrice: {n_long} calls, {took * 1e3:.1f} ms")
     expect(0.019 < steady < 0.05 and len(calls) - n_long > 20, f"20 ms many times: {len(calls) - n_long} in {spent:.1f} s")
-    expect(collectives._is_enough([1.0, 1.01, 1.02, 1.0, 1.01], 0.1), "what is steady is known after five")
-    expect(not collectives._is_enough([1.0, 1.3, 1.6, 1.0, 1.3], 0.1), "what spreads is not")
-    expect(not collectives._is_enough([1.0, 1.0], 9.0), "and three there are at least")
+    expect(repeats.are_enough([1.0, 1.01, 1.02, 1.0, 1.01], 0.1, 0.8), "what is steady is known after five")
+    expect(not repeats.are_enough([1.0, 1.3, 1.6, 1.0, 1.3], 0.1, 0.8), "what spreads is not")
+    expect(not repeats.are_enough([1.0, 1.0], 9.0, 0.8), "and three there are at least")
+    n_before, clock = len(calls), calibrate.Clock(device, 1 << 20, 0.12)
+    took, _ = clock.median(lambda: None, lambda _: call(0.2))
+    expect(0.19 < took < 0.4 and len(calls) - n_before == 4, f"nor an operator: {len(calls) - n_before} calls, {took} s")
 
 
 def check_measure(cleave, make, data, predicted):

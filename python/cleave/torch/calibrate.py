@@ -14,9 +14,8 @@ import time
 import torch
 
 from ..command import CleaveError
-from . import busy, calls, collectives, overhead, pages, under_way
+from . import busy, calls, collectives, overhead, pages, repeats, under_way
 
-FEWEST, MOST = 5, 61  # repeats of one piece of work
 SAMPLED = 12  # operators that are timed beforehand
 SAVE_SECONDS = 5
 CANNOT = (NotImplementedError, RuntimeError, ValueError, TypeError, IndexError, StopIteration, KeyError)
@@ -44,18 +43,15 @@ class Clock:
         run(held)
         return time.perf_counter() - began
 
-    def median(self, prepare, run, offset=0.0, fewest=FEWEST):
+    def median(self, prepare, run, offset=0.0, fewest=repeats.FEWEST):
         """Median and half the interquartile range over it, of warm repeats."""
         for _ in range(3 if self.cuda else 1):
             self.once(prepare, run)
-        seconds, spent, began = [], 0.0, time.perf_counter()
-        while len(seconds) < fewest or (spent < self.each and len(seconds) < MOST):
+        seconds, began = [], time.perf_counter()
+        while not repeats.are_enough(seconds, time.perf_counter() - began, self.each, fewest):
             seconds.append(self.once(prepare, run))
-            spent = time.perf_counter() - began
-        seconds.sort()
-        n = len(seconds)
-        median = (seconds[(n - 1) // 2] + seconds[n // 2]) / 2
-        return max(median - offset, 1e-9), (seconds[3 * n // 4] - seconds[n // 4]) / 2 / median
+        median, spread = repeats.summary(seconds)
+        return max(median - offset, 1e-9), spread
 
     def forget(self, near):
         """As a step leaves the caches: what the call before has written lies near, all else does not."""
@@ -107,7 +103,7 @@ class Timer:
             took += sum(n * self.added[what][entry["backward"]] for what, n in n_of.items())
         return took, spread
 
-    def plain(self, call, backward, fewest=FEWEST):
+    def plain(self, call, backward, fewest=repeats.FEWEST):
         clock = self.clock
         forward = torch.compile(call.forward) if self.compiled else call.forward
         if not backward:

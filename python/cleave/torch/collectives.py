@@ -16,11 +16,9 @@ import torch.multiprocessing
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from . import lie
+from . import lie, repeats
 
 EACH_SECONDS = 0.8  # for one figure, but for the fewest repeats
-FEWEST, FEWEST_SURE, MOST = 3, 5, 60  # repeats, the second where their median is known as well as
-SURE = 0.02
 CHAIN, CHAIN_SECONDS = 8, 0.2  # calls in a row, but no longer than this
 BETWEEN_SECONDS, MOST_BETWEEN = 5e-4, 0.015  # work between two of them
 SIDE, TRIES = 128, 7  # of the products that it is, and how often one is timed
@@ -80,21 +78,6 @@ def _chain(call, device, group, usual):
     return [step for work in works for step in (*work, call)], [product for work in works for product in work], n
 
 
-def _summary(seconds):
-    """The median, and half the interquartile range over it; of few the whole range."""
-    seconds = sorted(seconds)
-    n = len(seconds)
-    median = (seconds[(n - 1) // 2] + seconds[n // 2]) / 2
-    return median, (seconds[3 * n // 4] - seconds[n // 4]) / 2 / max(median, 1e-12)
-
-
-def _is_enough(seconds, spent):
-    """Of repeats: of large messages there are few, of steady ones, too, and of others as many as there is time for."""
-    n = len(seconds)
-    return n >= MOST or (n >= FEWEST and spent >= EACH_SECONDS) or \
-        (n >= FEWEST_SURE and _summary(seconds)[1] <= SURE * n ** 0.5)
-
-
 def median(call, device, group, usual=None, beside=None):
     """What a call adds to work: of the slowest rank; all ranks repeat as often.  Ranks that meet while they work take turns
     with their own threads and wake each other, now and then for milliseconds, and a step adds all of it up: so it is
@@ -114,9 +97,10 @@ def median(call, device, group, usual=None, beside=None):
         dist.all_reduce(took, dist.ReduceOp.MAX, group=group)
         alone, together = took.tolist()
         seconds.append(max(together - alone, 1e-9) / chain)
-        again = torch.tensor([float(not _is_enough(seconds, time.perf_counter() - began))], device=device)
+        enough = repeats.are_enough(seconds, time.perf_counter() - began, EACH_SECONDS)
+        again = torch.tensor([float(not enough)], device=device)
         dist.broadcast(again, 0, group=group)
-    return _summary(seconds)
+    return repeats.summary(seconds)
 
 
 def beside(begin, waited_for, device, group):
