@@ -126,10 +126,14 @@ static cleave_status begin(group_making *m) {
     return cleave_node_costs_create(&m->small, &m->machine, &m->costs, m->error);
 }
 
+static int32_t count_groups(const group_making *m) {
+    return m->of->n_groups > 0 ? m->of->n_groups : m->of->machine->n_devices / m->n_devices;
+}
+
 /* No stage is quicker than its share of the work of all, in each micro-batch; nor is what others do
    before and behind. */
 static cleave_status find_least(group_making *m, double *least) {
-    double n_groups = m->of->machine->n_devices / m->n_devices;
+    double n_groups = count_groups(m);
     double times = m->micro_batches + m->of->least_bubble * (n_groups - 1);
     *least = INFINITY;
     for (int32_t g = 0; g < m->n_given; g++) {
@@ -161,15 +165,15 @@ static cleave_status make_additive(group_making *m) {
         if (m->candidates.lists[l].n == 0)
             return cleave_fail(m->error, CLEAVE_NO_LAYOUT, "nothing splits operator \"%s\" so",
                                m->small.operators[m->candidates.lists[l].op].name);
-    const cleave_additive_options options = {
-        .optimizer_states = m->of->optimizer_states,
-        .memory_limit_bytes = m->of->memory_bytes,
-        .most_values = MOST_VALUES,
-        .keeps_gradients = m->micro_batches > 1 || m->n_devices < m->of->machine->n_devices,
-        .exposed_sync = 1,
-        .given = given,
-        .n_given = m->n_given,
-        .lists_readings = true};
+    const cleave_additive_options options = {.optimizer_states = m->of->optimizer_states,
+                                             .memory_limit_bytes = m->of->memory_bytes,
+                                             .most_values = MOST_VALUES,
+                                             .keeps_gradients =
+                                                 m->micro_batches > 1 || count_groups(m) > 1,
+                                             .exposed_sync = 1,
+                                             .given = given,
+                                             .n_given = m->n_given,
+                                             .lists_readings = true};
     return cleave_additive_model_create(&m->small, &m->machine, &m->candidates, &options,
                                         m->scratch, &m->model, m->error);
 }
@@ -214,7 +218,7 @@ static bool limit_to(group_making *m, const cleave_layout *layout, int32_t op) {
 /* Of free splits, where `layout` is null.  Without all of its splits a baseline is none. */
 static cleave_status add_family(group_making *m, const cleave_layout *layout, cleave_group *group) {
     double time = 0, bytes = (double)m->model.memory.most;
-    int32_t n_groups = m->of->machine->n_devices / m->n_devices;
+    int32_t n_groups = count_groups(m);
     m->family = &group->families[group->n_families];
     for (int32_t op = 0; op < m->small.n_operators; op++) {
         m->only[op] = -1;

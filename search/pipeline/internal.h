@@ -20,10 +20,12 @@ typedef struct pipeline_candidate {
     const char *baseline;                                       /* null: of the plan */
     int32_t n_groups, n_virtual, tensor, expert, micro_batches; /* expert: 0 as 1 */
     cleave_schedule_kind kind;
-    cleave_recompute recompute; /* of a baseline */
-    cleave_sharded sharded;     /* of a baseline */
-    int32_t family;             /* of a plan, of its group's */
-    int32_t neighbours;         /* of a plan, see cleave_joint_shape */
+    cleave_recompute recompute;       /* of a baseline */
+    cleave_sharded sharded;           /* of a baseline */
+    int32_t family;                   /* of a plan, of its group's */
+    int32_t neighbours;               /* of a plan, see cleave_joint_shape */
+    const cleave_joint_place *places; /* of a plan, see cleave_joint_shape */
+    int32_t arrangement;              /* of places: which groups of which devices; else 0 */
     const cleave_joint_plan *plan;
     bool by_room;         /* of a baseline: stages are cut by the memory of their devices, too */
     bool is_done;         /* a plan that was tried, and will not be again */
@@ -66,6 +68,7 @@ typedef struct pipeline_numbers {
    or with free ones; in the finder's arena. */
 typedef struct pipeline_start {
     int32_t n_groups;
+    const int32_t *order; /* [n_devices] group by group; null: as they are numbered */
     bool is_free;
     cleave_layout layout;
     cleave_price price;
@@ -81,12 +84,14 @@ typedef struct pipeline_finder {
     int64_t *op_work, *sends; /* [n_operators] picoseconds, of the whole batch on one device */
     int64_t *kind_work;       /* [n_kinds][n_operators] the same on one of each kind; null: of one
                                  kind are all */
-    double all_work;          /* seconds */
-    int64_t *parameters;      /* [n_operators] bytes of those that it is the first to read, */
-    int32_t *largest;         /* and the largest that it reads; -1: none */
-    int32_t *reader;          /* [n_tensors] 1 + that operator, of a parameter; 0: none */
-    int64_t *kept;   /* [n_operators] bytes that it writes and backward reads, of the batch */
-    int64_t experts; /* 0: none */
+    int32_t *n_of_kind;       /* [n_kinds] devices in use */
+    int32_t n_used_kinds;
+    double all_work;     /* seconds */
+    int64_t *parameters; /* [n_operators] bytes of those that it is the first to read, */
+    int32_t *largest;    /* and the largest that it reads; -1: none */
+    int32_t *reader;     /* [n_tensors] 1 + that operator, of a parameter; 0: none */
+    int64_t *kept;       /* [n_operators] bytes that it writes and backward reads, of the batch */
+    int64_t experts;     /* 0: none */
     double slowest, quickest; /* links, bytes a second; 0: there are none */
     cleave_axis_sorts sorts;
     pipeline_candidates planned, known;
@@ -196,9 +201,20 @@ cleave_status pipeline_note_start(pipeline_finder *f, const pipeline_candidate *
                                   const cleave_layout *layout, const cleave_price *price);
 cleave_status pipeline_polish(pipeline_finder *f);
 
-/* planned.c: plans of all shapes that may be the best are made and tried. */
+/* planned.c: plans of all shapes that may be the best are made and tried; of groups that are
+   alike. */
 bool pipeline_may_plan(const pipeline_finder *f);
 cleave_status pipeline_plan_shapes(pipeline_finder *f);
+/* mixed.c: the same where devices are of several kinds. */
+cleave_status pipeline_plan_mixed(pipeline_finder *f);
+/* A shape planned for so many bytes of a device; and added to what is planned, if it is more than
+   the whole batch in one stage, or so for most of its memory; of what is small for all of it, too,
+   where that is quicker. */
+cleave_status pipeline_plan(pipeline_finder *f, const cleave_group *group, int64_t most_bytes,
+                            pipeline_candidate *of, bool *fits);
+cleave_status pipeline_add_plan(pipeline_finder *f, const pipeline_candidate *of, bool fits);
+cleave_status pipeline_plan_twice(pipeline_finder *f, const cleave_group *group,
+                                  pipeline_candidate of);
 /* Of a device, for an arena. */
 int64_t pipeline_memory(const pipeline_finder *f);
 /* The same shape once more, for so many bytes less than it has come out with; `fits` false: there

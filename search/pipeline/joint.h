@@ -16,6 +16,17 @@
 
 #include "search/pipeline/group.h"
 
+/* One of several groups that are not alike: on devices of another kind, or on more of them. */
+typedef struct cleave_joint_place {
+    const cleave_group *group;
+    int32_t family, kind;   /* kind: numbered as they are met, 0, 1, ...; of one kind are those that
+                               have group and family in common */
+    const int32_t *devices; /* [n_devices of the group] ascending */
+    double room;            /* of its devices, as a share of the roomiest's */
+    double slowness; /* what it sends on, or its last stage to the first group's next, takes so
+                        many times what is said of sending */
+} cleave_joint_place;
+
 typedef struct cleave_joint_shape {
     int32_t n_groups, n_virtual; /* groups; stages of each */
     cleave_schedule_kind kind;
@@ -28,6 +39,8 @@ typedef struct cleave_joint_shape {
     const int64_t *sends; /* [n_operators] picoseconds of sending on what is written up to an
                              operator and read behind it, of the whole batch, there and back */
     bool tries_cuts;      /* stages give operators to their neighbours as long as that helps */
+    const cleave_joint_place *places; /* [n_groups] for good, with as many micro-batches all; null:
+                                         all groups are alike */
 } cleave_joint_shape;
 
 typedef struct cleave_joint_plan {
@@ -37,9 +50,16 @@ typedef struct cleave_joint_plan {
     cleave_schedule_kind kind;
     int32_t *first_operator; /* [n_groups x n_virtual] */
     uint8_t *plan_of;        /* [n_operators] of the family's */
-    int64_t bytes;           /* of the fullest device, as far as counted */
-    double seconds;          /* foreseen */
+    int64_t bytes; /* of the fullest device, as far as counted; of places as if the device were one
+                      of the roomiest, as full */
+    const cleave_joint_place *places; /* see the shape; null, or group and family are the first's */
+    double seconds;                   /* foreseen */
 } cleave_joint_plan;
+
+/* Micro-batches that a group keeps at most of one that is cut into so many: of virtual stages the
+   share of one. */
+double cleave_joint_in_flight(const cleave_joint_shape *shape, int32_t micro_batches,
+                              int32_t group);
 
 /* What no plan of that shape is foreseen to take less than: its operators, each as quick as any
    plan has it, shared out evenly, with the bubble of its kind.  Of the shape neither memory nor
@@ -51,6 +71,10 @@ double cleave_joint_least_seconds(const cleave_model *model, const cleave_group 
 cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_group *group,
                                      const cleave_joint_shape *shape, cleave_arena *arena,
                                      cleave_joint_plan *plan, bool *fits, cleave_error *error);
+
+/* How it does an operator, on a group. */
+const cleave_group_plan *cleave_joint_plan_of(const cleave_joint_plan *plan, int32_t op,
+                                              int32_t group);
 
 /* Its layout on a machine of so many devices, without rules for collectives. */
 cleave_status cleave_joint_plan_layout(const cleave_model *model, const cleave_joint_plan *plan,

@@ -34,8 +34,9 @@ static cleave_status learn(pipeline_finder *f, const pipeline_candidate *of,
 /* How much two shapes have in common: splits and devices, or how groups take turns, of as many
    stages or, which is half as much, of others. */
 static int likeness(const pipeline_candidate *a, const pipeline_candidate *b) {
-    int splits = a->family == b->family && a->n_groups == b->n_groups;
-    int kind = a->kind == b->kind && a->n_groups == b->n_groups;
+    bool groups = a->n_groups == b->n_groups && a->arrangement == b->arrangement;
+    int splits = a->family == b->family && groups;
+    int kind = a->kind == b->kind && groups;
     int turns = kind && a->n_virtual == b->n_virtual;
     return 2 * splits + kind + turns + (a->micro_batches == b->micro_batches);
 }

@@ -60,10 +60,12 @@ static cleave_status find(pipeline_finder *f) {
     f->batch = f->sorts.batch;
     const int64_t size = (int64_t)model->n_operators * f->pricer->machine->n_devices;
     f->is_small = size <= SMALL_WORK;
+    bool is_mixed = f->n_used_kinds > 1;
     if (pipeline_may_plan(f))
-        CLEAVE_TRY(pipeline_plan_shapes(f));
-    /* Plans have what baselines have, and more, as far as formulas can tell. */
-    if (f->planned.n == 0 || size <= LITTLE_WORK)
+        CLEAVE_TRY(is_mixed ? pipeline_plan_mixed(f) : pipeline_plan_shapes(f));
+    /* Plans have what baselines have, and more, as far as formulas can tell, but groups of several
+       kinds of devices. */
+    if (f->planned.n == 0 || size <= LITTLE_WORK || is_mixed)
         CLEAVE_TRY(pipeline_add_known(f));
     CLEAVE_TRY(pipeline_try_known(f));
     return f->is_small && pipeline_may_plan(f) ? pipeline_polish(f) : CLEAVE_OK;

@@ -36,8 +36,7 @@ static int by_least(const void *a, const void *b) {
 
 bool pipeline_may_plan(const pipeline_finder *f) {
     const cleave_constraints *constraints = f->options->constraints;
-    return f->options->baseline == NULL && f->options->wish.tensor == 0 &&
-           f->pricer->machine->n_kinds == 1 && f->batch > 0 &&
+    return f->options->baseline == NULL && f->options->wish.tensor == 0 && f->batch > 0 &&
            (constraints == NULL || constraints->n_fixed == 0);
 }
 
@@ -45,7 +44,8 @@ int64_t pipeline_memory(const pipeline_finder *f) {
     const cleave_machine *machine = f->pricer->machine;
     int64_t limit = f->pricer->memory_limit_bytes;
     for (int32_t k = 0; k < machine->n_kinds && f->pricer->memory_limit_bytes <= 0; k++)
-        limit = machine->kinds[k].memory_bytes > limit ? machine->kinds[k].memory_bytes : limit;
+        if (f->n_of_kind[k] > 0 && machine->kinds[k].memory_bytes > limit)
+            limit = machine->kinds[k].memory_bytes;
     return limit - cleave_machine_runtime_bytes(machine, 0, 0);
 }
 
@@ -97,14 +97,15 @@ static int by_expected(const void *a, const void *b) {
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* From stage to stage: between groups of a node as quick as any link, else over the card of each
-   node; both ways at once. */
-static cleave_status sends_of(const pipeline_finder *f, int32_t n_groups, cleave_arena *arena,
-                              const int64_t **sends) {
+   node; both ways at once.  Places say how much quicker than the slowest. */
+static cleave_status sends_of(const pipeline_finder *f, const pipeline_candidate *of,
+                              cleave_arena *arena, const int64_t **sends) {
     const cleave_machine *machine = f->pricer->machine;
-    int32_t n = machine->n_devices / n_groups, of_node = machine->devices_per_node;
-    double ways = of_node > 0 && n >= of_node ? n / (double)of_node
-                  : f->slowest > 0            ? f->quickest / f->slowest
-                                              : 1;
+    int32_t n = machine->n_devices / of->n_groups, of_node = machine->devices_per_node;
+    double ways = of->places != NULL            ? 1
+                  : of_node > 0 && n >= of_node ? n / (double)of_node
+                  : f->slowest > 0              ? f->quickest / f->slowest
+                                                : 1;
     int64_t *made = CLEAVE_ARENA_ARRAY(arena, int64_t, f->pricer->model->n_operators);
     for (int32_t op = 0; op < f->pricer->model->n_operators && made != NULL; op++)
         made[op] = (int64_t)((double)f->sends[op] / ways / 2);
@@ -112,22 +113,23 @@ static cleave_status sends_of(const pipeline_finder *f, int32_t n_groups, cleave
     return made != NULL ? CLEAVE_OK : cleave_fail_memory(f->error, "searching");
 }
 
-static cleave_status plan(pipeline_finder *f, const cleave_group *group, int64_t most_bytes,
-                          pipeline_candidate *of, bool *fits) {
+cleave_status pipeline_plan(pipeline_finder *f, const cleave_group *group, int64_t most_bytes,
+                            pipeline_candidate *of, bool *fits) {
     cleave_joint_plan *made = CLEAVE_ARENA_ARRAY(&f->work, cleave_joint_plan, 1);
     cleave_joint_shape shape = {.n_groups = of->n_groups,
                                 .n_virtual = of->n_virtual,
                                 .kind = of->kind,
                                 .is_forward = !cleave_model_trains(f->pricer->model),
                                 .is_stream = f->pricer->is_stream,
-                                .family = of->family == PIPELINE_FREE ? 0 : of->family,
+                                .family = of->family < 0 || of->places != NULL ? 0 : of->family,
                                 .neighbours = of->neighbours,
                                 .most_bytes = most_bytes,
-                                .tries_cuts = f->is_small};
+                                .tries_cuts = f->is_small || of->places != NULL,
+                                .places = of->places};
     if (made == NULL)
         return cleave_fail_memory(f->error, "searching");
     cleave_arena scratch = {0};
-    cleave_status status = sends_of(f, of->n_groups, &scratch, &shape.sends);
+    cleave_status status = sends_of(f, of, &scratch, &shape.sends);
     if (status == CLEAVE_OK)
         status =
             cleave_joint_plan_make(f->pricer->model, group, &shape, &f->work, made, fits, f->error);
@@ -145,7 +147,7 @@ cleave_status pipeline_plan_again(pipeline_finder *f, int64_t excess_bytes, pipe
     *fits = false;
     again.tries++;
     if (most > 0)
-        CLEAVE_TRY(plan(f, of->plan->group, most, &again, fits));
+        CLEAVE_TRY(pipeline_plan(f, of->plan->group, most, &again, fits));
     if (*fits)
         *of = again;
     return CLEAVE_OK;
@@ -154,20 +156,33 @@ cleave_status pipeline_plan_again(pipeline_finder *f, int64_t excess_bytes, pipe
 /* The whole batch at once in one stage, with nothing recomputed, gathered or reduced on the way, is
    searched for elsewhere. */
 static bool is_plain(const pipeline_finder *f, const pipeline_candidate *of) {
-    bool is_more = false;
-    for (int32_t op = 0; op < f->pricer->model->n_operators; op++) {
-        const cleave_group_plan *plan = &of->plan->family->plans[of->plan->plan_of[op]];
+    bool is_more = of->n_groups > 1 || of->n_virtual > 1 || of->micro_batches > 1;
+    for (int32_t op = 0; op < f->pricer->model->n_operators && !is_more; op++) {
+        const cleave_group_plan *plan = cleave_joint_plan_of(of->plan, op, 0);
         int32_t few = of->plan->group->stands_for[op];
-        is_more = is_more || plan->again[few] || plan->sharded[few] > CLEAVE_SHARDED_UPDATE;
+        is_more = plan->again[few] || plan->sharded[few] > CLEAVE_SHARDED_UPDATE;
     }
-    return of->n_groups == 1 && of->n_virtual == 1 && of->micro_batches == 1 && !is_more;
+    return !is_more;
 }
 
-static cleave_status add_plan(pipeline_finder *f, const pipeline_candidate *of, bool fits) {
+cleave_status pipeline_add_plan(pipeline_finder *f, const pipeline_candidate *of, bool fits) {
     if (!fits || is_plain(f, of))
         return CLEAVE_OK;
     return CLEAVE_LIST_PUSH(&f->planned, *of) ? CLEAVE_OK
                                               : cleave_fail_memory(f->error, "searching");
+}
+
+cleave_status pipeline_plan_twice(pipeline_finder *f, const cleave_group *group,
+                                  pipeline_candidate of) {
+    bool fits;
+    CLEAVE_TRY(
+        pipeline_plan(f, group, (int64_t)(share_counted * (double)pipeline_memory(f)), &of, &fits));
+    CLEAVE_TRY(pipeline_add_plan(f, &of, fits));
+    if (!f->is_small)
+        return CLEAVE_OK;
+    double before = fits ? of.least_seconds : (double)INFINITY;
+    CLEAVE_TRY(pipeline_plan(f, group, pipeline_memory(f), &of, &fits));
+    return pipeline_add_plan(f, &of, fits && of.least_seconds < before);
 }
 
 /* Of those from one on that are not yet tried; infinite: none is left. */
@@ -220,7 +235,6 @@ static bool is_planned(const pipeline_finder *f, const cleave_group *group,
 
 static cleave_status add_shape(pipeline_finder *f, const cleave_group *group, pipeline_numbers *cut,
                                pipeline_candidate of) {
-    bool fits;
     const cleave_schedule_wish *wish = &f->options->wish;
     if (pipeline_least_seconds(f, &of) > best_expected(f, 0) * in_doubt)
         return CLEAVE_OK;
@@ -230,13 +244,7 @@ static cleave_status add_shape(pipeline_finder *f, const cleave_group *group, pi
         of.n_groups * of.n_virtual > f->pricer->model->n_operators || is_planned(f, group, &of) ||
         is_left_behind(f, group, &of, cut))
         return CLEAVE_OK;
-    CLEAVE_TRY(plan(f, group, (int64_t)(share_counted * (double)pipeline_memory(f)), &of, &fits));
-    CLEAVE_TRY(add_plan(f, &of, fits));
-    if (!f->is_small)
-        return CLEAVE_OK;
-    double before = fits ? of.least_seconds : (double)INFINITY;
-    CLEAVE_TRY(plan(f, group, pipeline_memory(f), &of, &fits));
-    return add_plan(f, &of, fits && of.least_seconds < before);
+    return pipeline_plan_twice(f, group, of);
 }
 
 /* gpipe keeps more than 1f1b and is no quicker, so it is for who asks for it.  Kinds that differ in

@@ -36,9 +36,44 @@ typedef struct polisher {
     uint32_t n_known;   /* a power of two, more than are priced */
 } polisher;
 
+/* The device at a place of an order, and the place of a device. */
+static int32_t device_at(const int32_t *order, int32_t place) {
+    return order == NULL ? place : order[place];
+}
+
+static int32_t place_of(const int32_t *order, int32_t device) {
+    int32_t place = 0;
+    while (order != NULL && order[place] != device)
+        place++;
+    return order == NULL ? device : place;
+}
+
 static bool is_start_of(const pipeline_start *a, const pipeline_start *b) {
+    for (int32_t d = 0; d < a->layout.n_devices; d++)
+        if (device_at(a->order, d) != device_at(b->order, d))
+            return false;
     return a->n_groups == b->n_groups && a->is_free == b->is_free &&
            a->layout.schedule.micro_batches == b->layout.schedule.micro_batches;
+}
+
+/* The devices of all groups, one after the other; `alike` false: some have more than others, or
+   devices are left out. */
+static cleave_status find_order(pipeline_finder *f, const pipeline_candidate *of,
+                                const int32_t **order, bool *alike) {
+    int32_t n_devices = f->pricer->machine->n_devices, n = n_devices / of->n_groups;
+    *alike = true;
+    *order = NULL;
+    if (of->places == NULL)
+        return CLEAVE_OK;
+    for (int32_t g = 0; g < of->n_groups; g++)
+        *alike = *alike && of->places[g].group->n_devices == n && n * of->n_groups == n_devices;
+    int32_t *made = CLEAVE_ARENA_ARRAY(&f->work, int32_t, n_devices);
+    if (made == NULL)
+        return cleave_fail_memory(f->error, "searching");
+    for (int32_t d = 0; d < n_devices && *alike; d++)
+        made[d] = of->places[d / n].devices[d % n];
+    *order = made;
+    return CLEAVE_OK;
 }
 
 cleave_status pipeline_note_start(pipeline_finder *f, const pipeline_candidate *of,
@@ -47,6 +82,10 @@ cleave_status pipeline_note_start(pipeline_finder *f, const pipeline_candidate *
                             .is_free = of->plan != NULL && of->family == PIPELINE_FREE,
                             .layout = *layout,
                             .price = *price};
+    bool alike;
+    CLEAVE_TRY(find_order(f, of, &start.order, &alike));
+    if (!alike)
+        return CLEAVE_OK;
     int32_t i = 0;
     while (i < f->starts.n && !is_start_of(&f->starts.items[i], &start))
         i++;
@@ -141,7 +180,8 @@ static void change_stage(polisher *p, int32_t op, int32_t by, cleave_layout *lay
     int32_t of_group = layout->n_devices / p->n_groups;
     for (int32_t d = 0; d < layout->splits[op].n_parts; d++) {
         int32_t *device = &layout->splits[op].devices[d];
-        *device = (*device + by * of_group + layout->n_devices) % layout->n_devices;
+        int32_t place = place_of(p->now.order, *device) + by * of_group + layout->n_devices;
+        *device = device_at(p->now.order, place % layout->n_devices);
     }
 }
 
@@ -229,7 +269,7 @@ static cleave_status change_all_recomputed(polisher *p, cleave_arena *scratch) {
     return CLEAVE_OK;
 }
 
-/* The `place`-th candidate at one of its blocks, of the first group. */
+/* The `place`-th candidate at one of its blocks, of the first places. */
 static cleave_status place_split(const polisher *p, int32_t op, int32_t place,
                                  cleave_arena *scratch, cleave_split *split) {
     const cleave_candidate *at = p->candidates.lists[p->candidates.list_of[op]].items;
@@ -244,12 +284,15 @@ static cleave_status place_split(const polisher *p, int32_t op, int32_t place,
 
 static cleave_status set_split(polisher *p, int32_t op, int32_t place, cleave_arena *scratch,
                                cleave_layout *layout) {
-    CLEAVE_TRY(place_split(p, op, place, scratch, &layout->splits[op]));
+    cleave_split *split = &layout->splits[op];
+    CLEAVE_TRY(place_split(p, op, place, scratch, split));
+    for (int32_t d = 0; d < split->n_parts; d++)
+        split->devices[d] = device_at(p->now.order, split->devices[d]);
     change_stage(p, op, cleave_schedule_stage_of(&layout->schedule, op) % p->n_groups, layout);
     return CLEAVE_OK;
 }
 
-/* The candidate that a split of the first group is; -1: none. */
+/* The candidate that a split of the first places is; -1: none. */
 static int32_t find_place(const polisher *p, int32_t op, const cleave_split *split) {
     const cleave_candidate_list *list = &p->candidates.lists[p->candidates.list_of[op]];
     for (int32_t i = 0, place = 0; i < list->n; place += list->items[i++].n_starts) {
@@ -310,7 +353,7 @@ static cleave_status change_pair(polisher *p, int32_t op, cleave_arena *scratch)
 
 /* Every operator on one device of its group, with as many micro-batches as memory takes: the few
    launches and messages may be worth it. */
-static cleave_status gather(polisher *p, cleave_arena *scratch) {
+static cleave_status gather_on(polisher *p, int32_t device, cleave_arena *scratch) {
     cleave_layout layout;
     CLEAVE_TRY(begin(p, scratch, &layout));
     for (int32_t op = 0; op < layout.n_operators; op++) {
@@ -318,15 +361,23 @@ static cleave_status gather(polisher *p, cleave_arena *scratch) {
         int32_t i = 0, place = 0;
         for (; i < list->n && list->items[i].n_parts > 1; i++)
             place += list->items[i].n_starts;
-        if (i == list->n)
+        if (i == list->n || device >= list->items[i].n_starts)
             return CLEAVE_OK;
-        CLEAVE_TRY(set_split(p, op, place, scratch, &layout));
+        CLEAVE_TRY(set_split(p, op, place + device, scratch, &layout));
     }
     const int32_t most = p->f->options->wish.micro_batches == 0 ? MOST_DOUBLED : 1;
     for (int32_t times = 1; times <= most; times *= 2) {
         CLEAVE_TRY(try_layout(p, &layout));
         layout.schedule.micro_batches *= 2;
     }
+    return CLEAVE_OK;
+}
+
+/* Where devices are of several kinds, on each of them. */
+static cleave_status gather(polisher *p, cleave_arena *scratch) {
+    int32_t n = p->f->n_used_kinds > 1 ? p->f->pricer->machine->n_devices / p->n_groups : 1;
+    for (int32_t d = 0; d < n; d++)
+        CLEAVE_TRY(gather_on(p, d, scratch));
     return CLEAVE_OK;
 }
 

@@ -47,9 +47,14 @@ static const int64_t *sums_of(const cutting *c, int32_t s) {
     return c->sum + (size_t)row_of(c, s) * ((size_t)c->n + 1);
 }
 
+static const int64_t *sends_of(const cutting *c, int32_t s) {
+    int32_t row = c->of->send_row_of == NULL ? 0 : c->of->send_row_of[s - 1];
+    return c->of->sends + (size_t)row * (size_t)c->n;
+}
+
 /* Where a stage ends at most that takes no more than so much. */
 static int32_t farthest(const cutting *c, int32_t s, int32_t first, int64_t most) {
-    const int64_t *sum = sums_of(c, s), *sends = c->of->sends;
+    const int64_t *sum = sums_of(c, s), *sends = sends_of(c, s);
     int32_t end = first, beyond = c->n + 1;
     while (beyond - end > 1) {
         int32_t middle = end + (beyond - end) / 2;
@@ -102,7 +107,7 @@ static int64_t least_slowest(cutting *c) {
    do, so beyond what is known to be possible nothing is looked at. */
 static void cut_before(const cutting *c, int32_t s, int32_t end, int64_t most) {
     const int64_t *work = c->of->work + (size_t)row_of(c, s) * (size_t)c->n;
-    int64_t sum = end < c->n ? c->of->sends[end - 1] : 0, best = INT64_MAX;
+    int64_t sum = end < c->n ? sends_of(c, s)[end - 1] : 0, best = INT64_MAX;
     for (int32_t first = end - 1; first >= s - 1; first--) {
         sum += work[first];
         if (sum >= best || sum > most)
@@ -146,8 +151,9 @@ static void cut_all(cutting *c, int32_t *first_operator) {
             sum[op + 1] = sum[op] + work[op];
         most = sum[c->n] > most ? sum[c->n] : most;
     }
-    for (int32_t op = 0; op < c->n; op++)
-        all = c->of->sends[op] > all ? c->of->sends[op] : all;
+    for (int32_t s = 1; s <= c->n_stages; s++)
+        for (int32_t op = 0; op < c->n && (s == 1 || c->of->send_row_of != NULL); op++)
+            all = sends_of(c, s)[op] > all ? sends_of(c, s)[op] : all;
     if (!cut_within(c, least_slowest(c)))
         cut_within(c, all + most);
     for (int32_t s = c->n_stages, end = c->n; s > 0; s--)
@@ -177,6 +183,81 @@ cleave_status cleave_stages_cut(int32_t n_operators, const cleave_stage_work *of
         cut_all(&c, first_operator);
     cleave_arena_free(&scratch);
     return ready ? CLEAVE_OK : cleave_fail_memory(error, "cutting a model into stages");
+}
+
+/* ---- within memory --------------------------------------------------------------------------- */
+
+/* Has a stage room for these operators in some way that takes no longer?  `ends`: with what it
+   sends. */
+static bool has_way(const cleave_stage_ways *of, int32_t n, int32_t first, int32_t end, bool ends,
+                    double most) {
+    double sends = ends && end > first && end < n ? (double)of->sends[end - 1] : 0,
+           sent = first > 0 ? (double)of->sent[first - 1] : 0;
+    for (int32_t w = 0; w < of->n_ways; w++) {
+        size_t row = (size_t)w * ((size_t)n + 1);
+        const double *stays = of->stays + row, *kept = of->kept + row;
+        double time = of->time[row + (size_t)end] - of->time[row + (size_t)first];
+        double all = time + cleave_stage_waits(time, sends, of->hides) +
+                     cleave_stage_waits(time, sent, of->hides_sent);
+        if (all <= most &&
+            stays[end] - stays[first] + (kept[end] - kept[first]) * of->in_flight <= of->most_bytes)
+            return true;
+    }
+    return false;
+}
+
+/* As far as a stage comes in so much time, and no farther than leaves each of `behind` others an
+   operator; or the first operator. */
+static int32_t farthest_in_room(const cleave_stage_ways *of, int32_t n, int32_t first,
+                                int32_t behind, double most) {
+    int32_t end = first, beyond = n - behind + 1;
+    while (beyond - end > 1) {
+        int32_t middle = end + (beyond - end) / 2;
+        if (has_way(of, n, first, middle, false, most))
+            end = middle;
+        else
+            beyond = middle;
+    }
+    while (end > first && !has_way(of, n, first, end, true, most))
+        end--;
+    return end;
+}
+
+static bool reach_end(int32_t n, const cleave_stage_ways *of, int32_t n_stages, double most,
+                      int32_t *first_operator) {
+    int32_t end = 0;
+    for (int32_t s = 0; s < n_stages; s++) {
+        first_operator[s] = end;
+        end = farthest_in_room(&of[s], n, end, n_stages - 1 - s, most);
+        if (end == first_operator[s])
+            return false;
+    }
+    return end == n;
+}
+
+bool cleave_stages_cut_in_room(int32_t n_operators, const cleave_stage_ways *of, int32_t n_stages,
+                               int32_t *first_operator) {
+    double least = 0, most = 0;
+    for (int32_t s = 0; s < n_stages; s++)
+        for (int32_t w = 0; w < of[s].n_ways; w++) {
+            double all = of[s].time[(size_t)w * ((size_t)n_operators + 1) + (size_t)n_operators];
+            most = all > most ? all : most;
+        }
+    for (int32_t op = 0; op < n_operators; op++)
+        for (int32_t s = 0; s + 1 < n_stages; s++)
+            least = (double)of[s].sends[op] > least ? (double)of[s].sends[op] : least;
+    most += 2 * least;
+    least = 0;
+    if (!reach_end(n_operators, of, n_stages, most, first_operator))
+        return false;
+    while (most - least > most / 256) {
+        double middle = least + (most - least) / 2;
+        if (reach_end(n_operators, of, n_stages, middle, first_operator))
+            most = middle;
+        else
+            least = middle;
+    }
+    return reach_end(n_operators, of, n_stages, most, first_operator);
 }
 
 /* ---- stages that are given ------------------------------------------------------------------- */

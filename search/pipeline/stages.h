@@ -16,15 +16,40 @@ cleave_status cleave_stage_bytes(const cleave_model *model, cleave_arena *arena,
 
 /* What operators take, in any one unit: of stages on devices of several kinds not the same. */
 typedef struct cleave_stage_work {
-    const int64_t *work;   /* [rows][n_operators] */
-    const int32_t *row_of; /* [n_stages] the row that holds there; null: the first in all */
-    const int64_t *sends;  /* [n_operators] where a stage ends with it */
+    const int64_t *work;        /* [rows][n_operators] */
+    const int32_t *row_of;      /* [n_stages] the row that holds there; null: the first in all */
+    const int64_t *sends;       /* [send rows][n_operators] where a stage ends with it */
+    const int32_t *send_row_of; /* [n_stages] the row that holds behind it; null: the first */
 } cleave_stage_work;
 
 /* The first operators of `n_stages` stages, [n_stages] given.  The slowest stage is the quickest
    possible.  FAILED when memory is short. */
 cleave_status cleave_stages_cut(int32_t n_operators, const cleave_stage_work *of, int32_t n_stages,
                                 int32_t *first_operator, cleave_error *error);
+
+/* Ways to do operators, and the room that a stage has for them. */
+typedef struct cleave_stage_ways {
+    int32_t n_ways;
+    /* [n_ways][n_operators + 1] sums over the operators before one: picoseconds; bytes for good,
+       and of each that is in flight. */
+    const double *time, *stays, *kept;
+    double in_flight, most_bytes;
+    /* [n_operators] picoseconds of a message behind it, where a stage ends with it, and of one that
+       this stage is sent, where the one before does; and what part of its time is there to wait for
+       each. */
+    const int64_t *sends, *sent;
+    double hides, hides_sent;
+} cleave_stage_ways;
+
+/* What a stage waits that works for so long, picoseconds, for messages that go on meanwhile. */
+static inline double cleave_stage_waits(double time, double sends, double hides) {
+    return sends > hides * time ? sends - hides * time : 0;
+}
+
+/* Stages that each take one of their ways, for which they have room, so that the slowest is about
+   as quick as can be; false: none was found.  `of` [n_stages]. */
+bool cleave_stages_cut_in_room(int32_t n_operators, const cleave_stage_ways *of, int32_t n_stages,
+                               int32_t *first_operator);
 
 /* The same of stages of so many layers each, [n_stages], as people give them: an operator's layer
    is the first number among the words of its name (model.layers.7.mlp.up), and what stands before

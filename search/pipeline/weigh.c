@@ -2,6 +2,7 @@
    may end: from this stages are cut, and the least that a layout takes is known. */
 #include "search/pipeline/internal.h"
 
+#include "costmodel/machine_kind.h"
 #include "graph/model/precision.h"
 #include "search/pipeline/stages.h"
 
@@ -92,22 +93,32 @@ static cleave_status weigh_work(pipeline_finder *f) {
     return CLEAVE_OK;
 }
 
+static cleave_status count_kinds(pipeline_finder *f) {
+    const cleave_machine *machine = f->pricer->machine;
+    f->n_of_kind = CLEAVE_ARENA_ARRAY(&f->work, int32_t, machine->n_kinds);
+    if (f->n_of_kind == NULL)
+        return cleave_fail_memory(f->error, "searching");
+    cleave_machine_count_kinds(machine, f->n_of_kind);
+    for (int32_t k = 0; k < machine->n_kinds; k++)
+        f->n_used_kinds += f->n_of_kind[k] > 0;
+    return CLEAVE_OK;
+}
+
 /* On one device of each kind. */
 static cleave_status weigh_kinds(pipeline_finder *f) {
     const cleave_model *model = f->pricer->model;
-    cleave_machine alike = *f->pricer->machine;
+    const cleave_machine *machine = f->pricer->machine;
     cleave_status status = CLEAVE_OK;
-    if (alike.n_kinds == 1)
+    if (machine->n_kinds == 1)
         return CLEAVE_OK;
-    f->kind_work = cleave_arena_alloc(&f->work, (size_t)alike.n_kinds,
+    f->kind_work = cleave_arena_alloc(&f->work, (size_t)machine->n_kinds,
                                       (size_t)model->n_operators * sizeof *f->kind_work);
-    alike.device_kind = CLEAVE_ARENA_ARRAY(&f->work, int32_t, alike.n_devices);
-    if (f->kind_work == NULL || alike.device_kind == NULL)
+    if (f->kind_work == NULL)
         return cleave_fail_memory(f->error, "searching");
-    for (int32_t k = 0; k < alike.n_kinds && status == CLEAVE_OK; k++) {
+    for (int32_t k = 0; k < machine->n_kinds && status == CLEAVE_OK; k++) {
+        cleave_machine alike;
         cleave_node_costs *costs;
-        for (int32_t d = 0; d < alike.n_devices; d++)
-            alike.device_kind[d] = k;
+        CLEAVE_TRY(cleave_machine_as_kind(machine, k, &f->work, &alike, f->error));
         CLEAVE_TRY(cleave_node_costs_create(model, &alike, &costs, f->error));
         for (int32_t op = 0; op < model->n_operators && status == CLEAVE_OK; op++) {
             cleave_node_cost cost = {0};
@@ -120,6 +131,7 @@ static cleave_status weigh_kinds(pipeline_finder *f) {
 }
 
 cleave_status pipeline_weigh(pipeline_finder *f) {
+    CLEAVE_TRY(count_kinds(f));
     CLEAVE_TRY(weigh_work(f));
     CLEAVE_TRY(weigh_kinds(f));
     return weigh_kept(f);

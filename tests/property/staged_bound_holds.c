@@ -140,6 +140,23 @@ Test(staged_bound_holds, where_work_is_all) {
     cr_expect_gt(s.closest, 0.3);
 }
 
+/* Stages are drawn on devices of which some are a third as quick as others. */
+Test(staged_bound_holds, on_two_kinds_of_devices) {
+    static const int which[] = {MODEL_MLP, MODEL_TIED, MODEL_EXPERTS};
+    for (size_t i = 0; i <= sizeof which / sizeof which[0]; i++) {
+        bool is_last = i == sizeof which / sizeof which[0];
+        subject s = {.name = is_last ? "perceptron" : hand_model_names[which[i]]};
+        cleave_error error = {""};
+        if (is_last)
+            s.model = make_perceptron(&s.arena, 4, 256, 512);
+        else
+            cr_assert(hand_model(which[i], &s.arena, &s.model, &error), "%s", error.message);
+        s.machine = parse_two_kinds(&s.arena, 2, 3, "16 GiB", 100, "1 us",
+                                    "\"bandwidth\": \"10 GB/s\", \"latency\": \"1 us\"");
+        try_model(&s, n_layouts(60));
+    }
+}
+
 /* One device adds up all gradients by itself, and launches take next to nothing: the bound is near
    the step, so a sum of bf16 that counted as one of f32 would lie above it. */
 Test(staged_bound_holds, where_sums_are_of_bf16) {

@@ -1,6 +1,7 @@
 /* What a search of stages, micro-batches, splits, recomputation and sharded state finds, against
    the best of all there are, simulated one by one: small chains on two devices, whose links, memory
-   and launches are drawn, with less and less memory. */
+   and launches are drawn, with less and less memory; and on two of which one is slower, so that it
+   matters which has which stage. */
 #include "../support/perceptron.h"
 #include "../support/test_machine.h"
 #include "base/order.h"
@@ -18,16 +19,16 @@ enum { N_LAYERS = 2, N_OPERATORS = 2 * N_LAYERS + 1, MOST = 1 << 17, N_LIMITS = 
    micro-batches of what has no room. */
 static const int usual[] = {0, 7, 16, 17, 23, 31, 40, 49};
 
+static const int usual_mixed[] = {3, 5, 8, 12};
+
 /* The i-th chain that is looked at; by hand all of so many, from one on, five limits each. */
 static const char *n_asked(void) { return getenv("CLEAVE_TEST_CASES"); }
 static int first_asked(void) {
     const char *first = getenv("CLEAVE_TEST_FIRST");
     return first != NULL ? atoi(first) : 0;
 }
-static int n_chains(void) {
-    return n_asked() != NULL ? atoi(n_asked()) : (int)(sizeof usual / sizeof usual[0]);
-}
-static int chain_of(int i) { return n_asked() != NULL ? first_asked() + i : usual[i]; }
+static int n_chains(int n_usual) { return n_asked() != NULL ? atoi(n_asked()) : n_usual; }
+static int chain_of(const int *of, int i) { return n_asked() != NULL ? first_asked() + i : of[i]; }
 
 typedef struct outcome {
     int64_t step, bytes;
@@ -41,6 +42,7 @@ typedef struct chain {
     cleave_candidates candidates;
     cleave_collective_rules rules;
     cleave_layout layout;
+    bool is_mixed; /* two kinds of devices */
     int32_t n;
     outcome *all; /* [MOST] */
 } chain;
@@ -79,6 +81,13 @@ static void price_shards(chain *c) {
     shard(c, CLEAVE_SHARDED_NOTHING);
 }
 
+static cleave_split split_on(int32_t *device) {
+    cleave_split split = {.replicas = 1, .n_parts = 1, .devices = device};
+    for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+        split.degree[a] = 1;
+    return split;
+}
+
 /* All marks; with the many splits of one stage some of them. */
 static void price_marks(chain *c) {
     uint32_t step = c->layout.schedule.n_stages == 1 ? 10 : 1;
@@ -103,31 +112,40 @@ static void price_splits(chain *c, int32_t op) {
     }
 }
 
+/* All of it on the other device. */
+static void price_other(chain *c) {
+    static int32_t other[1] = {1};
+    for (int32_t op = 0; op < N_OPERATORS; op++)
+        c->layout.splits[op] = split_on(&other[0]);
+    price_marks(c);
+}
+
 /* In two stages each has a device. */
-static void price_cuts(chain *c, cleave_schedule_kind kind) {
-    static int32_t devices[2] = {0, 1};
+static void price_cuts(chain *c, cleave_schedule_kind kind, int32_t *devices) {
     for (int32_t cut = 1; cut < N_OPERATORS; cut++) {
         int32_t first[2] = {0, cut};
         c->layout.schedule.kind = kind;
         c->layout.schedule.n_stages = 2;
         c->layout.schedule.first_operator = first;
         for (int32_t op = 0; op < N_OPERATORS; op++) {
-            cleave_split *split = &c->layout.splits[op];
-            *split = (cleave_split){.replicas = 1, .n_parts = 1, .devices = &devices[op >= cut]};
-            for (int a = 0; a < CLEAVE_MAX_AXES; a++)
-                split->degree[a] = 1;
+            c->layout.splits[op] = split_on(&devices[op >= cut]);
         }
         price_marks(c);
     }
 }
 
 static void price_all(chain *c) {
+    static int32_t orders[2][2] = {{0, 1}, {1, 0}};
     for (int32_t m = 1; m <= 4; m *= 2) {
         c->layout.schedule = (cleave_schedule){.micro_batches = m, .n_stages = 1};
         price_splits(c, 0);
-        price_cuts(c, CLEAVE_SCHEDULE_1F1B);
-        price_cuts(c, CLEAVE_SCHEDULE_ZB_H1);
-        price_cuts(c, CLEAVE_SCHEDULE_GPIPE);
+        if (c->is_mixed)
+            price_other(c);
+        for (int order = 0; order < 1 + c->is_mixed; order++) {
+            price_cuts(c, CLEAVE_SCHEDULE_1F1B, orders[order]);
+            price_cuts(c, CLEAVE_SCHEDULE_ZB_H1, orders[order]);
+            price_cuts(c, CLEAVE_SCHEDULE_GPIPE, orders[order]);
+        }
     }
 }
 
@@ -144,6 +162,19 @@ static void draw_machine(chain *c, int i, cleave_random *random) {
                               i % 2 == 0 ? "1 us" : "5 us", links);
 }
 
+/* The slower device is 1.5, 2, 3 or 4 times slower. */
+static void draw_two_kinds(chain *c, cleave_random *random) {
+    static const char *const bandwidth[] = {"1 GB/s", "4 GB/s", "10 GB/s", "40 GB/s"};
+    static const double slower[] = {1.5, 2, 3, 4};
+    const char *links = cleave_arena_printf(
+        &c->arena, "\"bandwidth\": \"%s\", \"latency\": \"%d us\"",
+        bandwidth[cleave_random_below(random, 4)], 1 + (int)cleave_random_below(random, 20));
+    double rate = cleave_random_below(random, 2) == 0 ? 50 : 200;
+    c->machine =
+        parse_two_kinds(&c->arena, 1, slower[cleave_random_below(random, 4)], "16 GiB", rate,
+                        cleave_random_below(random, 2) == 0 ? "1 us" : "5 us", links);
+}
+
 static void begin(chain *c, int i) {
     static const int64_t sizes[][2] = {{64, 64}, {2048, 64}, {64, 512}};
     cleave_random random = {.key = (uint64_t)i};
@@ -152,7 +183,10 @@ static void begin(chain *c, int i) {
     int64_t batch = i < 3 ? sizes[i][0] : INT64_C(16) << cleave_random_below(&random, 8);
     int64_t width = i < 3 ? sizes[i][1] : INT64_C(16) << cleave_random_below(&random, 6);
     c->model = make_perceptron(&c->arena, N_LAYERS, batch, width);
-    draw_machine(c, i, &random);
+    if (c->is_mixed)
+        draw_two_kinds(c, &random);
+    else
+        draw_machine(c, i, &random);
     c->all = CLEAVE_ARENA_ARRAY(&c->arena, outcome, MOST);
     ok(cleave_node_costs_create(&c->model, &c->machine, &costs, &error), &error);
     ok(cleave_candidates_create(&c->model, &c->machine, costs, NULL, 0, &c->arena, &c->candidates,
@@ -198,14 +232,14 @@ static void compare(chain *c, double *ratio) {
     }
 }
 
-Test(stages_near_best, on_two_devices) {
-    int n = n_chains() * N_LIMITS;
+static void compare_all(const int *of, int n_usual, bool is_mixed) {
+    int n = n_chains(n_usual) * N_LIMITS;
     double *ratio = calloc((size_t)n, sizeof *ratio);
-    for (int i = 0; i < n_chains(); i++) {
-        chain c = {0};
-        begin(&c, chain_of(i));
+    for (int i = 0; i < n_chains(n_usual); i++) {
+        chain c = {.is_mixed = is_mixed};
+        begin(&c, chain_of(of, i));
         if (n_asked() != NULL)
-            printf("chain %d\n", chain_of(i));
+            printf("chain %d%s\n", chain_of(of, i), is_mixed ? ", of two kinds" : "");
         price_all(&c);
         compare(&c, &ratio[i * N_LIMITS]);
         cleave_pricer_destroy(&c.pricer);
@@ -217,4 +251,12 @@ Test(stages_near_best, on_two_devices) {
     cr_expect_leq(ratio[n * 95 / 100], 1.005);
     cr_expect_leq(ratio[n - 1], 1.03);
     free(ratio);
+}
+
+Test(stages_near_best, on_two_devices) {
+    compare_all(usual, sizeof usual / sizeof usual[0], false);
+}
+
+Test(stages_near_best, on_two_kinds_of_devices) {
+    compare_all(usual_mixed, sizeof usual_mixed / sizeof usual_mixed[0], true);
 }

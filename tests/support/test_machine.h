@@ -30,6 +30,30 @@ static inline cleave_machine parse_machine(cleave_arena *arena, int32_t nodes, i
     return machine;
 }
 
+/* Nodes of two devices: one as above, and one that is so many times slower in all. */
+static inline cleave_machine parse_two_kinds(cleave_arena *arena, int32_t nodes, double slower,
+                                             const char *memory, double gigabytes_per_second,
+                                             const char *launch, const char *links) {
+    const char *text = cleave_arena_printf(
+        arena,
+        "{\"cleave_machine\": 1, \"name\": \"test\", \"kinds\": {\"k\": {\"memory\": \"%s\", "
+        "\"flops\": \"1 TFLOP/s\", \"rates\": {\"bf16\": \"1 TFLOP/s\"}, \"memory_bandwidth\": "
+        "\"%g GB/s\", \"efficiency\": {\"product\": 0.5, \"memory\": 0.5}, \"launch\": \"%s\", "
+        "\"source\": \"test\"}, \"slow\": {\"memory\": \"%s\", \"flops\": \"%g TFLOP/s\", "
+        "\"rates\": {\"bf16\": \"%g TFLOP/s\"}, \"memory_bandwidth\": \"%g GB/s\", "
+        "\"efficiency\": {\"product\": 0.5, \"memory\": 0.5}, \"launch\": \"%s\", \"source\": "
+        "\"test\"}}, \"node\": {\"count\": %d, \"devices\": 2, \"kinds\": [\"k\", \"slow\"], "
+        "\"links\": [{\"join\": [[0, 1, \"card\"]], %s}]}, \"network\": {\"join\": \"card\", "
+        "\"through\": \"switch\", %s}}",
+        memory, gigabytes_per_second, launch, memory, 1 / slower, 1 / slower,
+        gigabytes_per_second / slower, launch, nodes, links, links);
+    cleave_machine machine;
+    cleave_error error = {""};
+    cr_assert_eq(cleave_machine_parse(text, strlen(text), "test", 0, arena, &machine, &error),
+                 CLEAVE_OK, "%s", error.message);
+    return machine;
+}
+
 /* Roofline 0.5 TFLOP/s and 50 GB/s, 1 us per launch; links of 10 GB/s and 1 us. */
 static inline cleave_machine make_machine(cleave_arena *arena, int32_t nodes, int32_t devices,
                                           const char *memory) {

@@ -1,5 +1,6 @@
 /* Machines of unequal devices: each is priced by its own kind, has its own memory, and the search
    gives the quick ones the work. */
+#include "costmodel/machine_kind.h"
 #include "search/search.h"
 
 #include "../../support/expect_bound.h"
@@ -28,7 +29,10 @@ static cleave_machine make_mixed(const char *kinds, int32_t n_devices, const cha
         "\"node\": {\"devices\": %d, \"kinds\": [%s], \"links\": [{\"join\": [[%s]], "
         "\"bandwidth\": "
         "\"1000000 TB/s\", \"latency\": \"0 s\"}]}}",
-        slow_memory, n_devices, kinds, n_devices == 2 ? "0, 1" : "0, 1, 2, 3");
+        slow_memory, n_devices, kinds,
+        n_devices == 2   ? "0, 1"
+        : n_devices == 3 ? "0, 1, 2"
+                         : "0, 1, 2, 3");
     cr_assert_eq(cleave_machine_parse(text, strlen(text), "mixed", 0, &arena, &machine, &error),
                  CLEAVE_OK, "%s", error.message);
     return machine;
@@ -111,6 +115,55 @@ Test(mixed_machine, a_walk_begins_with_the_quick_devices) {
     cr_assert_eq(cleave_search(&model, &machine, &options, &arena, &result, &error), CLEAVE_OK,
                  "%s", error.message);
     cr_expect_leq(result.best.step_seconds, 0.51 * result.baselines[0].step_seconds);
+}
+
+/* Two of three layers take the quick device a sixth of the time that a slow one takes for all, and
+   the third takes two slow ones as long: so with micro-batches a step is near a sixth, 0.67 of what
+   the quick device takes alone, which is the best of what has stages on as many devices each. */
+Test(mixed_machine, stages_have_unequal_numbers_of_unequal_devices) {
+    cleave_machine machine = make_mixed("\"slow\", \"quick\", \"slow\"", 3, "1 GiB");
+    const cleave_machine alone = make_mixed("\"quick\", \"quick\"", 2, "1 GiB");
+    cleave_search_result result;
+    cleave_error error = {""};
+    cr_assert_eq(search(&machine, "auto", &result, &error), CLEAVE_OK, "%s", error.message);
+    double single = step_of(&alone, "single");
+    cr_expect_leq(result.best.step_seconds, 0.85 * single, "%g of %g", result.best.step_seconds,
+                  single);
+    cr_assert_eq(result.best.layout.schedule.n_stages, 2);
+    int parts[2] = {0};
+    for (int32_t op = 0; op < model.n_operators; op++) {
+        const cleave_split *split = &result.best.layout.splits[op];
+        int32_t stage = cleave_schedule_stage_of(&result.best.layout.schedule, op);
+        parts[stage] = split->n_parts > parts[stage] ? split->n_parts : parts[stage];
+    }
+    cr_expect_eq(parts[0] + parts[1], 3);
+}
+
+/* Of one kind a machine has its devices in their order, and the ways between them. */
+Test(mixed_machine, devices_of_one_kind_are_a_machine) {
+    cleave_machine machine = make_mixed("\"slow\", \"quick\", \"quick\", \"slow\"", 4, "8 MiB");
+    cleave_machine of_kind, as_kind;
+    cleave_error error = {""};
+    int32_t kept[4], links[CLEAVE_MAX_ROUTE], n_of_kind[2];
+    cleave_machine_count_kinds(&machine, n_of_kind);
+    for (int32_t kind = 0; kind < 2; kind++) {
+        int32_t first = machine.device_kind[0] == kind ? 0 : 1;
+        bool made;
+        cr_assert_eq(cleave_machine_of_kind(&machine, kind, &arena, &of_kind, kept, &made, &error),
+                     CLEAVE_OK, "%s", error.message);
+        cr_assert(made);
+        cr_expect_eq(n_of_kind[kind], 2);
+        cr_assert_eq(of_kind.n_devices, 2);
+        cr_expect_eq(kept[0], first);
+        cr_expect_eq(kept[1], 3 - first);
+        cr_expect_eq(of_kind.device_kind[0], kind);
+        cr_expect_eq(of_kind.device_kind[1], kind);
+        cr_expect_eq(cleave_machine_route(&of_kind, 0, 1, links), 1);
+        cr_assert_eq(cleave_machine_as_kind(&machine, kind, &arena, &as_kind, &error), CLEAVE_OK);
+        cr_expect_eq(as_kind.n_devices, 4);
+        for (int32_t d = 0; d < 4; d++)
+            cr_expect_eq(as_kind.device_kind[d], kind);
+    }
 }
 
 Test(mixed_machine, the_bound_holds_for_any_placement) {

@@ -98,7 +98,8 @@ Test(pipelines, cuts_leave_the_slowest_stage_as_quick_as_can_be) {
             sends[op] = cleave_random_below(&random, 50);
         for (int32_t s = 0; s < n_stages; s++)
             row_of[s] = (int32_t)cleave_random_below(&random, MOST_ROWS);
-        const cleave_stage_work of = {work, trial % 2 == 0 ? NULL : row_of, sends};
+        const cleave_stage_work of = {
+            .work = work, .row_of = trial % 2 == 0 ? NULL : row_of, .sends = sends};
         cr_assert_eq(cleave_stages_cut(n, &of, n_stages, first, NULL), CLEAVE_OK);
         cr_assert_eq(first[0], 0);
         for (int32_t s = 1; s < n_stages; s++)
@@ -336,8 +337,8 @@ static void two_kinds(const char *first_rate, const char *second_rate, const cha
 }
 
 /* Weights of 4 MiB, their gradients and one state each: half of them is 48 MiB. */
-static cleave_layout two_stages(void) {
-    model = make_perceptron(&arena, N_LAYERS, 64, 1024);
+static cleave_layout two_stages(int64_t batch) {
+    model = make_perceptron(&arena, N_LAYERS, batch, 1024);
     wish.stages = 2;
     wish.micro_batches = 8;
     return run().best.layout;
@@ -349,16 +350,17 @@ static const char *second_begins(const cleave_layout *layout) {
     return model.operators[layout->schedule.first_operator[1]].name;
 }
 
-/* 6 of 8 layers are on a device that is three times as quick; and on one with too little memory for
-   half of them there are less. */
+/* 6 of 8 layers are on a device that is three times as quick, where micro-batches are so large that
+   flops are what a layer takes; and on one with too little memory for half of them there are less.
+ */
 Test(pipelines, stages_are_cut_for_the_devices_that_they_are_on) {
     two_kinds("3 TFLOP/s", "1 TFLOP/s", "1 GiB");
-    cleave_layout by_speed = two_stages();
+    cleave_layout by_speed = two_stages(2048);
     int quick = by_speed.schedule.first_operator[1];
     cr_expect(quick >= model.n_operators * 5 / 8 && quick <= model.n_operators * 7 / 8,
               "the second begins with %s", second_begins(&by_speed));
     two_kinds("1 TFLOP/s", "1 TFLOP/s", "40 MiB");
-    cleave_layout by_room = two_stages();
+    cleave_layout by_room = two_stages(64);
     cr_expect_gt(by_room.schedule.first_operator[1], model.n_operators / 2,
                  "the second begins with %s", second_begins(&by_room));
 }

@@ -419,7 +419,6 @@ Test(timeline_errors, a_trace_shows_measured_above_predicted_per_device) {
     cleave_engine_problem problem;
     cleave_engine_workspace *workspace;
     cleave_timeline predicted = predict(&problem, &workspace), measured = measured_timeline();
-    const cleave_turned turned = all_items(&problem);
     const cleave_trace trace = {&program, &measured, &predicted, NULL};
     static const char *const names[] = {"device 0 measured", "device 0 predicted",
                                         "device 1 measured", "device 1 predicted"};
