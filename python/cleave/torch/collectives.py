@@ -96,11 +96,12 @@ def median(call, device, group, usual=None, beside=None):
                             dtype=torch.float64, device=device)
         dist.all_reduce(took, dist.ReduceOp.MAX, group=group)
         alone, together = took.tolist()
-        seconds.append(max(together - alone, 1e-9) / chain)
+        seconds.append((together - alone) / chain)  # beside others' work less than nothing, too, which is then no figure
         enough = repeats.are_enough(seconds, time.perf_counter() - began, EACH_SECONDS)
         again = torch.tensor([float(not enough)], device=device)
         dist.broadcast(again, 0, group=group)
-    return repeats.summary(seconds)
+    found, spread = repeats.summary(seconds)
+    return max(found, 1e-9), spread
 
 
 def beside(begin, waited_for, device, group):

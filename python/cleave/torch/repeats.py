@@ -1,7 +1,7 @@
 """How often something is timed: what takes long a few times, what is steady, too, and all else as often as there is time
 for."""
 FEWEST, FEWEST_SURE, MOST = 3, 5, 60  # the second where their median is known as well as
-SURE = 0.02
+SURE, MOST_SPREAD = 0.02, 1e3  # the latter of what is hardly known: a file of times has no more than 1e6
 
 
 def summary(seconds):
@@ -9,7 +9,7 @@ def summary(seconds):
     seconds = sorted(seconds)
     n = len(seconds)
     median = (seconds[(n - 1) // 2] + seconds[n // 2]) / 2
-    return median, (seconds[3 * n // 4] - seconds[n // 4]) / 2 / max(median, 1e-12)
+    return median, min((seconds[3 * n // 4] - seconds[n // 4]) / 2 / max(median, 1e-12), MOST_SPREAD)
 
 
 def are_enough(seconds, spent, each, fewest=FEWEST):
