@@ -23,7 +23,7 @@ static const struct {
                                   BIT(CLEAVE_RECOMPUTE_NONE) | BIT(CLEAVE_RECOMPUTE_SELECTIVE) |
                                       BIT(CLEAVE_RECOMPUTE_FULL),
                                   BIT(CLEAVE_N_SHARDED) - 1, BIT(CLEAVE_N_SHARDED) - 1, false},
-    /* Pipelines of PyTorch (torch/distributed/pipelining/stage.py) add up the gradients of all
+    /* Pipelines of PyTorch (its _PipelineStageBase) add up the gradients of all
        micro-batches before they are shared out, so the state alone is sharded then. */
     [CLEAVE_LAUNCHER_TORCHTITAN] =
         {BIT(CLEAVE_SCHEDULE_1F1B) | BIT(CLEAVE_SCHEDULE_GPIPE) | BIT(CLEAVE_SCHEDULE_INTERLEAVED),
