@@ -234,7 +234,8 @@ def check_less_than_nothing():
             found, spread = collectives.median(None, torch.device("cpu"), torch.distributed.group.WORLD, beside=([], 1))
         finally:
             collectives._seconds = seconds
-    expect(len(took) == 2 * repeats.MOST and found > 0 and repeats.summary([-1.0, 1e-9, 1.0])[1] <= 1e6 >= spread, f"it is repeated as often as may be: {len(took)}")
+    expect(len(took) == 2 * repeats.MOST and found > 0, f"it is repeated as often as may be: {len(took)}")
+    expect(repeats.summary([-1.0, 1e-9, 1.0])[1] <= 1e6 >= spread, "a spread is what a file of times may have")
 
 
 def check_measure(cleave, make, data, predicted):

@@ -5,11 +5,13 @@ SURE, MOST_SPREAD = 0.02, 1e3  # the latter of what is hardly known: a file of t
 
 
 def summary(seconds):
-    """The median, and half the interquartile range over it; of few the whole range."""
+    """The median, and half the interquartile range over it, of few the whole range; a median below nothing is no figure."""
     seconds = sorted(seconds)
     n = len(seconds)
     median = (seconds[(n - 1) // 2] + seconds[n // 2]) / 2
-    return median, min((seconds[3 * n // 4] - seconds[n // 4]) / 2 / max(median, 1e-12), MOST_SPREAD)
+    if median <= 0:
+        return median, MOST_SPREAD
+    return median, min((seconds[3 * n // 4] - seconds[n // 4]) / 2 / median, MOST_SPREAD)
 
 
 def are_enough(seconds, spent, each, fewest=FEWEST):
