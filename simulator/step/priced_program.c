@@ -38,6 +38,7 @@ cleave_status cleave_priced_program_make(const cleave_model *model, const cleave
     const cleave_lower_options options = {.training = cleave_model_trains(model),
                                           .symbolic_collectives = closed_form,
                                           .least_collective = machine->collectives.least_devices,
+                                          .together_bytes = machine->collectives.together_bytes,
                                           .optimizer_states = how->optimizer_states,
                                           .workspace = cleave_cost_workspace,
                                           .workspace_context = &context};
