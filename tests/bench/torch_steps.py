@@ -4,8 +4,8 @@
 usage: torch_steps.py CLEAVE TREE [--ranks 1|2] [--models NAME,...] [--layouts N] [--folder F] [--time S]
 
 With 1 rank: a step of each model on one device and one thread.  With more: the plan that is found, data parallelism and
-N layouts drawn at random, on gloo ranks of one thread each, in turns, so that what a shared machine varies by from one
-second to the next falls on all; then the median of errors and Kendall's tau.  Calibrates each model first.  Wants a
+N layouts drawn at random, each on gloo ranks of its own, of one thread each, in turns, so that what a shared machine varies
+by from one second to the next falls on all; then the median of errors and Kendall's tau.  Calibrates each model first.  Wants a
 quiet machine: the load is printed.
 """
 import argparse
@@ -62,23 +62,57 @@ def single(tools, name, make, data, batch):
     return tools.torch.measure(model, step_of(model, inputs, targets), steps=30, seconds=5, predicted=predicted)
 
 
-def rank_work(rank, ranks, port, plans, make, data, batch, folder):
+def rank_work(rank, ranks, port, plan, make, data, batch, wire):
+    """One layout: a turn whenever it is told to."""
     import cleave.torch
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks))
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    models = []
-    for plan in plans:
-        torch.manual_seed(0)
-        model, (inputs, targets) = make().train(), data(batch)
-        models.append((cleave.torch.apply(model, plan), step_of(model, inputs, targets)))
-    turns = [[cleave.torch.measure(*model, steps=STEPS, warm_up=2) for model in models] for _ in range(TURNS)]
-    took = [(statistics.median(f.seconds for f in found), statistics.median(f.spread for f in found), TURNS * STEPS)
-            for found in zip(*turns)]
-    if rank == 0:
-        with open(os.path.join(folder, "took.json"), "w", encoding="utf-8") as stream:
-            json.dump(took, stream)
-    dist.destroy_process_group()
+    torch.manual_seed(0)
+    model, (inputs, targets) = make().train(), data(batch)
+    model = cleave.torch.apply(model, plan)
+    step = step_of(model, inputs, targets)
+    wire.send(None)
+    while wire.recv():
+        found = cleave.torch.measure(model, step, steps=STEPS, warm_up=2)
+        wire.send((found.seconds, found.spread))
+    dist.barrier()
+    os._exit(0)  # gloo of PyTorch 2.6 may wait for ever where groups end
+
+
+def in_turns(plans, ranks, make, data, batch):
+    """[(seconds, spread, steps)]: each layout on ranks of its own, as a person runs it, so that none finds memory that
+    another has left; one layout at a time, the others wait."""
+    context, all_wires, started, port = torch.multiprocessing.get_context("fork"), [], [], first_port()
+    for k, plan in enumerate(plans):
+        wires = []
+        for rank in range(ranks):
+            here, there = context.Pipe()
+            started.append(context.Process(target=rank_work, daemon=True,
+                                           args=(rank, ranks, port + k, plan, make, data, batch, there)))
+            started[-1].start()
+            there.close()
+            wires.append(here)
+        for wire in wires:
+            wire.recv()
+        all_wires.append(wires)
+
+    def turn(wires):
+        for wire in wires:
+            wire.send(True)
+        return [wire.recv() for wire in wires][0]
+    turns = [[turn(wires) for wires in all_wires] for _ in range(TURNS)]
+    for wires in all_wires:
+        for wire in wires:
+            wire.send(False)
+    for process in started:
+        process.join()
+    return [(*map(statistics.median, zip(*found)), TURNS * STEPS) for found in zip(*turns)]
+
+
+def first_port():
+    """Of some that other processes, and what the system gives out, hardly have."""
+    return 20000 + os.getpid() * 16 % 12000
 
 
 def several(tools, name, make, data, batch, ranks, n):
@@ -113,11 +147,7 @@ def several(tools, name, make, data, batch, ranks, n):
                                 layout + ".plan.json")
         predicted.append(said["exported"]["step_seconds"])
     plans = [layout + ".plan.json" for layout in layouts]
-    port = 29500 + os.getpid() % 500
-    torch.multiprocessing.start_processes(rank_work, (ranks, port, plans, make, data, batch, tools.folder),
-                                          nprocs=ranks, start_method="fork")
-    with open(os.path.join(tools.folder, "took.json"), encoding="utf-8") as stream:
-        took = json.load(stream)
+    took = in_turns(plans, ranks, make, data, batch)
     return [(label, tools.torch.Measurement(*t, p)) for label, t, p in zip(labels, took, predicted)]
 
 

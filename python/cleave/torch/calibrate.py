@@ -14,9 +14,8 @@ import time
 import torch
 
 from ..command import CleaveError
-from . import busy, calls, collectives, overhead, under_way
+from . import busy, calls, collectives, overhead, pages, repeats, under_way
 
-FEWEST, MOST = 5, 61  # repeats of one piece of work
 SAMPLED = 12  # operators that are timed beforehand
 SAVE_SECONDS = 5
 CANNOT = (NotImplementedError, RuntimeError, ValueError, TypeError, IndexError, StopIteration, KeyError)
@@ -26,8 +25,8 @@ MOST_BETWEEN = 1 << 28  # bytes of other memory between two repeats, if a step t
 class Clock:
     """Seconds of a call on a device, other memory touched before."""
 
-    def __init__(self, device, between_bytes, freed_bytes, each):
-        self.device, self.cuda, self.freed_bytes, self.each = device, device.type == "cuda", freed_bytes, each
+    def __init__(self, device, between_bytes, each):
+        self.device, self.cuda, self.each = device, device.type == "cuda", each
         n = min(max(between_bytes, 1 << 20), between_limit(self.cuda))
         self.between = torch.zeros(n // 4, device=device)
 
@@ -44,24 +43,18 @@ class Clock:
         run(held)
         return time.perf_counter() - began
 
-    def median(self, prepare, run, offset=0.0, fewest=FEWEST):
+    def median(self, prepare, run, offset=0.0, fewest=repeats.FEWEST):
         """Median and half the interquartile range over it, of warm repeats."""
         for _ in range(3 if self.cuda else 1):
             self.once(prepare, run)
-        seconds, spent, began = [], 0.0, time.perf_counter()
-        while len(seconds) < fewest or (spent < self.each and len(seconds) < MOST):
+        seconds, began = [], time.perf_counter()
+        while not repeats.are_enough(seconds, time.perf_counter() - began, self.each, fewest):
             seconds.append(self.once(prepare, run))
-            spent = time.perf_counter() - began
-        seconds.sort()
-        n = len(seconds)
-        median = (seconds[(n - 1) // 2] + seconds[n // 2]) / 2
-        return max(median - offset, 1e-9), (seconds[3 * n // 4] - seconds[n // 4]) / 2 / median
+        median, spread = repeats.summary(seconds)
+        return max(median - offset, 1e-9), spread
 
     def forget(self, near):
         """As a step leaves the caches: what the call before has written lies near, all else does not."""
-        if not self.cuda:  # as between steps: what goes back to the system then is taken again page by page
-            held = [torch.empty(n, dtype=torch.uint8) for n in self.freed_bytes]
-            del held
         self.between.add_(1)
         with torch.no_grad():
             for x in near:
@@ -85,10 +78,9 @@ def between_limit(cuda):
 class Timer:
     def __init__(self, device, listed, compiled, each):
         self.device, self.compiled = device, compiled
-        freed = listed["freed_bytes"]
-        if listed["devices"] > 1:  # a plan takes the vectors in which they go, too
-            freed = freed + under_way.vectors(freed)
-        self.clock = Clock(device, listed["touched_bytes"], freed, each)
+        self.clock = Clock(device, listed["touched_bytes"], each)
+        kept = device.type == "cpu" and pages.keep()
+        self.page_prices = pages.price(listed["freed_bytes"]) if kept else (0.0, 0.0)
         x = torch.zeros(1, device=device, requires_grad=True)
         y = x.view(1)
         g = torch.ones(1, device=device)
@@ -103,13 +95,15 @@ class Timer:
         """With what a plan adds to it, where there is one to be."""
         call = calls.Call(entry, self.device)
         took, spread = self.plain(call, entry["backward"])
+        if entry["backward"]:
+            took += pages.of_gradients(call.gradients, self.page_prices)
         if self.added is not None:
             n_of = {"module": call.is_module, "parameter": call.n_parameters, "loss": call.is_loss,
                     "function": call.n_first, "next": call.n_next}
             took += sum(n * self.added[what][entry["backward"]] for what, n in n_of.items())
         return took, spread
 
-    def plain(self, call, backward, fewest=FEWEST):
+    def plain(self, call, backward, fewest=repeats.FEWEST):
         clock = self.clock
         forward = torch.compile(call.forward) if self.compiled else call.forward
         if not backward:

@@ -395,6 +395,7 @@ class Call:
         self.forward()  # makes what it reads, and counts
         self.outside = {key: x for key, x in self.tensors.made.items() if key not in self.tensors.written}
         self.leaves, self.near = self.tensors.leaves, self.tensors.near
+        self.gradients = self.find_gradients()
         self.is_loss = self.run is loss
         self.n_parameters = len({o["tensor"] for nest in self.nests for o in nest["inputs"] if o["parameter"]})
         # A plan brings what attention reads, and joins what it gives, as it does for a module.
@@ -407,6 +408,16 @@ class Call:
         views = entry.get("views", [])
         self.n_first = len(views) + (self.n_functions > 0)
         self.n_next = sum(views) + self.n_functions - self.n_first
+
+    def find_gradients(self):
+        """Of parameters: bytes, and whether ranks sum them up, since each has it of its own block alone."""
+        found = {}
+        for nest in self.nests:
+            for operand in (nest["inputs"][i] for i in nest["gradients"]):
+                x = self.tensors.made.get(operand["tensor"])
+                if operand["parameter"] and operand["tensor"] not in self.tensors.written and x is not None:
+                    found[operand["tensor"]] = x.nbytes, any(axis not in names(operand) for axis in nest["cut"])
+        return list(found.values())
 
     def forget_outputs(self):
         self.tensors.made = dict(self.outside)

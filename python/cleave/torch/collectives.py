@@ -16,11 +16,12 @@ import torch.multiprocessing
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from . import lie
+from . import lie, repeats
 
-FEWEST, MOST, EACH_SECONDS = 7, 60, 0.8
+EACH_SECONDS = 0.8  # for one figure, but for the fewest repeats
 CHAIN, CHAIN_SECONDS = 8, 0.2  # calls in a row, but no longer than this
-BETWEEN_SECONDS, MOST_BETWEEN, SIDE = 5e-4, 0.015, 128  # work between two of them, and its products
+BETWEEN_SECONDS, MOST_BETWEEN = 5e-4, 0.015  # work between two of them
+SIDE, TRIES = 128, 7  # of the products that it is, and how often one is timed
 
 
 MOVES = {"all-reduce": ("P", "R"), "all-gather": ("S0", "R"), "reduce-scatter": ("P", "S0"),
@@ -63,7 +64,7 @@ def _seconds(calls, device, group):
 def between(device, group, seconds=BETWEEN_SECONDS):
     """Work such as a step has between two collectives, as much on every rank: products."""
     x = torch.full((SIDE, SIDE), 1 / SIDE, device=device)
-    took = min(_seconds([lambda: x @ x], device, group) for _ in range(FEWEST))
+    took = min(_seconds([lambda: x @ x], device, group) for _ in range(TRIES))
     n = torch.tensor([max(seconds / took, 1.0)], device=device)
     dist.all_reduce(n, dist.ReduceOp.MAX, group=group)
     return [lambda: x @ x] * int(n)
@@ -95,13 +96,12 @@ def median(call, device, group, usual=None, beside=None):
                             dtype=torch.float64, device=device)
         dist.all_reduce(took, dist.ReduceOp.MAX, group=group)
         alone, together = took.tolist()
-        seconds.append(max(together - alone, 1e-9) / chain)
-        more = len(seconds) < FEWEST or (time.perf_counter() - began < EACH_SECONDS and len(seconds) < MOST)
-        again = torch.tensor([float(more)], device=device)
+        seconds.append((together - alone) / chain)  # beside others' work less than nothing, too, which is then no figure
+        enough = repeats.are_enough(seconds, time.perf_counter() - began, EACH_SECONDS)
+        again = torch.tensor([float(not enough)], device=device)
         dist.broadcast(again, 0, group=group)
-    seconds.sort()
-    n = len(seconds)
-    return seconds[n // 2], (seconds[3 * n // 4] - seconds[n // 4]) / 2 / max(seconds[n // 2], 1e-12)
+    found, spread = repeats.summary(seconds)
+    return max(found, 1e-9), spread
 
 
 def beside(begin, waited_for, device, group):
