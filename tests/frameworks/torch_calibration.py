@@ -273,6 +273,13 @@ def check_repeats():
     expect(0.19 < took < 0.4 and len(calls) - n_before == 4, f"nor an operator: {len(calls) - n_before} calls, {took} s")
 
 
+def check_ranks():
+    """Ranks that work for 4 and 6 ms between two collectives, 5 on the mean as operators are timed, meet every 10."""
+    from cleave.torch import collectives
+    expect(abs(collectives._added((4e-3, 6e-3), (10e-3, 9.9e-3), True) - 5e-3) < 1e-9, "a rank waits for the slower one")
+    expect(abs(collectives._added((4e-3, 6e-3), (7e-3, 7.5e-3), False) - 1.5e-3) < 1e-9, "but not beside work")
+
+
 def check_less_than_nothing():
     """Where others work meanwhile a collective with work may take less than that work alone, however often: no figure yet."""
     from cleave.torch import collectives, overhead, repeats
@@ -312,6 +319,7 @@ def main():
     torch.set_num_threads(1)
     check_rare()
     check_repeats()
+    check_ranks()
     check_less_than_nothing()
     check_memory_is_kept(pages)
     n = 0

@@ -12,7 +12,12 @@ def summary(seconds):
     return median, min((seconds[3 * n // 4] - seconds[n // 4]) / 2 / max(median, 1e-12), MOST_SPREAD)
 
 
+def _is_sure(seconds):
+    median, spread = summary(seconds)
+    return median > 0 and spread <= SURE * len(seconds) ** 0.5  # what is less than nothing is no figure yet
+
+
 def are_enough(seconds, spent, each, fewest=FEWEST):
     """Are there enough of them after so many seconds, of which there are `each`?"""
     n = len(seconds)
-    return n >= MOST or (n >= fewest and spent >= each) or (n >= FEWEST_SURE and summary(seconds)[1] <= SURE * n ** 0.5)
+    return n >= MOST or (n >= fewest and spent >= each) or (n >= FEWEST_SURE and _is_sure(seconds))
