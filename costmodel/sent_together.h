@@ -9,8 +9,9 @@
    price of its vector.  A machine file may say what was timed instead (`together_bytes` of its
    collectives): gradients that are all-reduced go in vectors of so many bytes, and all else alone,
    as the package in python/ has it, but for pieces that are concatenated: their gradient is one
-   tensor, which the package brings to where they lie before it is taken apart.  When the vector is
-   full is not modelled: each tensor sets out by itself. */
+   tensor, which the package brings to where they lie before it is taken apart.  There a tensor also
+   sets out when its vector does (`together_bytes` in graph/lower/lower.h); elsewhere by itself, and
+   when the vector is full is not modelled. */
 #ifndef CLEAVE_COSTMODEL_SENT_TOGETHER_H
 #define CLEAVE_COSTMODEL_SENT_TOGETHER_H
 

@@ -136,6 +136,12 @@ void lower_begin_gradient(lowering *state, int32_t tensor) {
     }
 }
 
+/* A share of a gradient is sent alone, as it comes. */
+static bool waits(const lowering *state, int32_t tensor) {
+    return state->schedule->waits[tensor] &&
+           state->tensors[tensor].sharded == CLEAVE_SHARDED_NOTHING;
+}
+
 static void one_pass_less(lowering *state, int32_t tensor) {
     state->part++; /* base tensors one after the other, behind what all parts give */
     if (state->member != NULL && *state->member != tensor)
@@ -144,8 +150,13 @@ static void one_pass_less(lowering *state, int32_t tensor) {
     int32_t n_reduced = 0, n_others = 0;
     lower_count_reduced(state, tensor, &n_reduced, &n_others);
     if (--state->tensors[tensor].pending == 0 && !state->schedule->joins_late[tensor] &&
-        n_reduced == 0)
+        n_reduced == 0 && !waits(state, tensor))
         lower_begin_gradient(state, tensor);
+}
+
+void lower_set_out(lowering *state, const lower_event *event) {
+    if (waits(state, event->tensor))
+        lower_begin_gradient(state, event->tensor);
 }
 
 void lower_read_gradient(lowering *state, const lower_event *event) {

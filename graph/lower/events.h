@@ -18,6 +18,9 @@ void lower_write_gradient(lowering *state, const lower_event *event);
 /* Every pass has given its share of a gradient: it moves to those that ask for it. */
 void lower_begin_gradient(lowering *state, int32_t tensor);
 
+/* That of a parameter which waited for others that go with it. */
+void lower_set_out(lowering *state, const lower_event *event);
+
 /* Who updates the family's parameters: before any backward event. */
 void lower_plan_shares(lowering *state);
 /* Of a fold: adds to a movement what the other windows have of a tensor's shares, or ask for. */

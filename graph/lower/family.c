@@ -97,6 +97,9 @@ static void run_event(lowering *state, const lower_event *event) {
     case LOWER_SETTLE:
         lower_visit_event(state, event);
         break;
+    case LOWER_SET_OUT:
+        lower_set_out(state, event);
+        break;
     case LOWER_NORM_BEGIN:
         lower_norm_begin(state, event);
         break;

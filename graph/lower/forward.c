@@ -117,6 +117,7 @@ static void plan_event(lowering *state, const lower_event *event) {
     case LOWER_GATHER:
     case LOWER_REDUCE:
     case LOWER_SETTLE:
+    case LOWER_SET_OUT:
     case LOWER_NORM_BEGIN:
     case LOWER_NORM_ADD:
     case LOWER_NORM_END:

@@ -43,7 +43,8 @@ static cleave_status prepare(cleave_lowerer *lowerer, const cleave_layout *layou
                              cleave_error *error) {
     const cleave_model *model = lowerer->model;
     cleave_arena *arena = &lowerer->arena;
-    CLEAVE_TRY(lower_schedule_create(model, lowerer->options.training, NULL, layout, arena,
+    CLEAVE_TRY(lower_schedule_create(model, lowerer->options.training,
+                                     lowerer->options.together_bytes, NULL, layout, arena,
                                      &lowerer->schedule, error));
     CLEAVE_TRY(lower_find_members(model, &lowerer->schedule, arena, &lowerer->members, error));
     lowerer->parts = CLEAVE_ARENA_ARRAY(arena, cleave_parts, model->n_nests);

@@ -57,8 +57,8 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
     if (cut != NULL && !options->training)
         CLEAVE_TRY(lower_outputs_check_cut(model, cut, error));
     CLEAVE_TRY(cleave_parts_derive(model, layout, cut, arena, &parts, error));
-    CLEAVE_TRY(
-        lower_schedule_create(model, options->training, cut, layout, arena, &schedule, error));
+    CLEAVE_TRY(lower_schedule_create(model, options->training, options->together_bytes, cut, layout,
+                                     arena, &schedule, error));
     result.parts = parts;
     lowering *state = cleave_arena_alloc(arena, 1, sizeof *state);
     lower_assembly *assembly = cleave_arena_alloc(arena, 1, sizeof *assembly);

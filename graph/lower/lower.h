@@ -15,6 +15,9 @@ typedef struct cleave_lower_options {
     bool training;             /* the model must have a loss */
     bool symbolic_collectives; /* collectives as one item each: for the search */
     int32_t least_collective;  /* devices of one; 0: CLEAVE_LEAST_COLLECTIVE */
+    int64_t together_bytes;    /* gradients of parameters set out in vectors of so many bytes, when
+                                  backward has given the last of one, as frameworks have it; not in
+                                  micro-batches or stages.  0: each as it comes */
     bool for_price; /* pieces of copies are counted, but may not be listed: a price needs none */
     int64_t most_records;        /* items, buffers and pieces of copies of all micro-batches; 0: any
                                     number.        More is NO_LAYOUT */

@@ -98,8 +98,10 @@ static void one_more(lower_planner *p, int32_t tensor, int32_t block) {
 
 static void one_less(lower_planner *p, int32_t tensor, int32_t block) {
     (void)block;
-    if (--p->pending[tensor] == 0 && p->model->tensors[tensor].kind == CLEAVE_TENSOR_PARAMETER)
-        p->failed = !CLEAVE_LIST_PUSH(&p->updated, tensor) || p->failed;
+    if (--p->pending[tensor] > 0 || p->model->tensors[tensor].kind != CLEAVE_TENSOR_PARAMETER)
+        return;
+    p->whole_in[tensor] = p->slots.n - 1;
+    p->failed = !CLEAVE_LIST_PUSH(&p->updated, tensor) || p->failed;
 }
 
 /* Inputs of which a pass of a nest gives the gradient: of queries all turns together one. */
@@ -207,6 +209,42 @@ static void backward_of_nests(lower_planner *p, cleave_pass from, cleave_pass to
     }
 }
 
+/* ---- gradients that go together -------------------------------------------------------------- */
+
+/* These set out when the slot is through. */
+static void set_out(lower_planner *p, int32_t from, int32_t to, int32_t slot) {
+    for (int32_t i = from; i < to && !p->failed; i++) {
+        int32_t tensor = p->updated.items[i];
+        p->schedule->waits[tensor] = p->whole_in[tensor] < slot;
+        if (p->schedule->waits[tensor])
+            add_event_to(p, slot, LOWER_SET_OUT, LOWER_RANK_SETTLE, -1, -1, tensor);
+    }
+}
+
+/* As python/cleave/torch/under_way.py has it, of parameters that are whole: a vector goes when what
+   comes next has no room in it, when half of it is one gradient, or when backward is through. */
+static void send_together(lower_planner *p) {
+    int32_t first = 0, last_slot = p->slots.n - 1;
+    int64_t waiting = 0;
+    for (int32_t i = 0; i < p->updated.n; i++) {
+        int32_t t = p->updated.items[i];
+        const cleave_tensor *of = &p->model->tensors[t];
+        int64_t bytes = cleave_tensor_size(of) * cleave_type_bytes(of->stored);
+        if (waiting > 0 && waiting + bytes > p->together_bytes) {
+            set_out(p, first, i, p->whole_in[t]);
+            first = i;
+            waiting = 0;
+        }
+        waiting += bytes;
+        if (bytes > p->together_bytes / 2) {
+            set_out(p, first, i + 1, p->whole_in[t]);
+            first = i + 1;
+            waiting = 0;
+        }
+    }
+    set_out(p, first, p->updated.n, last_slot);
+}
+
 /* ---- updates --------------------------------------------------------------------------------- */
 
 /* Notes in which slot a tensor is read last.  In the last micro-batch that is the last in time,
@@ -229,7 +267,8 @@ static void early_updates(lower_planner *p) {
     }
     for (int32_t t = 0; t < p->model->n_tensors; t++)
         if (p->model->tensors[t].kind != CLEAVE_TENSOR_PARAMETER ||
-            p->schedule->n_contributing[t] == 0 || p->schedule->joins_late[t])
+            p->schedule->n_contributing[t] == 0 || p->schedule->joins_late[t] ||
+            p->schedule->waits[t])
             early_in[t] = -1;
         else
             add_event_to(p, early_in[t], LOWER_UPDATE_EARLY, LOWER_RANK_UPDATE, -1, -1, t);
@@ -262,6 +301,8 @@ static void backward(lower_planner *p) {
     p->in = CLEAVE_BLOCK_WEIGHT;
     if (p->of != NULL)
         backward_of_nests(p, CLEAVE_PASS_WEIGHT_GRADIENT, CLEAVE_PASS_WEIGHT_GRADIENT);
+    if (p->together_bytes > 0)
+        send_together(p);
     if (model->squares == 0)
         early_updates(p);
     else if (p->updated.n > 0)
@@ -280,14 +321,16 @@ static void backward(lower_planner *p) {
 }
 
 cleave_status lower_schedule_create(const cleave_model *model, bool training,
-                                    const cleave_micro_batches *micro, const cleave_layout *layout,
-                                    cleave_arena *arena, lower_schedule *schedule,
-                                    cleave_error *error) {
+                                    int64_t together_bytes, const cleave_micro_batches *micro,
+                                    const cleave_layout *layout, cleave_arena *arena,
+                                    lower_schedule *schedule, cleave_error *error) {
     lower_schedule result = {0};
     lower_planner p = {.model = model, .training = training, .micro = micro, .schedule = &result};
     p.layout = layout;
     if (layout != NULL && cleave_schedule_parts_weights(&layout->schedule))
         p.of = &layout->schedule;
+    if (micro == NULL && (layout == NULL || layout->schedule.n_stages <= 1))
+        p.together_bytes = together_bytes;
     p.needed = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
     p.again = CLEAVE_ARENA_ARRAY(arena, bool, model->n_nests);
     p.is_there = CLEAVE_ARENA_ARRAY(arena, bool, model->n_nests);
@@ -297,14 +340,16 @@ cleave_status lower_schedule_create(const cleave_model *model, bool training,
     result.n_rings = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     p.pending = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     p.block = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
+    p.whole_in = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
+    result.waits = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
     result.joins_late = CLEAVE_ARENA_ARRAY(arena, bool, model->n_tensors);
     result.early_in = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     result.n_contributing = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
-    p.failed = p.pending == NULL || p.block == NULL || p.needed == NULL || p.again == NULL ||
-               p.is_there == NULL || result.again_in == NULL || result.stage_of == NULL ||
-               result.n_movements == NULL || result.n_rings == NULL || result.joins_late == NULL ||
-               result.early_in == NULL || result.n_contributing == NULL ||
-               !lower_find_families(model, arena, &result);
+    p.failed = p.pending == NULL || p.block == NULL || p.whole_in == NULL || p.needed == NULL ||
+               result.waits == NULL || p.again == NULL || p.is_there == NULL ||
+               result.again_in == NULL || result.stage_of == NULL || result.n_movements == NULL ||
+               result.n_rings == NULL || result.joins_late == NULL || result.early_in == NULL ||
+               result.n_contributing == NULL || !lower_find_families(model, arena, &result);
     for (int32_t t = 0; t < model->n_tensors && !p.failed; t++)
         result.again_in[t] = result.early_in[t] = -1;
     for (int32_t n = 0; n < model->n_nests && !p.failed && layout != NULL; n++)

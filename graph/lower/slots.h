@@ -30,6 +30,7 @@ typedef enum lower_event_kind {
     LOWER_GATHER,         /* of a weight that is sharded: for `visit` */
     LOWER_REDUCE,         /* of a gradient that is sharded: what `visit` gave */
     LOWER_SETTLE,         /* it is there, and is added to what came before */
+    LOWER_SET_OUT,        /* the gradient of parameter `tensor`, with others that it waited for */
     LOWER_NORM_BEGIN,     /* of the squares of all gradients, where they are clipped: before, */
     LOWER_NORM_ADD,       /* of parameter `tensor`: its gradient's, */
     LOWER_NORM_END,       /* and their sum */
@@ -103,17 +104,19 @@ typedef struct lower_schedule {
     int32_t *n_contributing;
     bool *joins_late;
     int32_t *early_in; /* [n_tensors] slot of its early update; -1: none, or no parameter */
+    bool *waits;       /* [n_tensors] its gradient sets out later than it is whole, with others */
     /* Families that the tensors of an operator's nests belong to, ascending: [n_operators + 1]. */
     int32_t *first_touched, *touched;
 } lower_schedule;
 
 /* Of a finished model; `micro` null: the whole batch at once; gradients of weights behind all
    others, where the blocks of the layout's schedule part them; forward comes again where the layout
-   says so (null: neither).  FAILED when memory is short. */
+   says so (null: neither).  `together_bytes`: as in cleave_lower_options.  FAILED when memory is
+   short. */
 cleave_status lower_schedule_create(const cleave_model *model, bool training,
-                                    const cleave_micro_batches *micro, const cleave_layout *layout,
-                                    cleave_arena *arena, lower_schedule *schedule,
-                                    cleave_error *error);
+                                    int64_t together_bytes, const cleave_micro_batches *micro,
+                                    const cleave_layout *layout, cleave_arena *arena,
+                                    lower_schedule *schedule, cleave_error *error);
 
 /* What a nest writes at an event. */
 static inline const cleave_operand *lower_written(const cleave_nest *nest,

@@ -84,6 +84,7 @@ static void find_events_of_nests(lower_schedule *s, int32_t n_nests) {
         case LOWER_GATHER:
         case LOWER_REDUCE:
         case LOWER_SETTLE:
+        case LOWER_SET_OUT:
         case LOWER_NORM_BEGIN:
         case LOWER_NORM_ADD:
         case LOWER_NORM_END:

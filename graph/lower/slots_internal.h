@@ -18,8 +18,10 @@ typedef struct lower_planner {
     lower_schedule *schedule;
     CLEAVE_LIST(cleave_slot) slots;
     lower_event_list events;
-    int32_t *pending; /* [n_tensors] backward passes that have not contributed yet */
-    CLEAVE_LIST(int32_t) updated;
+    int32_t *pending;             /* [n_tensors] backward passes that have not contributed yet */
+    CLEAVE_LIST(int32_t) updated; /* as their gradients get whole, ... */
+    int32_t *whole_in;            /* [n_tensors] ... in these slots */
+    int64_t together_bytes;
     bool failed;
 } lower_planner;
 

@@ -222,7 +222,7 @@ static cleave_status add_up(lives *l, int states, cleave_arena *arena, int64_t *
 static cleave_status find(lives *l, int states, cleave_arena *arena, int64_t *bytes,
                           cleave_error *error) {
     const cleave_model *model = l->model;
-    CLEAVE_TRY(lower_schedule_create(model, cleave_model_trains(model), NULL, NULL, arena,
+    CLEAVE_TRY(lower_schedule_create(model, cleave_model_trains(model), 0, NULL, NULL, arena,
                                      &l->schedule, error));
     l->update_of = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
     if (l->update_of == NULL)

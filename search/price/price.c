@@ -24,6 +24,7 @@ cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machi
                                           .for_price = true,
                                           .most_records = most_records,
                                           .least_collective = machine->collectives.least_devices,
+                                          .together_bytes = machine->collectives.together_bytes,
                                           .optimizer_states = optimizer_states,
                                           .workspace = cleave_cost_workspace,
                                           .workspace_context = (void *)(uintptr_t)machine};

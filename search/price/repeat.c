@@ -104,7 +104,7 @@ cleave_status cleave_repeats_create(const cleave_pricer *pricer, const cleave_bl
                                     cleave_repeats **repeats, cleave_error *error) {
     bool shortens = false;
     *repeats = NULL;
-    if (blocks->n <= KEPT_BLOCKS)
+    if (blocks->n <= KEPT_BLOCKS || pricer->lower.together_bytes > 0)
         return CLEAVE_OK;
     cleave_repeats *made = calloc(1, sizeof *made);
     if (made == NULL)

@@ -11,7 +11,8 @@
 typedef struct cleave_repeats cleave_repeats;
 
 /* For the model, machine and options of a pricer, which must outlive it; null where fewer blocks
-   repeat than would be lowered, or where they are connected otherwise than one to the next. */
+   repeat than would be lowered, where they are connected otherwise than one to the next, or where
+   gradients of several blocks set out together. */
 cleave_status cleave_repeats_create(const cleave_pricer *pricer, const cleave_blocks *blocks,
                                     cleave_repeats **repeats, cleave_error *error);
 void cleave_repeats_destroy(cleave_repeats *repeats); /* null: nothing */

@@ -141,6 +141,7 @@ cleave_status cleave_priced_program_make(const cleave_model *model, const cleave
                  .options = {.training = cleave_model_trains(model),
                              .symbolic_collectives = closed_form,
                              .least_collective = machine->collectives.least_devices,
+                             .together_bytes = machine->collectives.together_bytes,
                              .most_records = cleave_process_memory_bytes() / RECORD_BYTES,
                              .optimizer_states = how->optimizer_states,
                              .workspace = cleave_cost_workspace,

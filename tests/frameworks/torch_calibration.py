@@ -187,6 +187,55 @@ def check_script(cleave, folder, given, path, listed):
     return said["step_seconds"]
 
 
+def joined_in_passes(cleave, folder, given, sizes, together):
+    """Parameters whose gradients set out in the program behind each pass, where so many bytes go together."""
+    machine, trace = os.path.join(folder, "machine.json"), os.path.join(folder, "trace.json")
+    with open(machine, encoding="utf-8") as stream:
+        described = json.load(stream)
+    described["collectives"]["together"] = f"{together} B"
+    with open(machine, "w", encoding="utf-8") as stream:
+        json.dump(described, stream)
+    cleave.command.run("simulate", *given, "--machine", machine, "--method", "data-parallel", "--devices", 2, "--trace", trace)
+    found = [[]]
+    with open(trace, encoding="utf-8") as stream:
+        for event in json.load(stream)["traceEvents"]:  # in the order of the program
+            if event["pid"] != 1 or event["ph"] != "X":
+                continue
+            if event["cat"] == "compute":
+                found.append([])
+            elif event["cat"] == "join" and event["name"].removeprefix("join ") in sizes:
+                found[-1].append(event["name"].removeprefix("join "))
+    return [names for names in found if names]
+
+
+def check_leaves(cleave, folder, given, make):
+    """Gradients set out in the program behind the passes behind which backward sends them."""
+    from cleave.torch import under_way
+    sizes = {name: parameter.nbytes for name, parameter in make().named_parameters()}
+    come = [name for names in joined_in_passes(cleave, folder, given, sizes, 1) for name in names]
+    expect(sorted(come) == sorted(sizes), f"all of them are summed up: {come}")
+
+    class Backward(under_way._Backward):
+        def send(self, key):
+            sent[-1] += [name for name, _ in self.waiting.pop(key)[1]]
+    most, used = under_way.MOST_BYTES, []
+    try:
+        for under_way.MOST_BYTES in (most, sum(sizes.values()) * 2 // 3, max(sizes.values())):
+            backward, sent = Backward(None), []
+            for name in come:
+                sent.append([])
+                backward.add(name, torch.empty(sizes[name], dtype=torch.uint8), [])
+            for key in list(backward.waiting):
+                backward.send(key)
+            found = joined_in_passes(cleave, folder, given, sizes, under_way.MOST_BYTES)
+            wanted = [sorted(names) for names in sent if names]
+            expect([sorted(names) for names in found] == wanted, f"of {under_way.MOST_BYTES} bytes {wanted} go, and not {found}")
+            used.append(len(found))
+    finally:
+        under_way.MOST_BYTES = most
+    expect(used[0] == 1 and used[-1] > 1, f"at one time or at several: {used}")
+
+
 def check_rare():
     """Collectives that now and then take long cost a step as much as all of them do together."""
     from cleave.torch import collectives, overhead
@@ -222,6 +271,13 @@ def check_repeats():
     n_before, clock = len(calls), calibrate.Clock(device, 1 << 20, 0.12)
     took, _ = clock.median(lambda: None, lambda _: call(0.2))
     expect(0.19 < took < 0.4 and len(calls) - n_before == 4, f"nor an operator: {len(calls) - n_before} calls, {took} s")
+
+
+def check_ranks():
+    """Ranks that work for 4 and 6 ms between two collectives, 5 on the mean as operators are timed, meet every 10."""
+    from cleave.torch import collectives
+    expect(abs(collectives._added((4e-3, 6e-3), (10e-3, 9.9e-3), True) - 5e-3) < 1e-9, "a rank waits for the slower one")
+    expect(abs(collectives._added((4e-3, 6e-3), (7e-3, 7.5e-3), False) - 1.5e-3) < 1e-9, "but not beside work")
 
 
 def check_less_than_nothing():
@@ -264,6 +320,7 @@ def main():
     torch.set_num_threads(1)
     check_rare()
     check_repeats()
+    check_ranks()
     check_less_than_nothing()
     check_memory_is_kept(pages)
     n = 0
@@ -288,6 +345,7 @@ def main():
                 check_pages(calibrate, listed)
                 check_vectors()
                 check_measure(cleave, make, data, check_script(cleave, folder, given, path, listed))
+                check_leaves(cleave, folder, given, make)
     if failed:
         sys.exit(1)
     print(f"{n} passes of operators are calls of PyTorch {torch.__version__}")

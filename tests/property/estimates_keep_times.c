@@ -1,6 +1,7 @@
 /* Law 3: the time of a layout that was reached by changing others, split by split, some accepted
    and some not, is that of the same layout lowered and scanned from scratch, bit for bit, with
-   collectives in closed form and in their steps, also where weights and gradients are sharded; what
+   collectives in closed form and in their steps, also where weights and gradients are sharded, or
+   gradients set out together; what
    it is said to send is what it sends; and what memory it is said to need at most is not less than
    what it needs, nor is a plan by slots. */
 #include "../support/models.h"
@@ -26,6 +27,7 @@ typedef struct walk {
     cleave_split tried;
     const char *name;
     bool in_steps, shards; /* any state, from the begin on */
+    int64_t together_bytes;
 } walk;
 
 static int n_changes(void) {
@@ -43,6 +45,7 @@ static void begin(walk *w, int32_t n_devices) {
                               n_devices > 2 ? 2 : n_devices, "1 TiB");
     w->options = (cleave_lower_options){.training = w->model.loss >= 0,
                                         .symbolic_collectives = !w->in_steps,
+                                        .together_bytes = w->together_bytes,
                                         .optimizer_states = 1};
     w->random = (cleave_random){.key = 7};
     ok(w, cleave_layout_random(&w->model, n_devices, 5, &w->arena, &w->layout, &error), &error);
@@ -200,8 +203,10 @@ static void check(walk *w, int32_t n_devices, int n) {
 static void check_hand_model(int which) {
     static const int32_t devices[] = {2, 4, 6, 12};
     for (size_t i = 0; i < 4 * sizeof devices / sizeof devices[0]; i++) {
-        walk w = {
-            .name = hand_model_names[which], .in_steps = i % 2 != 0, .shards = i / 2 % 2 != 0};
+        walk w = {.name = hand_model_names[which],
+                  .in_steps = i % 2 != 0,
+                  .shards = i / 2 % 2 != 0,
+                  .together_bytes = i % 3 == 0 ? 800 : 0}; /* of a few gradients */
         cleave_error error = {""};
         cr_assert(hand_model(which, &w.arena, &w.model, &error), "%s", error.message);
         if (devices[i / 4] == 4) /* gradients are clipped */
@@ -221,7 +226,10 @@ Test(estimates, keep_times_of_a_model_of_experts) { check_hand_model(MODEL_EXPER
 Test(estimates, keep_times_of_real_models) {
     static const char *const names[] = {"mlp", "lenet5", "byte_gpt", "byte_lstm"};
     for (size_t i = 0; i < 4 * sizeof names / sizeof names[0]; i++) {
-        walk w = {.name = names[i / 4], .in_steps = i % 2 != 0, .shards = i / 2 % 2 != 0};
+        walk w = {.name = names[i / 4],
+                  .in_steps = i % 2 != 0,
+                  .shards = i / 2 % 2 != 0,
+                  .together_bytes = i % 3 == 0 ? 1 << 18 : 0};
         cleave_error error = {""};
         char path[4096];
         snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, names[i / 4]);

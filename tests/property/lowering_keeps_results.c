@@ -19,7 +19,9 @@ static void run_steps(const cleave_model *model, const cleave_layout *layout, ui
                       int steps, double rate, cleave_arena *arena, interpreter_result *result,
                       const char *what) {
     cleave_error error = {""};
-    cleave_lower_options lower = {.training = true, .optimizer_states = 1};
+    cleave_lower_options lower = {.training = true,
+                                  .optimizer_states = 1,
+                                  .together_bytes = timing % 3 == 0 ? 800 : 0}; /* of a few */
     cleave_program program;
     cr_assert_eq(cleave_lower(model, layout, &lower, arena, &program, &error), CLEAVE_OK, "%s: %s",
                  what, error.message);

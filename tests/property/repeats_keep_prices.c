@@ -285,3 +285,15 @@ Test(repeats, unlike_blocks_are_not_repeated) {
     cr_expect_not(known);
     end(&t);
 }
+
+/* Which gradients set out together is another thing for a few blocks than for all. */
+Test(repeats, blocks_whose_gradients_go_together_are_not_repeated) {
+    static const repeat_case of = {NULL, 12, "a100-128x8", 16, 64, 0};
+    trial t;
+    begin(&t, &of);
+    cleave_repeats_destroy(t.repeats);
+    t.pricer.lower.together_bytes = 25 << 20;
+    ok(&t, cleave_repeats_create(&t.pricer, &t.problem.blocks, &t.repeats, &t.error));
+    cr_expect_eq(t.repeats, NULL);
+    end(&t);
+}

@@ -78,8 +78,14 @@ def _chain(call, device, group, usual):
     return [step for work in works for step in (*work, call)], [product for work in works for product in work], n
 
 
+def _added(alone, together, waits):
+    """Seconds that calls add to work, of those of each rank without and with them.  Operators are timed as a rank takes for
+    them on the mean, so where ranks wait for one another what the slower takes longer is the calls'."""
+    return max(together) - (sum(alone) / len(alone) if waits else max(alone))
+
+
 def median(call, device, group, usual=None, beside=None):
-    """What a call adds to work: of the slowest rank; all ranks repeat as often.  Ranks that meet while they work take turns
+    """What a call adds to work; all ranks repeat as often.  Ranks that meet while they work take turns
     with their own threads and wake each other, now and then for milliseconds, and a step adds all of it up: so it is
     the mean of a chain of them that is repeated, and its median that is given.  `usual`: seconds that a step works between
     two, of some of them.  A thread of the library that wakes where a rank has long been at work waits for its core until the
@@ -94,9 +100,11 @@ def median(call, device, group, usual=None, beside=None):
     while again.item() > 0:
         took = torch.tensor([_seconds(work, device, group), _seconds(row, device, group)],
                             dtype=torch.float64, device=device)
-        dist.all_reduce(took, dist.ReduceOp.MAX, group=group)
-        alone, together = took.tolist()
-        seconds.append((together - alone) / chain)  # beside others' work less than nothing, too, which is then no figure
+        ranks = [torch.empty_like(took) for _ in range(dist.get_world_size(group))]
+        dist.all_gather(ranks, took, group=group)
+        alone, together = zip(*(rank.tolist() for rank in ranks))
+        # Beside others' work it is less than nothing, too, which is then no figure.
+        seconds.append(_added(alone, together, beside is None) / chain)
         enough = repeats.are_enough(seconds, time.perf_counter() - began, EACH_SECONDS)
         again = torch.tensor([float(not enough)], device=device)
         dist.broadcast(again, 0, group=group)

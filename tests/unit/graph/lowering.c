@@ -387,6 +387,59 @@ Test(lowering, two_devices_have_collectives_where_a_library_has_them) {
     cr_expect_eq(bytes[0], bytes[1]);
 }
 
+/* The place of the first all-reduce of a tensor, and that of the last compute of backward. */
+static int32_t find_joined(const lowered *of, const char *tensor) {
+    for (int32_t i = 0; i < of->program.n_items; i++) {
+        const cleave_item *item = &of->program.items[i];
+        if (item->kind == CLEAVE_ITEM_JOIN &&
+            strcmp(of->model.tensors[of->program.collectives[item->subject].tensor].name, tensor) ==
+                0)
+            return i;
+    }
+    return -1;
+}
+
+static int32_t find_last_compute(const lowered *of) {
+    int32_t i = of->program.n_items - 1;
+    while (of->program.items[i].kind != CLEAVE_ITEM_COMPUTE)
+        i--;
+    return i;
+}
+
+/* Gradients come as w3, b2, w2, b1, w1, of 352, 32, 320, 40 and 360 bytes.  Vectors of 800 bytes
+   have room for all but w1, which sets out at the end of backward, when there is no other that the
+   first four could wait for.  With 700 w3 is more than half, and goes as it comes; so does w1, and
+   b2, w2 and b1 have waited until then.  A share of a gradient waits for none. */
+Test(lowering, gradients_that_go_together_set_out_when_the_last_is_there) {
+    static lowered of;
+    const char *const names[] = {"w3", "b2", "w2", "b1", "w1"};
+    enum { N = 5, ALONE, IN_800, IN_700, SHARDED, N_CASES };
+    static const int64_t together[N_CASES] = {[IN_800] = 800, [IN_700] = 700, [SHARDED] = 800};
+    for (int which = ALONE; which < N_CASES; which++) {
+        cleave_error error = {""};
+        begin(&of);
+        split(&of, "g1", "n");
+        split(&of, "g2", "n");
+        split(&of, "g3", "n");
+        split(&of, "@loss", "n");
+        if (which == SHARDED)
+            of.layout.sharded[cleave_model_find_tensor(&of.model, "w3")] = CLEAVE_SHARDED_UPDATE;
+        const cleave_lower_options options = {
+            .training = true, .symbolic_collectives = true, .together_bytes = together[which]};
+        cr_assert_eq(cleave_lower(&of.model, &of.layout, &options, &of.arena, &of.program, &error),
+                     CLEAVE_OK, "%s", error.message);
+        cr_assert_eq(cleave_program_check(&of.program, &error), CLEAVE_OK, "%s", error.message);
+        int32_t last = find_last_compute(&of);
+        for (int i = 0; i < N; i++) {
+            bool at_once = which == ALONE || (i == 0 && which != IN_800);
+            bool is_last = i == N - 1;
+            cr_expect_eq(find_joined(&of, names[i]) > last, is_last || !at_once, "%d: %s", which,
+                         names[i]);
+        }
+        cleave_arena_free(&of.arena);
+    }
+}
+
 /* A gradient of 90 floats: one message there and one back, of all of it, and each adds what comes
    to its own, which it sent from a copy. */
 Test(lowering, two_devices_swap_a_small_sum) {
