@@ -4,6 +4,7 @@
 
 #include "costmodel/machine_fold.h"
 #include "graph/model/micro_batch.h"
+#include "search/pipeline/foresight.h"
 #include "search/pipeline/group_internal.h"
 #include "search/problem/baselines.h"
 #include "search/problem/space.h"
@@ -16,12 +17,9 @@ enum { MOST_VALUES = 12 };
 /* Entries of a table of an elimination. */
 static const int64_t most_entries = INT64_C(1) << 20;
 
-/* What is gathered and reduced in a micro-batch is hidden behind so much of its work, but for a
-   share. */
-static const double hides = 0.8, never_hidden = 0.1;
 /* What happens once a step, mostly the synchronisation of parameters, is hidden behind the backward
    of one micro-batch; as long as it is not known how long that takes, so much is not. */
-static const double backward_share = 0.6, exposed_unknown = 0.5;
+static const double exposed_unknown = 0.5;
 /* What a byte costs, as shares of the time that a group takes over the bytes that it has. */
 static const double multipliers[] = {0,      1. / 64, 1. / 32, 1. / 16, 1. / 8, 1. / 4,
                                      1. / 2, 1,       2,       4,       8,      32};
@@ -243,9 +241,10 @@ static cleave_status add_family(group_making *m, const cleave_layout *layout, cl
             needed += (double)plan->stays[op] + (double)plan->kept[op] * m->in_flight;
         }
         if (i == 0 && most_beside > 0)
-            m->exposed = fmax(never_hidden, 1 - hides * time / most_beside);
+            m->exposed = fmax(pipeline_never_hidden, 1 - pipeline_hides * time / most_beside);
         if (i == 0 && most_once > 0)
-            m->exposed_once = fmax(never_hidden, 1 - backward_share * time / most_once);
+            m->exposed_once =
+                fmax(pipeline_never_hidden, 1 - pipeline_backward_share * time / most_once);
         is_lean = needed < lean_enough * bytes * n_groups;
     }
     group->n_families++;

@@ -1,5 +1,6 @@
 #include "search/pipeline/joint.h"
 
+#include "search/pipeline/foresight.h"
 #include "search/pipeline/stages.h"
 
 #include <math.h>
@@ -7,10 +8,6 @@
 
 /* Cuts are looked at anew so often at most. */
 enum { MOST_CUTS = 4 };
-
-/* Of a micro-batch its backward, which hides what parameters take once, and the gradients of
-   weights in it; what hides what is gathered and reduced in it; and what never is hidden. */
-static const double backward_share = 0.6, weights_share = 0.3, hides = 0.8, never_hidden = 0.1;
 
 typedef struct planning {
     const cleave_group *group; /* any of them, where only what all have in common is asked for */
@@ -127,8 +124,8 @@ static void add_times(const planning *p, int32_t g, double *time, double *left) 
             once += (double)plan->once[few];
             behind += (double)plan->behind[few];
         }
-    *time += fmax(beside - hides * *time, never_hidden * beside);
-    *left = behind + fmax(once - backward_share * *time, never_hidden * once);
+    *time += fmax(beside - pipeline_hides * *time, pipeline_never_hidden * beside);
+    *left = behind + fmax(once - pipeline_backward_share * *time, pipeline_never_hidden * once);
 }
 
 /* What a group takes by itself, picoseconds. */
@@ -193,7 +190,8 @@ static double wait_for_others(const planning *p, int32_t g) {
 static double left_of_waits(const planning *p, double time, double waits) {
     if (!cleave_schedule_kind_parts_weights(p->shape->kind))
         return waits;
-    return fmax(waits - hides * weights_share * time, never_hidden * waits);
+    return fmax(waits - pipeline_hides * pipeline_weights_share * time,
+                pipeline_never_hidden * waits);
 }
 
 /* The bubble of a kind is that of 1F1B, by so many. */
@@ -205,13 +203,13 @@ static double turns_of(const cleave_joint_shape *shape) {
    one that reads it, until that begins: a forward before a backward; before a forward a backward,
    or the gradients of weights. */
 static double hides_gradients(const planning *p) {
-    return (1 - backward_share) / p->shape->n_virtual;
+    return (1 - pipeline_backward_share) / p->shape->n_virtual;
 }
 static double hides_inputs(const planning *p) {
     bool parts = cleave_schedule_kind_parts_weights(p->shape->kind);
     return (p->shape->is_forward ? 1
-            : parts              ? weights_share
-                                 : backward_share) /
+            : parts              ? pipeline_weights_share
+                                 : pipeline_backward_share) /
            p->shape->n_virtual;
 }
 
@@ -231,7 +229,7 @@ static double waits_of_place(const planning *p, int32_t g) {
    of so many has gone all the way.  Gradients of weights that are put off are no part of it. */
 static double pace_of_rounds(const planning *p, const double *time) {
     const cleave_joint_shape *shape = p->shape;
-    double share = cleave_schedule_kind_parts_weights(shape->kind) ? 1 - weights_share : 1;
+    double share = cleave_schedule_kind_parts_weights(shape->kind) ? 1 - pipeline_weights_share : 1;
     double round = 0, pace = 0;
     for (int32_t s = p->n_stages - 1; s >= 0; s--) {
         double n = cleave_joint_in_flight(shape, p->group->micro_batches, group_of(p, s));
@@ -296,9 +294,9 @@ double cleave_joint_least_seconds(const cleave_model *model, const cleave_group 
         const least_times least = least_of(family, group->stands_for[op]);
         time += least.time / n;
         beside += least.beside / n;
-        left += (least.behind + never_hidden * least.once) / n;
+        left += (least.behind + pipeline_never_hidden * least.once) / n;
     }
-    time += fmax(beside - hides * time, never_hidden * beside);
+    time += fmax(beside - pipeline_hides * time, pipeline_never_hidden * beside);
     if (shape->is_stream)
         return m * time * 1e-12;
     return (time * (m + (n - 1) / turns_of(shape)) + left) * 1e-12;
@@ -340,11 +338,11 @@ static void count_hops(planning *p) {
     double all = 0, behind, most;
     for (int32_t op = 0; op < p->n_operators; op++)
         all += (double)p->work[op];
-    most = backward_share * all / p->n_stages;
+    most = pipeline_backward_share * all / p->n_stages;
     for (int32_t op = 0; op < p->n_operators; op++) {
         behind = 0;
         for (int32_t i = op; i >= p->joined[op] && behind < most && !p->shape->is_forward; i--)
-            behind += backward_share * (double)p->work[i];
+            behind += pipeline_backward_share * (double)p->work[i];
         p->hops[op] = 2 * p->sends[op] + (int64_t)fmin(behind, most);
     }
     /* Shared by the micro-batches that are under way: see pace_of_rounds. */

@@ -10,6 +10,7 @@
    to.  In the order of these, operators are cut into stages by the joint plan, as long as one may
    be the best; and of the best arrangements splits are free. */
 #include "costmodel/machine_kind.h"
+#include "search/pipeline/foresight.h"
 #include "search/pipeline/internal.h"
 
 #include <math.h>
@@ -18,9 +19,6 @@
 /* Kinds of devices; arrangements of them; shapes that are planned; and arrangements, in so many
    micro-batches each, that get free splits. */
 enum { MOST_POOLS = 3, MOST_ARRANGEMENTS = 256, MOST_SHAPES = 256, MOST_FREE = 4 };
-/* See planned.c. */
-static const double least_bubble = 1.0 / 12, in_doubt = 1.1;
-static const double hides = 0.8, never_hidden = 0.1, weights_share = 0.3, forward_share = 0.4;
 /* Halvings, until the least time is known to a thousandth or so. */
 enum { HALVINGS = 14 };
 
@@ -236,7 +234,8 @@ static cleave_status sum_plans(mixing *x, pool_group *of) {
                 sums->kept += (double)plan->kept[few];
                 beside += (double)plan->beside[few];
             }
-            sums->time += fmax(beside - hides * sums->time, never_hidden * beside);
+            sums->time +=
+                fmax(beside - pipeline_hides * sums->time, pipeline_never_hidden * beside);
         }
     return CLEAVE_OK;
 }
@@ -311,8 +310,8 @@ static double sends_behind(const outlook *o, int32_t g) {
 static double hides_inputs(const outlook *o) {
     bool parts = cleave_schedule_kind_parts_weights(o->shape->kind);
     return (o->joint.is_forward ? 1
-            : parts             ? weights_share
-                                : 1 - forward_share) /
+            : parts             ? pipeline_weights_share
+                                : pipeline_backward_share) /
            o->shape->n_virtual;
 }
 
@@ -330,7 +329,8 @@ static double share_done(const outlook *o, int32_t r, int32_t g, double time) {
     double room = (double)o->x->pools[of->pool].memory_bytes, most = 0;
     double in_flight = cleave_joint_in_flight(&o->joint, o->shape->micro_batches, g), works = time;
     if (g + 1 < o->a->n_groups && !o->joint.is_forward)
-        works -= time - works_in(time, sends_behind(o, g), forward_share / o->shape->n_virtual);
+        works -= time - works_in(time, sends_behind(o, g),
+                                 (1 - pipeline_backward_share) / o->shape->n_virtual);
     if (g > 0)
         works -= time - works_in(time, sends_behind(o, g - 1), hides_inputs(o));
     for (int32_t p = 0; p < of->group->families[family].n_plans; p++) {
@@ -374,7 +374,8 @@ static double foresee(const outlook *o) {
     double m = shape->micro_batches, pace = least_pace(o), path = 0;
     double turns = shape->n_virtual * (cleave_schedule_kind_parts_weights(shape->kind) ? 3.0 : 1.0);
     double bubble = o->joint.is_stream ? 0 : (n - 1) * pace / turns, waits = 0, slowest = pace;
-    double busy = pace * (cleave_schedule_kind_parts_weights(shape->kind) ? 1 - weights_share : 1);
+    double busy =
+        pace * (cleave_schedule_kind_parts_weights(shape->kind) ? 1 - pipeline_weights_share : 1);
     for (int32_t s = n * shape->n_virtual - 2; s >= 0; s--) {
         double sends = o->x->least_sent / m * o->a->slowness[s % n];
         double in_flight = cleave_joint_in_flight(&o->joint, shape->micro_batches, s % n);
@@ -498,8 +499,9 @@ static cleave_status list_shapes(mixing *x) {
             !shape.only_updates ||
             (f->options->wish.zero - 1 <= CLEAVE_SHARDED_UPDATE &&
              pipeline_is_lowered(f, n_parts, shape.micro_batches, CLEAVE_SHARDED_UPDATE));
-        double bubble =
-            f->pricer->is_stream ? 0 : least_bubble * (a->n_groups - 1) / shape.micro_batches;
+        double bubble = f->pricer->is_stream
+                            ? 0
+                            : pipeline_least_bubble * (a->n_groups - 1) / shape.micro_batches;
         if (is_lowered && a->work * (1 + bubble) < best_known(x))
             CLEAVE_TRY(add_shapes(x, shape));
     }
@@ -579,8 +581,8 @@ static cleave_status plan_shapes(mixing *x) {
     int32_t most = x->f->is_small ? x->shapes.n : MOST_SHAPES;
     for (int32_t i = 0; i < x->shapes.n && i < most && !pipeline_is_over(x->f); i++) {
         const shape_of *shape = &x->shapes.items[i];
-        if (!x->f->is_small &&
-            (shape->seconds > best_planned(x) * in_doubt || shape->seconds > best_known(x)))
+        if (!x->f->is_small && (shape->seconds > best_planned(x) * pipeline_in_doubt ||
+                                shape->seconds > best_known(x)))
             break;
         pipeline_progress(x->f, (double)i / x->shapes.n, "planning stages");
         CLEAVE_TRY(plan_shape(x, shape, false));

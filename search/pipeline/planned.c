@@ -5,6 +5,7 @@
    kind leaves, takes least, and where that is above what the best plan is expected to take, it is
    so for all that come after it.  Then with free splits, which take longer to find, of the few that
    are expected to be the best so. */
+#include "search/pipeline/foresight.h"
 #include "search/pipeline/internal.h"
 
 #include <math.h>
@@ -13,12 +14,8 @@
 /* What is counted is a little less than the memory that a plan needs in the end: messages, and
    gradients on their way. */
 static const double share_counted = 0.9;
-/* No kind leaves less of a bubble than this share of what 1F1B leaves: that is four virtual stages
-   with gradients of weights apart. */
-static const double least_bubble = 1.0 / 12;
-/* Plans are expected to take what they take but for so much; and free splits make them so much
-   quicker at most. */
-static const double in_doubt = 1.1, far_behind = 1.2;
+/* Free splits make plans so much quicker at most. */
+static const double far_behind = 1.2;
 
 /* So many get free splits besides the best one of each number of groups; or, where no baseline has
    room, so many. */
@@ -69,7 +66,7 @@ static cleave_status list_cuts(pipeline_finder *f) {
             if (only_updates && (f->options->wish.zero - 1 > CLEAVE_SHARDED_UPDATE ||
                                  !pipeline_is_lowered(f, n_parts, m[i], CLEAVE_SHARDED_UPDATE)))
                 continue;
-            double bubble = f->pricer->is_stream ? 0 : least_bubble * (g - 1) / m[i];
+            double bubble = f->pricer->is_stream ? 0 : pipeline_least_bubble * (g - 1) / m[i];
             const pipeline_numbers cut = {.n_groups = g,
                                           .micro_batches = m[i],
                                           .neighbours = neighbours,
@@ -236,7 +233,7 @@ static bool is_planned(const pipeline_finder *f, const cleave_group *group,
 static cleave_status add_shape(pipeline_finder *f, const cleave_group *group, pipeline_numbers *cut,
                                pipeline_candidate of) {
     const cleave_schedule_wish *wish = &f->options->wish;
-    if (pipeline_least_seconds(f, &of) > best_expected(f, 0) * in_doubt)
+    if (pipeline_least_seconds(f, &of) > best_expected(f, 0) * pipeline_in_doubt)
         return CLEAVE_OK;
     if ((wish->kind >= 0 && wish->kind != (int)of.kind) ||
         !pipeline_is_wanted(wish->virtual_stages, of.n_virtual) ||
@@ -381,7 +378,8 @@ static bool stays_behind(const pipeline_finder *f, const pipeline_numbers *besid
     double quicker =
         isfinite(beside->known_seconds) ? beside->expected_seconds / beside->known_seconds : 1;
     return !f->is_small && isfinite(of->known_seconds) &&
-           of->known_seconds * quicker > in_doubt * fmin(best_known(f), best_expected(f, 0));
+           of->known_seconds * quicker >
+               pipeline_in_doubt * fmin(best_known(f), best_expected(f, 0));
 }
 
 /* From the best that has free splits on. */
@@ -435,7 +433,7 @@ static cleave_status add_cuts(pipeline_finder *f, const cleave_group_problem *pr
         CLEAVE_TRY(look_again(f, problem, &cuts[i]));
     for (; f->n_looked_at < f->numbers.n && !pipeline_is_over(f); f->n_looked_at++) {
         double least = cuts[f->n_looked_at].least_seconds;
-        if (least > best_known(f) || least > best_expected(f, 0) * in_doubt)
+        if (least > best_known(f) || least > best_expected(f, 0) * pipeline_in_doubt)
             break;
         pipeline_progress(f, (double)f->n_looked_at / f->numbers.n, "planning stages");
         CLEAVE_TRY(add_cut(f, problem, false, &cuts[f->n_looked_at]));
@@ -457,7 +455,8 @@ static cleave_status add_planned(pipeline_finder *f) {
                                           .recompute = f->options->wish.recompute,
                                           .sharded = f->options->wish.zero - 1,
                                           .folds = f->options->only_folds,
-                                          .least_bubble = f->pricer->is_stream ? 0 : least_bubble,
+                                          .least_bubble =
+                                              f->pricer->is_stream ? 0 : pipeline_least_bubble,
                                           .memory_bytes = pipeline_memory(f)};
     return add_cuts(f, &problem);
 }
@@ -479,7 +478,7 @@ cleave_status pipeline_plan_shapes(pipeline_finder *f) {
     bool is_refuted = f->numbers.n > 0;
     for (int look = 1; is_refuted && !pipeline_is_over(f); look++) {
         CLEAVE_TRY(add_planned(f));
-        double most = in_doubt * fmin(best_known(f), best_expected(f, 0));
+        double most = pipeline_in_doubt * fmin(best_known(f), best_expected(f, 0));
         CLEAVE_TRY(pipeline_try_planned(f, look < MOST_LOOKS ? most : (double)INFINITY));
         is_refuted = look < MOST_LOOKS && fmin(best_known(f), best_expected(f, 0)) > most;
     }
