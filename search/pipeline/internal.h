@@ -131,9 +131,8 @@ cleave_status pipeline_cut_stages(pipeline_finder *f, const pipeline_candidate *
 /* Has a machine devices with more memory than others? */
 bool pipeline_rooms_differ(const pipeline_finder *f);
 
-/* lessons.c: candidates, from the most promising to where none may be the best; or, of plans, where
-   neither the best nor what is left is expected to take less than so many seconds. */
-cleave_status pipeline_try_planned(pipeline_finder *f, double most_seconds);
+/* lessons.c: candidates, from the most promising to where none may be the best. */
+cleave_status pipeline_try_planned(pipeline_finder *f);
 /* What a plan is expected to take by what was learnt so far; infinite where it did not fit. */
 double pipeline_expect(const pipeline_finder *f, const pipeline_candidate *of);
 cleave_status pipeline_try_known(pipeline_finder *f);

@@ -100,7 +100,7 @@ static void leave_out_like(pipeline_finder *f, const pipeline_candidate *of) {
 }
 
 /* Always the one that is expected to be quickest, as long as it may be the best. */
-cleave_status pipeline_try_planned(pipeline_finder *f, double most_seconds) {
+cleave_status pipeline_try_planned(pipeline_finder *f) {
     const int32_t most = f->is_small ? MOST_PLANNED_OF_SMALL : MOST_PLANNED, before = f->lessons.n;
     const double behind = f->is_small ? polished_by : 1;
     while (f->lessons.n - before < most && !pipeline_is_over(f)) {
@@ -110,8 +110,7 @@ cleave_status pipeline_try_planned(pipeline_finder *f, double most_seconds) {
         bool tried;
         double to_beat =
             best != NULL && best->excess_bytes == 0 ? (double)best->step * 1e-12 : (double)INFINITY;
-        double seconds = i >= 0 ? pipeline_expect(f, &f->planned.items[i]) : (double)INFINITY;
-        if (i < 0 || seconds > to_beat * behind || fmin(seconds, to_beat) > most_seconds)
+        if (i < 0 || pipeline_expect(f, &f->planned.items[i]) > to_beat * behind)
             break;
         pipeline_candidate *of = &f->planned.items[i];
         pipeline_progress(f, (double)(f->lessons.n - before) / most, "simulating stages");

@@ -666,5 +666,5 @@ cleave_status pipeline_plan_mixed(pipeline_finder *f) {
     cleave_status status = mix(x);
     CLEAVE_LIST_FREE(&x->groups);
     CLEAVE_LIST_FREE(&x->shapes);
-    return status == CLEAVE_OK ? pipeline_try_planned(f, (double)INFINITY) : status;
+    return status == CLEAVE_OK ? pipeline_try_planned(f) : status;
 }

@@ -479,7 +479,7 @@ cleave_status pipeline_plan_shapes(pipeline_finder *f) {
     for (int look = 1; is_refuted && !pipeline_is_over(f); look++) {
         CLEAVE_TRY(add_planned(f));
         double most = pipeline_in_doubt * fmin(best_known(f), best_expected(f, 0));
-        CLEAVE_TRY(pipeline_try_planned(f, look < MOST_LOOKS ? most : (double)INFINITY));
+        CLEAVE_TRY(pipeline_try_planned(f));
         is_refuted = look < MOST_LOOKS && fmin(best_known(f), best_expected(f, 0)) > most;
     }
     return CLEAVE_OK;
