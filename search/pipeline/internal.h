@@ -212,6 +212,16 @@ cleave_status pipeline_plan_mixed(pipeline_finder *f);
 cleave_status pipeline_plan(pipeline_finder *f, const cleave_group *group, int64_t most_bytes,
                             pipeline_candidate *of, bool *fits);
 cleave_status pipeline_add_plan(pipeline_finder *f, const pipeline_candidate *of, bool fits);
+/* Kinds of schedule, and stages of a group, that are planned; how many. */
+enum { PIPELINE_MOST_TURNS = 7 };
+typedef struct pipeline_turns {
+    cleave_schedule_kind kind;
+    int32_t n_virtual;
+} pipeline_turns;
+int pipeline_list_turns(const pipeline_finder *f, int32_t n_groups, int32_t micro_batches,
+                        pipeline_turns turns[PIPELINE_MOST_TURNS]);
+/* Seconds of the best that is known to fit; infinite: nothing is. */
+double pipeline_best_known(const pipeline_finder *f);
 cleave_status pipeline_plan_twice(pipeline_finder *f, const cleave_group *group,
                                   pipeline_candidate of);
 /* Of a device, for an arena. */

@@ -70,8 +70,8 @@ typedef struct mixing {
     arrangement arrangements[MOST_ARRANGEMENTS];
     CLEAVE_LIST(pool_group) groups;
     CLEAVE_LIST(shape_of) shapes;
-    double
-        least_sent; /* picoseconds of the whole batch over the slowest link, wherever it is cut */
+    /* Picoseconds of the whole batch over the slowest link, wherever it is cut. */
+    double least_sent;
 } mixing;
 
 static cleave_status short_of_memory(const mixing *x) {
@@ -428,8 +428,7 @@ static cleave_status find_groups(mixing *x, const shape_of *shape, bool is_free,
 static bool is_asked_for(const mixing *x, const shape_of *shape) {
     const cleave_schedule_wish *wish = &x->f->options->wish;
     int32_t n_groups = x->arrangements[shape->arrangement].n_groups;
-    return (wish->kind < 0 ? shape->kind != CLEAVE_SCHEDULE_GPIPE
-                           : wish->kind == (int)shape->kind) &&
+    return (wish->kind < 0 || wish->kind == (int)shape->kind) &&
            pipeline_is_wanted(wish->virtual_stages, shape->n_virtual) &&
            pipeline_is_wanted(wish->stages, n_groups * shape->n_virtual) &&
            n_groups * shape->n_virtual <= x->f->pricer->model->n_operators;
@@ -450,37 +449,18 @@ static cleave_status add_shape(mixing *x, outlook *o, shape_of shape) {
     return CLEAVE_LIST_PUSH(&x->shapes, shape) ? CLEAVE_OK : short_of_memory(x);
 }
 
-/* See planned.c. */
 static cleave_status add_shapes(mixing *x, shape_of shape) {
     outlook o = {.x = x, .a = &x->arrangements[shape.arrangement]};
-    bool trains = cleave_model_trains(x->f->pricer->model), fit;
-    int32_t n = o.a->n_groups;
+    pipeline_turns turns[PIPELINE_MOST_TURNS];
+    int n = pipeline_list_turns(x->f, o.a->n_groups, shape.micro_batches, turns);
+    bool fit;
     CLEAVE_TRY(find_groups(x, &shape, false, o.groups, &fit));
-    if (!fit)
-        return CLEAVE_OK;
-    shape.n_virtual = 1;
-    shape.kind = CLEAVE_SCHEDULE_1F1B;
-    CLEAVE_TRY(add_shape(x, &o, shape));
-    shape.kind = CLEAVE_SCHEDULE_GPIPE;
-    CLEAVE_TRY(add_shape(x, &o, shape));
-    shape.kind = CLEAVE_SCHEDULE_ZB_H1;
-    if ((n > 1 && trains) || x->f->options->wish.kind >= 0)
+    for (int i = 0; i < n && fit; i++) {
+        shape.kind = turns[i].kind;
+        shape.n_virtual = turns[i].n_virtual;
         CLEAVE_TRY(add_shape(x, &o, shape));
-    for (shape.n_virtual = 2; shape.n_virtual <= 4 && n > 1; shape.n_virtual *= 2) {
-        if (shape.micro_batches % n != 0 || x->f->pricer->is_stream)
-            continue;
-        shape.kind = CLEAVE_SCHEDULE_INTERLEAVED;
-        CLEAVE_TRY(add_shape(x, &o, shape));
-        shape.kind = CLEAVE_SCHEDULE_ZB_INTERLEAVED;
-        if (trains)
-            CLEAVE_TRY(add_shape(x, &o, shape));
     }
     return CLEAVE_OK;
-}
-
-static double best_known(const mixing *x) {
-    const cleave_price *best = pipeline_best(x->f);
-    return best != NULL && best->excess_bytes == 0 ? (double)best->step * 1e-12 : (double)INFINITY;
 }
 
 static cleave_status list_shapes(mixing *x) {
@@ -502,7 +482,7 @@ static cleave_status list_shapes(mixing *x) {
         double bubble = f->pricer->is_stream
                             ? 0
                             : pipeline_least_bubble * (a->n_groups - 1) / shape.micro_batches;
-        if (is_lowered && a->work * (1 + bubble) < best_known(x))
+        if (is_lowered && a->work * (1 + bubble) < pipeline_best_known(x->f))
             CLEAVE_TRY(add_shapes(x, shape));
     }
     return CLEAVE_OK;
@@ -582,7 +562,7 @@ static cleave_status plan_shapes(mixing *x) {
     for (int32_t i = 0; i < x->shapes.n && i < most && !pipeline_is_over(x->f); i++) {
         const shape_of *shape = &x->shapes.items[i];
         if (!x->f->is_small && (shape->seconds > best_planned(x) * pipeline_in_doubt ||
-                                shape->seconds > best_known(x)))
+                                shape->seconds > pipeline_best_known(x->f)))
             break;
         pipeline_progress(x->f, (double)i / x->shapes.n, "planning stages");
         CLEAVE_TRY(plan_shape(x, shape, false));

@@ -191,8 +191,7 @@ static double best_expected(const pipeline_finder *f, int32_t from) {
     return best;
 }
 
-/* Seconds of the best that is known to fit; infinite: nothing is. */
-static double best_known(const pipeline_finder *f) {
+double pipeline_best_known(const pipeline_finder *f) {
     const cleave_price *best = pipeline_best(f);
     return best != NULL && best->excess_bytes == 0 ? (double)best->step * 1e-12 : (double)INFINITY;
 }
@@ -200,7 +199,7 @@ static double best_known(const pipeline_finder *f) {
 /* What takes so much longer by its work alone, with the splits of baselines, free splits don't make
    the best. */
 static double most_seconds(const pipeline_finder *f) {
-    return f->is_small ? 0 : far_behind * fmin(best_known(f), best_expected(f, 0));
+    return f->is_small ? 0 : far_behind * fmin(pipeline_best_known(f), best_expected(f, 0));
 }
 
 /* Does a shape leave the best so far behind, however it is planned? */
@@ -246,30 +245,36 @@ static cleave_status add_shape(pipeline_finder *f, const cleave_group *group, pi
 
 /* gpipe keeps more than 1f1b and is no quicker, so it is for who asks for it.  Kinds that differ in
    backward alone are one where there is none. */
+int pipeline_list_turns(const pipeline_finder *f, int32_t n_groups, int32_t micro_batches,
+                        pipeline_turns turns[PIPELINE_MOST_TURNS]) {
+    bool is_asked = f->options->wish.kind >= 0, trains = cleave_model_trains(f->pricer->model);
+    int n = 0;
+    turns[n++] = (pipeline_turns){CLEAVE_SCHEDULE_1F1B, 1};
+    if (is_asked || (n_groups > 1 && trains))
+        turns[n++] = (pipeline_turns){CLEAVE_SCHEDULE_ZB_H1, 1};
+    if (is_asked)
+        turns[n++] = (pipeline_turns){CLEAVE_SCHEDULE_GPIPE, 1};
+    bool goes_round = n_groups > 1 && micro_batches % n_groups == 0 && !f->pricer->is_stream;
+    for (int32_t n_virtual = 2; n_virtual <= 4 && goes_round; n_virtual *= 2) {
+        turns[n++] = (pipeline_turns){CLEAVE_SCHEDULE_INTERLEAVED, n_virtual};
+        if (is_asked || trains)
+            turns[n++] = (pipeline_turns){CLEAVE_SCHEDULE_ZB_INTERLEAVED, n_virtual};
+    }
+    return n;
+}
+
 static cleave_status add_shapes(pipeline_finder *f, const cleave_group *group,
                                 pipeline_numbers *cut, int32_t family) {
-    int32_t n_groups = cut->n_groups;
-    pipeline_candidate of = {.n_groups = n_groups,
-                             .neighbours = cut->neighbours,
-                             .n_virtual = 1,
-                             .micro_batches = group->micro_batches,
-                             .family = family};
-    CLEAVE_TRY(add_shape(f, group, cut, of));
-    of.kind = CLEAVE_SCHEDULE_ZB_H1;
-    bool is_asked = f->options->wish.kind >= 0, trains = cleave_model_trains(f->pricer->model);
-    if (is_asked || (n_groups > 1 && trains))
+    pipeline_turns turns[PIPELINE_MOST_TURNS];
+    int n = pipeline_list_turns(f, cut->n_groups, group->micro_batches, turns);
+    for (int i = 0; i < n; i++) {
+        const pipeline_candidate of = {.n_groups = cut->n_groups,
+                                       .neighbours = cut->neighbours,
+                                       .n_virtual = turns[i].n_virtual,
+                                       .kind = turns[i].kind,
+                                       .micro_batches = group->micro_batches,
+                                       .family = family};
         CLEAVE_TRY(add_shape(f, group, cut, of));
-    of.kind = CLEAVE_SCHEDULE_GPIPE;
-    if (is_asked)
-        CLEAVE_TRY(add_shape(f, group, cut, of));
-    for (of.n_virtual = 2; of.n_virtual <= 4 && n_groups > 1; of.n_virtual *= 2) {
-        if (of.micro_batches % n_groups != 0 || f->pricer->is_stream)
-            continue;
-        of.kind = CLEAVE_SCHEDULE_INTERLEAVED;
-        CLEAVE_TRY(add_shape(f, group, cut, of));
-        of.kind = CLEAVE_SCHEDULE_ZB_INTERLEAVED;
-        if (is_asked || trains)
-            CLEAVE_TRY(add_shape(f, group, cut, of));
     }
     return CLEAVE_OK;
 }
@@ -379,7 +384,7 @@ static bool stays_behind(const pipeline_finder *f, const pipeline_numbers *besid
         isfinite(beside->known_seconds) ? beside->expected_seconds / beside->known_seconds : 1;
     return !f->is_small && isfinite(of->known_seconds) &&
            of->known_seconds * quicker >
-               pipeline_in_doubt * fmin(best_known(f), best_expected(f, 0));
+               pipeline_in_doubt * fmin(pipeline_best_known(f), best_expected(f, 0));
 }
 
 /* From the best that has free splits on. */
@@ -433,7 +438,7 @@ static cleave_status add_cuts(pipeline_finder *f, const cleave_group_problem *pr
         CLEAVE_TRY(look_again(f, problem, &cuts[i]));
     for (; f->n_looked_at < f->numbers.n && !pipeline_is_over(f); f->n_looked_at++) {
         double least = cuts[f->n_looked_at].least_seconds;
-        if (least > best_known(f) || least > best_expected(f, 0) * pipeline_in_doubt)
+        if (least > pipeline_best_known(f) || least > best_expected(f, 0) * pipeline_in_doubt)
             break;
         pipeline_progress(f, (double)f->n_looked_at / f->numbers.n, "planning stages");
         CLEAVE_TRY(add_cut(f, problem, false, &cuts[f->n_looked_at]));
@@ -478,9 +483,9 @@ cleave_status pipeline_plan_shapes(pipeline_finder *f) {
     bool is_refuted = f->numbers.n > 0;
     for (int look = 1; is_refuted && !pipeline_is_over(f); look++) {
         CLEAVE_TRY(add_planned(f));
-        double most = pipeline_in_doubt * fmin(best_known(f), best_expected(f, 0));
+        double most = pipeline_in_doubt * fmin(pipeline_best_known(f), best_expected(f, 0));
         CLEAVE_TRY(pipeline_try_planned(f));
-        is_refuted = look < MOST_LOOKS && fmin(best_known(f), best_expected(f, 0)) > most;
+        is_refuted = look < MOST_LOOKS && fmin(pipeline_best_known(f), best_expected(f, 0)) > most;
     }
     return CLEAVE_OK;
 }
