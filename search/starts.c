@@ -1,5 +1,6 @@
 /* What a search begins with: the layouts known by name, data parallel over the quick devices of a
    machine that has several kinds, and the best that folds. */
+#include "graph/lower/size.h"
 #include "search/improve/parallel.h"
 #include "search/improve/window.h"
 #include "search/session.h"
@@ -156,9 +157,7 @@ static cleave_status add_known(session *s, cleave_error *error) {
 enum { MOST_PARTS = 1 << 12 };
 
 static bool is_too_large(const session *s, const cleave_layout *layout, int64_t *n_parts) {
-    *n_parts = 0;
-    for (int32_t op = 0; op < layout->n_operators; op++)
-        *n_parts += layout->splits[op].n_parts;
+    *n_parts = cleave_layout_count_parts(layout);
     return s->reach.only_folds && *n_parts > MOST_PARTS + layout->n_operators;
 }
 

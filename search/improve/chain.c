@@ -136,7 +136,8 @@ static int64_t work_of(const cleave_chain *c) {
                               : cleave_estimate_count(c->estimate).bytes;
 }
 
-cleave_status cleave_chain_price(cleave_chain *c, int64_t below, cleave_error *error) {
+cleave_status cleave_chain_price(cleave_chain *c, int64_t below, bool only_whether,
+                                 cleave_error *error) {
     c->proposals++;
     if (c->n_changed == 0 && c->n_resharded == 0) {
         c->proposed = c->price;
@@ -145,8 +146,10 @@ cleave_status cleave_chain_price(cleave_chain *c, int64_t below, cleave_error *e
     int64_t before = work_of(c);
     int64_t planned = c->pricer->n_devices_planned;
     bool fits = c->price.excess_bytes == 0;
-    const cleave_price_bar bar = {
-        .below = below, .below_over = fits ? DBL_MAX : c->price.over, .step_decides = fits};
+    const cleave_price_bar bar = {.below = below,
+                                  .below_over = fits ? DBL_MAX : c->price.over,
+                                  .step_decides = fits,
+                                  .only_whether = only_whether};
     CLEAVE_TRY(price_proposal(c, &bar, &c->proposed, error));
     planned = c->pricer->n_devices_planned - planned;
     c->work += work_of(c) - before;

@@ -60,8 +60,10 @@ cleave_status cleave_chain_shard(cleave_chain *chain, int32_t tensor, bool shard
 /* Prices the proposal, where it changes anything.  Where the step turns out to be `below` or more,
    or the layout does not fit and the proposal comes no nearer, memory may be left unplanned:
    `proposed` is then said to be over the limit.  So it is, by INT64_MAX bytes, where it is none of
-   windows: it can only be rejected then. */
-cleave_status cleave_chain_price(cleave_chain *chain, int64_t below, cleave_error *error);
+   windows: it can only be rejected then.  Where it is asked only whether the step is below, one
+   that is not may be any such. */
+cleave_status cleave_chain_price(cleave_chain *chain, int64_t below, bool only_whether,
+                                 cleave_error *error);
 /* After pricing only. */
 cleave_status cleave_chain_accept(cleave_chain *chain, cleave_error *error);
 cleave_status cleave_chain_reject(cleave_chain *chain, cleave_error *error);

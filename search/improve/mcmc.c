@@ -70,7 +70,7 @@ static cleave_status propose(walk *w, cleave_error *error) {
     cleave_mcmc *mcmc = w->mcmc;
     int32_t op = w->movable[cleave_random_below(&mcmc->random, w->n_movable)];
     CLEAVE_TRY(cleave_chain_change(&w->chain, op, draw(mcmc, op), error));
-    CLEAVE_TRY(cleave_chain_price(&w->chain, INT64_MAX, error));
+    CLEAVE_TRY(cleave_chain_price(&w->chain, INT64_MAX, false, error));
     mcmc->proposals++;
     if (!accepts(w))
         return cleave_chain_reject(&w->chain, error);

@@ -4,10 +4,12 @@
    that of layouts that are nearly as good closed forms don't tell which is the best, and the one
    that no single change improves in closed form may be improved in steps.  On few devices estimates
    with collectives in their steps take little, so there what is best in steps descends once more by
-   whole sweeps, until no single change improves what `simulate` and `run` do.
+   whole sweeps, until no single change improves what `simulate` and `run` do.  What is tried first
+   is said by an additive model of changes of the start: the one that found it knows of each operator
+   only what is cheap by itself.
 
    What comes of it follows from the start alone, as long as time is not limited. */
-#include "search/improve/improve.h"
+#include "search/improve/in_steps.h"
 #include "search/improve/refine.h"
 
 #include <stdio.h>
@@ -21,6 +23,7 @@ typedef struct polish_run {
     const cleave_improvement *with;
     double most_seconds;
     cleave_refine refine;
+    cleave_additive_model around; /* of changes of the start, which says what to try first */
     cleave_chain chain;
     cleave_structure structure;
     cleave_refine_state state;
@@ -55,12 +58,13 @@ static cleave_status begin(polish_run *run, const cleave_choices *choices,
     const cleave_chain_start start = {choices, price};
     CLEAVE_TRY(cleave_structure_create(with->model, with->candidates, with->constraints,
                                        &run->arena, &run->structure, error));
+    CLEAVE_TRY(improve_look_around(with, choices, like, &run->around, error));
     run->refine = (cleave_refine){
         .source = {.model = with->model,
                    .candidates = with->candidates,
                    .structure = &run->structure,
                    .optimizer_states = with->optimizer_states,
-                   .additive = with->additive},
+                   .additive = with->additive != NULL ? &run->around : NULL},
         .like = like,
         .in_steps = true,
         .pricer = &with->pricers[0],

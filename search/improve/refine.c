@@ -16,6 +16,9 @@ static const double group_share = 0.5;
    below, and ends at so much of that. */
 static const double cool_share = 0.1, coldest = 0.01;
 
+/* The share of a sweep that is most promising is one in so many. */
+enum { FRONT = 8 };
+
 typedef struct run {
     const cleave_refine *refine;
     cleave_refine_state *state;
@@ -271,6 +274,13 @@ static cleave_status propose_swept(run *r, const cleave_move *move, bool *change
     return CLEAVE_OK;
 }
 
+/* Is the temperature of an annealing that follows learnt from what changes add? */
+static bool learns_spread(const run *r) {
+    cleave_refine_phase phase = r->state->phase;
+    return r->state->anneals && r->refine->hottest <= 0 &&
+           (phase == CLEAVE_REFINE_GROUPS || phase == CLEAVE_REFINE_SINGLES);
+}
+
 static cleave_status try_move(run *r, const cleave_move *move, cleave_error *error) {
     cleave_chain *c = r->chain;
     cleave_refine_state *s = r->state;
@@ -280,14 +290,15 @@ static cleave_status try_move(run *r, const cleave_move *move, cleave_error *err
     if (!changes)
         return CLEAVE_OK;
     int64_t below = c->price.excess_bytes > 0 ? INT64_MAX : c->price.step;
-    CLEAVE_TRY(cleave_chain_price(c, below, error));
+    bool learns = learns_spread(r);
+    CLEAVE_TRY(cleave_chain_price(c, below, !learns, error));
     if (cleave_price_nearer(&c->proposed, &c->price)) {
         s->since_improved = 0;
         s->improved = true;
         CLEAVE_TRY(cleave_chain_accept(c, error));
     } else {
-        if (c->proposed.step > c->price.step && c->price.excess_bytes == 0 && move->op >= 0 &&
-            move->with < 0)
+        if (learns && c->proposed.step > c->price.step && c->price.excess_bytes == 0 &&
+            move->op >= 0 && move->with < 0)
             s->spread[log2_of(c->proposed.step - c->price.step)]++;
         CLEAVE_TRY(cleave_chain_reject(c, error));
     }
@@ -312,6 +323,16 @@ static cleave_status make_sweep(run *r, cleave_error *error) {
                                &r->sweep, error);
 }
 
+/* The next move of a whole sweep.  Few of them improve anything, and these are nearly all among the
+   most promising, time and again; so others have their turn only when of those none does. */
+static int64_t next_of_whole(run *r) {
+    cleave_refine_state *s = r->state;
+    int64_t n_front = (r->sweep.n + FRONT - 1) / FRONT;
+    if (s->since_improved >= n_front)
+        return s->since_improved;
+    return s->cursor++ % n_front;
+}
+
 /* One move of the sweep, or the end of it. */
 static cleave_status step_sweep(run *r, cleave_error *error) {
     cleave_refine_state *s = r->state;
@@ -325,6 +346,8 @@ static cleave_status step_sweep(run *r, cleave_error *error) {
     double share = (first && s->anneals ? first_share : 1) * (groups ? group_share : 1);
     if ((patience > 0 && s->since_improved >= patience && !is_affordable(r)) || spent(r) >= share)
         return leave(r, false, error);
+    if (is_affordable(r))
+        return try_move(r, &r->sweep.moves[next_of_whole(r)], error);
     int64_t at = s->cursor * lanes + s->limits.lane;
     if (at >= r->sweep.n) {
         s->cursor = 0;
@@ -348,7 +371,7 @@ static cleave_status step_annealing(run *r, cleave_error *error) {
     int64_t below = INT64_MAX;
     if (c->price.excess_bytes == 0 && drawn < 0x1p62 - (double)c->price.step)
         below = c->price.step + (int64_t)drawn + 1;
-    CLEAVE_TRY(cleave_chain_price(c, below, error));
+    CLEAVE_TRY(cleave_chain_price(c, below, true, error));
     bool taken = c->price.excess_bytes > 0
                      ? !cleave_price_nearer(&c->price, &c->proposed)
                      : c->proposed.excess_bytes == 0 && c->proposed.step < below;

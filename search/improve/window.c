@@ -139,7 +139,7 @@ static cleave_status go_to(cleave_chain *chain, const cleave_choices *choices, b
                            cleave_error *error) {
     for (int32_t op = 0; op < chain->pricer->model->n_operators; op++)
         CLEAVE_TRY(cleave_chain_change(chain, op, choices->of[op], error));
-    CLEAVE_TRY(cleave_chain_price(chain, INT64_MAX, error));
+    CLEAVE_TRY(cleave_chain_price(chain, INT64_MAX, false, error));
     *folds = chain->proposed.excess_bytes < INT64_MAX;
     return *folds ? cleave_chain_accept(chain, error) : cleave_chain_reject(chain, error);
 }

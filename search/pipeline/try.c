@@ -4,15 +4,15 @@
 
 #include "costmodel/machine_fold.h"
 #include "graph/lower/lower.h"
+#include "graph/lower/size.h"
 #include "search/price/view.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* Parts of all operators in all micro-batches that are lowered, beyond which a layout is not: more
-   than a GiB.  Those of sharded weights are gathered and reduced each by itself, which counts as so
-   many, and are lowered for every micro-batch. */
-enum { MOST_PARTS = 16 << 16, PARTS_OF_SHARDED = 4 };
+/* Parts with sharded weights are gathered and reduced each by itself, which counts as so many, and
+   are lowered for every micro-batch. */
+enum { PARTS_OF_SHARDED = 4 };
 /* Parts beyond which a layout that does not fold is not lowered where nothing else is. */
 enum { MOST_UNFOLDED = 9 << 12 };
 
@@ -20,11 +20,12 @@ bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micr
                          int sharded) {
     bool is_few = sharded <= CLEAVE_SHARDED_UPDATE && micro_batches > CLEAVE_FEW_MICRO_BATCHES;
     int32_t lowered = is_few ? CLEAVE_FEW_MICRO_BATCHES : micro_batches;
-    if ((sharded > CLEAVE_SHARDED_UPDATE ? PARTS_OF_SHARDED : 1) * n_parts * lowered <= MOST_PARTS)
+    if ((sharded > CLEAVE_SHARDED_UPDATE ? PARTS_OF_SHARDED : 1) * n_parts * lowered <=
+        CLEAVE_MOST_PARTS_TRIED)
         return true;
     snprintf(f->found->why_none, sizeof f->found->why_none,
              "%lld parts of operators in %d micro-batches are more than are lowered (%d)",
-             (long long)n_parts, micro_batches, MOST_PARTS);
+             (long long)n_parts, micro_batches, CLEAVE_MOST_PARTS_TRIED);
     return false;
 }
 
@@ -75,7 +76,7 @@ bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout
     for (int32_t op = 0; op < layout->n_operators; op++)
         n_parts += pipeline_window(f, layout->splits[op].n_parts);
     if (!f->options->only_folds &&
-        n_parts * PARTS_OF_SHARDED * layout->schedule.micro_batches > MOST_PARTS)
+        n_parts * PARTS_OF_SHARDED * layout->schedule.micro_batches > CLEAVE_MOST_PARTS_TRIED)
         n_parts /= count_windows(f, layout);
     return !pipeline_is_lowered(f, n_parts, layout->schedule.micro_batches, sharded);
 }
@@ -128,10 +129,7 @@ static cleave_status make_layout(pipeline_finder *f, const pipeline_candidate *o
 static cleave_status price_layout(pipeline_finder *f, const cleave_layout *layout, bool *tried,
                                   cleave_price *price, cleave_price_grounds *grounds) {
     cleave_error why_not = {""};
-    int64_t n_parts = 0;
-    for (int32_t op = 0; op < layout->n_operators; op++)
-        n_parts += layout->splits[op].n_parts;
-    bool must = must_fold(f, n_parts);
+    bool must = must_fold(f, cleave_layout_count_parts(layout));
     *grounds = (cleave_price_grounds){
         .used_rules = CLEAVE_ARENA_ARRAY(f->arena, bool, layout->collectives.n)};
     if (grounds->used_rules == NULL)

@@ -5,13 +5,11 @@
    left to plan; and whoever asks for a price alone can be told by an estimate, too. */
 #include "search/price/price.h"
 
+#include "graph/lower/size.h"
 #include "graph/model/ring.h"
 #include "search/price/view.h"
 
 #include <stdlib.h>
-
-/* Of a program that is lowered for its price: as many take about 2 GiB. */
-static const int64_t most_records = INT64_C(8) << 20;
 
 cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machine *machine,
                                    int optimizer_states, int64_t memory_limit_bytes,
@@ -22,7 +20,7 @@ cleave_status cleave_pricer_create(const cleave_model *model, const cleave_machi
                             .least_peak_bytes = INT64_MAX};
     result.lower = (cleave_lower_options){.training = cleave_model_trains(model),
                                           .for_price = true,
-                                          .most_records = most_records,
+                                          .most_records = CLEAVE_MOST_RECORDS_PRICED,
                                           .least_collective = machine->collectives.least_devices,
                                           .together_bytes = machine->collectives.together_bytes,
                                           .optimizer_states = optimizer_states,
@@ -141,10 +139,8 @@ static cleave_status fits_in_slots(const cleave_pricer *pricer, cleave_estimate 
 static bool may_estimate(const cleave_pricer *pricer, const cleave_price_subject *what) {
     const cleave_layout *layout = what->layout;
     bool is_reported = what->in_steps || cleave_machine_knows_collectives(pricer->machine);
-    int64_t n_parts = 0;
-    for (int32_t op = 0; op < layout->n_operators; op++)
-        n_parts += layout->splits[op].n_parts;
-    return !pricer->is_stream && n_parts > 2 * (int64_t)layout->n_operators &&
+    return !pricer->is_stream &&
+           cleave_layout_count_parts(layout) > 2 * (int64_t)layout->n_operators &&
            cleave_layout_is_whole(layout) &&
            !(is_reported && cleave_cost_knows_neighbours(pricer->cache));
 }
@@ -176,7 +172,9 @@ static cleave_status fits_by_estimate(cleave_pricer *pricer, const cleave_price_
 static cleave_status price_estimate(cleave_pricer *pricer, cleave_estimate *estimate,
                                     const cleave_price_bar *bar, bool *done, cleave_price *price,
                                     cleave_error *error) {
-    CLEAVE_TRY(cleave_estimate_run(estimate, &price->step, error));
+    bool only_whether = bar != NULL && bar->step_decides && bar->only_whether;
+    CLEAVE_TRY(cleave_estimate_run_below(estimate, only_whether ? bar->below : INT64_MAX,
+                                         &price->step, error));
     if (bar != NULL && bar->step_decides && price->step >= bar->below) {
         price->excess_bytes = INT64_MAX;
         *done = true;

@@ -88,7 +88,8 @@ typedef struct cleave_price_subject {
 typedef struct cleave_price_bar {
     int64_t below;     /* its step is below this, picoseconds */
     double below_over; /* and so is `over`, or it is 0 */
-    bool step_decides; /* where the step is not below, nobody asks for the memory */
+    bool step_decides; /* where the step is not below, nobody asks for the memory, */
+    bool only_whether; /* nor how long it is: the price may have any that is not below */
 } cleave_price_bar;
 
 /* The price of a layout, by scan.  Where there is a bar (it may be null) and an estimate that is

@@ -2,6 +2,7 @@
 #include "search/price/view.h"
 
 #include "costmodel/machine_fold.h"
+#include "graph/lower/size.h"
 #include "graph/program/traffic.h"
 #include "simulator/scan/period.h"
 #include "simulator/step/simulated_step.h"
@@ -62,14 +63,9 @@ cleave_status cleave_lowered_fold(cleave_pricer *pricer, const cleave_layout *la
     return status;
 }
 
-/* Parts of operators in all micro-batches. */
-enum { MANY_PARTS = 1 << 18 };
-
 bool cleave_lowers_to_many(const cleave_layout *layout) {
-    int64_t n_parts = 0;
-    for (int32_t op = 0; op < layout->n_operators; op++)
-        n_parts += layout->splits[op].n_parts;
-    return n_parts * layout->schedule.micro_batches > MANY_PARTS;
+    return cleave_layout_count_parts(layout) * layout->schedule.micro_batches >
+           CLEAVE_MOST_PARTS_ASKED;
 }
 
 cleave_status cleave_lowered_whole(cleave_pricer *pricer, const cleave_layout *layout,

@@ -82,15 +82,27 @@
 #include <string.h>
 
 cleave_status cleave_delta_run(cleave_delta *delta, int64_t *step, cleave_error *error) {
+    return cleave_delta_run_below(delta, INT64_MAX, step, error);
+}
+
+cleave_status cleave_delta_run_below(cleave_delta *delta, int64_t below, int64_t *step,
+                                     cleave_error *error) {
     (void)error; /* what could be wrong was refused when it was put */
     if (delta->n_changes > 0 && !delta->is_timed)
-        delta_run_changes(delta, false);
+        delta_run_changes(delta, false, below);
     *step = delta->n_changes > 0 ? delta->step : delta->base_step;
     return CLEAVE_OK;
 }
 
 /* --- Changes -----------------------------------------------------------------------------------
  */
+
+static void add_work(cleave_delta *delta, const delta_placed *placed, const delta_chunk *chunk,
+                     int64_t sign) {
+    int64_t *work = delta->work + (size_t)chunk->slot * (size_t)delta->n_devices;
+    for (int32_t i = chunk->first_work; i < chunk->first_work + chunk->n_works; i++)
+        work[placed->works[i].device] += sign * placed->works[i].picoseconds;
+}
 
 /* Takes the chunks of a fragment out of their slots ... */
 static void take_out(cleave_delta *delta, const delta_placed *placed) {
@@ -101,6 +113,7 @@ static void take_out(cleave_delta *delta, const delta_placed *placed) {
             if (of->entries[e].placed != placed)
                 of->entries[n++] = of->entries[e];
         of->n_entries = n;
+        add_work(delta, placed, &placed->chunks[c], -1);
     }
 }
 
@@ -123,6 +136,7 @@ static void put_in(cleave_delta *delta, int32_t place, delta_placed *placed) {
         for (; at > 0 && of->entries[at - 1].key > entry.key; at--)
             of->entries[at] = of->entries[at - 1];
         of->entries[at] = entry;
+        add_work(delta, placed, chunk, 1);
     }
 }
 
@@ -230,7 +244,7 @@ void cleave_delta_accept(cleave_delta *delta) {
     if (delta->n_changes == 0)
         return;
     if (!delta->is_run)
-        delta_run_changes(delta, true);
+        delta_run_changes(delta, true, INT64_MAX);
     delta_learn(delta, true);
     for (int32_t s = delta->first_run; s <= delta->n_slots; s++) {
         if (s == delta->n_slots || delta->view[s].ran) {
@@ -312,6 +326,8 @@ static bool take_memory(cleave_delta *delta) {
     TAKE(delta->base_uses, uint64_t, n_slots * n_words);
     TAKE(delta->uses, uint64_t, n_slots * n_words);
     TAKE(delta->awaiting, uint64_t, n_slots * n_words);
+    TAKE(delta->work, int64_t, n_slots * (size_t)delta->n_devices);
+    TAKE(delta->left, int64_t, delta->n_devices);
     TAKE(delta->state.devices, cleave_scan_device, delta->n_devices);
     TAKE(delta->state.links, cleave_scan_link, delta->n_links);
     TAKE(delta->full_state.devices, cleave_scan_device, delta->n_devices);
@@ -326,6 +342,8 @@ static bool take_memory(cleave_delta *delta) {
     TAKE(delta->met, uint64_t, n_words);
     TAKE(delta->exceptions, delta_exception, delta->room_exceptions);
     TAKE(delta->seen_queue, int64_t, 2 * (size_t)delta->n_devices);
+    TAKE(delta->seen_work, int64_t, delta->n_devices);
+    TAKE(delta->work_at, int32_t, delta->n_devices);
 #undef TAKE
     return all && take_records(delta, &delta->base) && take_records(delta, &delta->next);
 }
@@ -371,6 +389,7 @@ cleave_status cleave_delta_create(int32_t n_places, int32_t n_slots, int32_t n_q
     }
     if (n_links > 0)
         memcpy(delta->link_latency, link_latency, (size_t)n_links * sizeof *link_latency);
+    delta->whole = 1024; /* to begin with, all of it */
     begin_base(delta);
     *made = delta;
     return CLEAVE_OK;

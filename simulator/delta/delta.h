@@ -48,6 +48,11 @@ void cleave_delta_unmake(cleave_delta_made *made); /* null: nothing */
 /* The time of a step of what is now put, in picoseconds. */
 cleave_status cleave_delta_run(cleave_delta *delta, int64_t *step, cleave_error *error);
 
+/* The same where only a step below `below` is of interest: one that is not may be given as any that
+   is not either, as soon as that is known.  After it, too, what was put may be accepted. */
+cleave_status cleave_delta_run_below(cleave_delta *delta, int64_t below, int64_t *step,
+                                     cleave_error *error);
+
 /* What was put since the last accept or reject stays, with its times as what the next run starts
    from (it runs first where nobody has) ... */
 void cleave_delta_accept(cleave_delta *delta);

@@ -44,6 +44,12 @@ typedef struct delta_first {
     int32_t queue, time, slot; /* the slot whose time it waits for */
 } delta_first;
 
+/* What a chunk's items take on the main lane of a device, in all. */
+typedef struct delta_work {
+    int64_t picoseconds;
+    int32_t device;
+} delta_work;
+
 /* Which resources of a chunk act on one another: of every device those of its own, or all; or even
    some of another chunk of the slot, which need not have any in common with it. */
 typedef enum delta_coupling { DELTA_APART, DELTA_JOINT, DELTA_WHOLE } delta_coupling;
@@ -55,6 +61,7 @@ typedef struct delta_chunk {
     int32_t first_item, n_items;
     int32_t first_reach, n_reaches; /* ascending by slot */
     int32_t first_first, n_firsts;  /* in the order of the items */
+    int32_t first_work, n_works;
 } delta_chunk;
 
 /* What passes need lies in one block with the head, so that a step of small fragments stays in the
@@ -79,6 +86,7 @@ typedef struct delta_placed {
     delta_reach *reaches;
     delta_wait *waits;
     delta_first *firsts;
+    delta_work *works;
 } delta_placed;
 
 /* A chunk in its slot. */
@@ -163,6 +171,7 @@ struct cleave_delta {
     bool is_timed;   /* since the last put: `step` is known */
     int64_t n_items; /* of all placed */
     int32_t share;   /* what runs lately cost against a plain pass, 1024 for as much: see pass.c */
+    int32_t whole;   /* and what such passes do, which end where the step is known to be too long */
     int64_t n_compared;           /* items of what the latest run found exchanged */
     int64_t n_asked;              /* slots that it looked at, whether they follow */
     bool is_eager;                /* no plain passes: see checks.h */
@@ -175,6 +184,8 @@ struct cleave_delta {
     delta_view *base_view, *view; /* [n_slots + 1] */
     uint64_t *base_uses, *uses;   /* [n_slots + 1][n_words] */
     uint64_t *awaiting;           /* [n_slots + 1][n_words] as in the chunks, of the whole slot */
+    int64_t *work;                /* [n_slots][n_devices] of main lanes, of what is put */
+    int64_t *left;                /* [n_devices] of a pass or run: in the slots that are to come */
     delta_state state, full_state;
     /* Resources whose state is that of the base with something added, and not yet looked up. */
     uint64_t *lazy;   /* [n_words] */
@@ -195,6 +206,8 @@ struct cleave_delta {
     char *scratch;
     size_t scratch_bytes;
     int64_t *seen_queue; /* [n_queues] the last chunk that used it, counted over all puts */
+    int64_t *seen_work;  /* [n_devices] the last that has work there; */
+    int32_t *work_at;    /* [n_devices] its place among the chunk's */
     int64_t n_seen;
     cleave_delta_counts counts;
 };
@@ -301,8 +314,9 @@ void delta_mark_changes(cleave_delta *delta);
 
 /* pass.c */
 /* Simulates what has changed since the base, and sets `step`.  Keeps records, so that it may be
-   accepted; or, where that is not worth while, does not. */
-void delta_run_changes(cleave_delta *delta, bool must_keep);
+   accepted; or, where that is not worth while, does not.  Ends where the step is known not to be
+   below `below`, with some such step and no records. */
+void delta_run_changes(cleave_delta *delta, bool must_keep, int64_t below);
 /* Takes note of what became of a run. */
 void delta_learn(cleave_delta *delta, bool accepted);
 /* Derives what slots use and reach back to from their chunks: of all slots of which that may have

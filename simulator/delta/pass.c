@@ -145,16 +145,75 @@ static void reset_state(const cleave_delta *delta, const delta_state *state) {
     memset(state->links, 0, (size_t)delta->n_links * sizeof *state->links);
 }
 
-int64_t cleave_delta_full(cleave_delta *delta) {
+/* ---- what is to come --------------------------------------------------------------------------
+
+   A main lane never goes back, and each of its items takes at least its time.  So the step is no
+   shorter than the clock of any of them, and what its items take in the slots that are to come.  Of
+   most proposals that shows that they are worse long before the end. */
+
+static const int64_t *work_of(const cleave_delta *delta, int32_t slot) {
+    return delta->work + (size_t)slot * (size_t)delta->n_devices;
+}
+
+static void expect_slots(cleave_delta *delta, int32_t first) {
+    memset(delta->left, 0, (size_t)delta->n_devices * sizeof *delta->left);
+    for (int32_t s = first; s < delta->n_slots; s++)
+        for (int32_t d = 0; d < delta->n_devices; d++)
+            delta->left[d] += work_of(delta, s)[d];
+}
+
+static void go_past(cleave_delta *delta, int32_t first, int32_t end) {
+    for (int32_t s = first; s < end; s++)
+        for (int32_t d = 0; d < delta->n_devices; d++)
+            delta->left[d] -= work_of(delta, s)[d];
+}
+
+/* The longest of main lanes, up to here and what is left of it; where `lazy` is given, of those of
+   which the state is known. */
+static int64_t least_step(const cleave_delta *delta, const cleave_scan_device *devices,
+                          const uint64_t *lazy) {
+    int64_t least = 0;
+    for (int32_t d = 0; d < delta->n_devices; d++)
+        if (lazy == NULL || !delta_has(lazy, d))
+            least = cleave_later(least, devices[d].clock[0] + delta->left[d]);
+    return least;
+}
+
+/* ---- over everything ----------------------------------------------------------------------------
+ */
+
+/* Up to the slot `*end`, from which on nothing can make the step shorter than `below`. */
+static int64_t pass_below(cleave_delta *delta, int64_t below, int32_t *end) {
     pass p = {.delta = delta, .state = delta->full_state};
+    bool asks = below < INT64_MAX;
     reset_state(delta, &p.state);
-    for (int32_t s = 0; s < delta->n_slots; s++)
+    if (asks)
+        expect_slots(delta, 0);
+    for (int32_t s = 0; s < delta->n_slots; s++) {
         for (int32_t e = 0; e < delta->slots[s].n_entries; e++) {
             const delta_entry *entry = &delta->slots[s].entries[e];
             run_chunk(&p, entry, entry->placed->full_times);
         }
+        if (!asks)
+            continue;
+        go_past(delta, s, s + 1);
+        int64_t least = least_step(delta, p.state.devices, NULL);
+        if (least >= below) {
+            *end = s + 1;
+            return least;
+        }
+    }
+    *end = delta->n_slots;
     return latest_clock(delta, p.state.devices);
 }
+
+int64_t cleave_delta_full(cleave_delta *delta) {
+    int32_t end;
+    return pass_below(delta, INT64_MAX, &end);
+}
+
+/* ---- over what a change may move ----------------------------------------------------------------
+ */
 
 /* Records the state before a slot of what it uses. */
 static void keep_record(cleave_delta *delta, int32_t slot) {
@@ -241,8 +300,9 @@ void delta_derive_slots(cleave_delta *delta) {
    them; and by itself, and for each slot that it simulates, looks at or jumps over, what learn_cost
    says, fitted to what runs of recurrent and other models took.  To look at a slot of many devices
    is dear: it asks for the state and the waits of each, and caches hold the less of these the more
-   devices there are.  Where the latest runs cost more than a pass over everything, the next ones
-   are that.  Then now and then one tries all the same, ever less often while that fails.
+   devices there are.  Where the latest runs cost more than a pass from the first slot would, which
+   ends where they do, the next ones are that.  Then now and then one tries all the same, ever less
+   often while that fails.
 
    Who accepts a run without records runs it again with them: they are kept where more than a
    quarter of the latest runs were accepted.  A slot that turns out not to follow has cost a part of
@@ -252,7 +312,7 @@ enum { COST_OF_RUN = 400, COST_OF_JUMPED = 1 };
 enum { FIRST_PAUSE = 8, LONGEST_PAUSE = 1024 };
 
 static bool is_worth_while(cleave_delta *delta) {
-    if (delta->is_eager || delta->share <= WHOLE)
+    if (delta->is_eager || delta->share <= delta->whole)
         return true;
     if (--delta->pause > 0)
         return false;
@@ -269,10 +329,16 @@ void delta_learn(cleave_delta *delta, bool accepted) {
     move_towards(&delta->accepted, accepted ? WHOLE : 0);
 }
 
-static void pass_over_all(cleave_delta *delta) {
-    delta->step = cleave_delta_full(delta);
+static void learn_whole(cleave_delta *delta, int32_t end) {
+    move_towards(&delta->whole, WHOLE * (int64_t)end / (delta->n_slots > 0 ? delta->n_slots : 1));
+}
+
+static void pass_over_all(cleave_delta *delta, int64_t below) {
+    int32_t end;
+    delta->step = pass_below(delta, below, &end);
+    learn_whole(delta, end);
     delta->is_run = false;
-    delta->is_timed = true;
+    delta->is_timed = below == INT64_MAX || delta->step < below;
     delta->counts.runs++;
     delta->counts.passes++;
 }
@@ -302,20 +368,33 @@ static void begin_run(cleave_delta *delta) {
     delta->n_asked = 0;
 }
 
-static void run_slots(cleave_delta *delta, bool keeps) {
+/* Up to the slot that is returned: see pass_below. */
+static int32_t run_slots(cleave_delta *delta, bool keeps, int64_t below) {
     int32_t n_failures = 0, rest = 0;
+    bool asks_for_end = below < INT64_MAX;
+    if (asks_for_end)
+        expect_slots(delta, delta->first_run);
     for (int32_t slot = delta->first_run, then; slot < delta->n_slots; slot = then) {
         bool asks = rest == 0 && !delta->slot_changed[slot];
         delta_fetch_entries(delta, slot);
         then = asks ? delta_jump(delta, slot) : slot;
         if (then > slot) {
             n_failures = 0;
+            if (asks_for_end)
+                go_past(delta, slot, then);
             continue;
         }
         n_failures += asks;
         rest = asks ? (n_failures < LONGEST_REST ? n_failures : LONGEST_REST) : rest - (rest > 0);
         run_slot(delta, then++, keeps);
+        if (!asks_for_end)
+            continue;
+        go_past(delta, slot, then);
+        delta->step = least_step(delta, delta->state.devices, delta->lazy);
+        if (delta->step >= below)
+            return then;
     }
+    return delta->n_slots;
 }
 
 static void learn_cost(cleave_delta *delta, const cleave_delta_counts *before, bool keeps) {
@@ -328,25 +407,29 @@ static void learn_cost(cleave_delta *delta, const cleave_delta_counts *before, b
                    delta->n_asked * cost_of_asked +
                    (now->slots_jumped - before->slots_jumped) * COST_OF_JUMPED;
     move_towards(&delta->share, WHOLE * cost / (delta->n_items > 0 ? delta->n_items : 1));
-    if (delta->share <= WHOLE)
+    if (delta->share <= delta->whole)
         delta->pause = delta->longest_pause = FIRST_PAUSE;
 }
 
-void delta_run_changes(cleave_delta *delta, bool must_keep) {
+void delta_run_changes(cleave_delta *delta, bool must_keep, int64_t below) {
     if (!must_keep && !is_worth_while(delta)) {
-        pass_over_all(delta);
+        pass_over_all(delta, below);
         return;
     }
     bool keeps = must_keep || delta->accepted > KEEPING;
     cleave_delta_counts before = delta->counts;
     begin_run(delta);
-    run_slots(delta, keeps);
-    delta_load(delta, delta->n_slots);
-    if (keeps)
-        keep_record(delta, delta->n_slots);
+    int32_t end = run_slots(delta, keeps, below);
+    bool is_whole = end == delta->n_slots;
+    if (is_whole) {
+        delta_load(delta, delta->n_slots);
+        if (keeps)
+            keep_record(delta, delta->n_slots);
+        delta->step = latest_clock(delta, delta->state.devices);
+    }
+    learn_whole(delta, end);
     learn_cost(delta, &before, keeps);
-    delta->step = latest_clock(delta, delta->state.devices);
-    delta->is_run = keeps;
-    delta->is_timed = true;
+    delta->is_run = keeps && is_whole;
+    delta->is_timed = is_whole;
     delta->counts.runs++;
 }

@@ -23,7 +23,8 @@ typedef struct placer {
     delta_reach *reaches;       /* [n_items] */
     delta_wait *waits;          /* [n_items] */
     delta_first *firsts;        /* [n_items] */
-    int32_t n_times, n_chunk_waits, n_waits, n_reaches, n_firsts;
+    delta_work *works;          /* [n_items] */
+    int32_t n_times, n_chunk_waits, n_waits, n_reaches, n_firsts, n_works;
     int32_t n_begun; /* messages and collectives that some have met and others have not yet */
 } placer;
 
@@ -168,6 +169,20 @@ static void use_lane(placer *p, delta_chunk *chunk, int32_t queue, const delta_i
     delta_add(uses, lane);
 }
 
+static void add_work(placer *p, delta_chunk *chunk, const cleave_priced_item *item) {
+    cleave_delta *delta = p->delta;
+    int32_t device = item->queue >> 1;
+    if ((item->queue & 1) != 0 || item->duration == 0)
+        return;
+    if (delta->seen_work[device] != delta->n_seen) {
+        delta->seen_work[device] = delta->n_seen;
+        delta->work_at[device] = p->n_works;
+        p->works[p->n_works++] = (delta_work){.device = device};
+        chunk->n_works++;
+    }
+    p->works[delta->work_at[device]].picoseconds += item->duration;
+}
+
 static cleave_status place_item(placer *p, delta_chunk *chunk, delta_item *made) {
     cleave_delta *delta = p->delta;
     const cleave_priced_item priced = cleave_priced_item_of(p->fragment, p->item), *item = &priced;
@@ -192,6 +207,7 @@ static cleave_status place_item(placer *p, delta_chunk *chunk, delta_item *made)
         delta_kind_of(made - 1) == CLEAVE_SCAN_POST && made[-1].subject == made->subject)
         made[-1].packed ^= CLEAVE_SCAN_POST ^ CLEAVE_SCAN_POSTS;
     use_lane(p, chunk, item->queue, made);
+    add_work(p, chunk, item);
     return CLEAVE_OK;
 }
 
@@ -245,7 +261,8 @@ static cleave_status place_chunks(placer *p) {
                                .rank = given->rank,
                                .first_item = given->first_item,
                                .n_items = given->n_items,
-                               .first_first = p->n_firsts};
+                               .first_first = p->n_firsts,
+                               .first_work = p->n_works};
         p->delta->n_seen++;
         for (p->item = given->first_item; p->item < given->first_item + given->n_items; p->item++)
             CLEAVE_TRY(place_item(p, chunk, &p->placed->items[p->item]));
@@ -310,7 +327,8 @@ static cleave_status take_scratch(placer *p) {
     size_t bytes =
         2 * n_uses * sizeof(uint64_t) +
         (n_met + 2 * (size_t)p->n_times + (size_t)f->n_marks + n_items) * sizeof(int32_t) +
-        n_items * (2 * sizeof(delta_wait) + sizeof(delta_reach) + sizeof(delta_first));
+        n_items * (2 * sizeof(delta_wait) + sizeof(delta_reach) + sizeof(delta_first) +
+                   sizeof(delta_work));
     if (bytes >= delta->scratch_bytes) {
         free(delta->scratch);
         delta->scratch_bytes = 2 * bytes + 1;
@@ -321,9 +339,10 @@ static cleave_status take_scratch(placer *p) {
         delta->scratch_bytes = 0;
         return cleave_fail_memory(p->error, "placing a fragment");
     }
+    p->works = cut(&at, n_items, sizeof *p->works);
     p->uses = cut(&at, n_uses, sizeof *p->uses);
     p->met = cut(&at, n_met, sizeof *p->met);
-    memset(delta->scratch, 0, (size_t)(at - delta->scratch));
+    memset(p->uses, 0, (size_t)(at - (char *)p->uses));
     p->time_slot = cut(&at, (size_t)p->n_times, sizeof *p->time_slot);
     memset(p->time_slot, -1, (size_t)p->n_times * sizeof *p->time_slot);
     p->time_chunk = cut(&at, (size_t)p->n_times, sizeof *p->time_chunk);
@@ -384,13 +403,14 @@ static cleave_status keep_for_jumps(placer *p) {
     size_t n_uses = 2 * (size_t)p->fragment->n_chunks * (size_t)p->delta->n_words;
     size_t bytes = n_uses * sizeof *p->uses + (size_t)p->n_reaches * sizeof *p->reaches +
                    (size_t)p->n_waits * sizeof *p->waits + (size_t)p->n_firsts * sizeof *p->firsts +
-                   1;
+                   (size_t)p->n_works * sizeof *p->works + 1;
     char *at = malloc(bytes);
     if (at == NULL)
         return cleave_fail_memory(p->error, "placing a fragment");
     placed->jump_block = at;
     placed->bytes += bytes;
     placed->uses = copy(&at, p->uses, n_uses, sizeof *p->uses);
+    placed->works = copy(&at, p->works, (size_t)p->n_works, sizeof *p->works);
     placed->reaches = copy(&at, p->reaches, (size_t)p->n_reaches, sizeof *p->reaches);
     placed->waits = copy(&at, p->waits, (size_t)p->n_waits, sizeof *p->waits);
     placed->firsts = copy(&at, p->firsts, (size_t)p->n_firsts, sizeof *p->firsts);

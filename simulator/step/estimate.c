@@ -162,8 +162,13 @@ cleave_status cleave_estimate_shard(cleave_estimate *e, int32_t tensor, bool sha
 /* ---- running --------------------------------------------------------------------------------- */
 
 cleave_status cleave_estimate_run(cleave_estimate *e, int64_t *step, cleave_error *error) {
+    return cleave_estimate_run_below(e, INT64_MAX, step, error);
+}
+
+cleave_status cleave_estimate_run_below(cleave_estimate *e, int64_t below, int64_t *step,
+                                        cleave_error *error) {
     CLEAVE_TRY(settle(e, error));
-    return cleave_delta_run(e->delta, step, error);
+    return cleave_delta_run_below(e->delta, below, step, error);
 }
 
 cleave_status cleave_estimate_full(cleave_estimate *e, int64_t *step, cleave_error *error) {

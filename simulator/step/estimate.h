@@ -38,6 +38,10 @@ cleave_status cleave_estimate_shard(cleave_estimate *estimate, int32_t tensor, b
                                     cleave_error *error);
 /* Step of what is now proposed, picoseconds. */
 cleave_status cleave_estimate_run(cleave_estimate *estimate, int64_t *step, cleave_error *error);
+/* The same, and where the step is not below `below` any that is not either, as soon as that is
+   known. */
+cleave_status cleave_estimate_run_below(cleave_estimate *estimate, int64_t below, int64_t *step,
+                                        cleave_error *error);
 /* What was proposed since the last accept or reject stays; or goes.  After a run only. */
 cleave_status cleave_estimate_accept(cleave_estimate *estimate, cleave_error *error);
 cleave_status cleave_estimate_reject(cleave_estimate *estimate, cleave_error *error);

@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "costmodel/machine_fold.h"
 #include "graph/lower/lower.h"
+#include "graph/lower/size.h"
 #include "graph/model/fold.h"
 #include "graph/program/traffic.h"
 
@@ -24,13 +25,6 @@ static cleave_status count_peaks(const cleave_machine *machine, const cleave_pro
 
 /* ---- what is lowered ------------------------------------------------------------------------- */
 
-/* Items, buffers and pieces of copies take so many bytes each, about, with what simulates them. */
-enum { RECORD_BYTES = 256 };
-
-/* Parts of operators in all micro-batches, of which three tell if there are more: about half a GiB.
- */
-enum { MOST_PARTS = 1 << 16 };
-
 typedef struct lowerer {
     const cleave_model *model;
     const cleave_machine *machine;
@@ -41,10 +35,8 @@ typedef struct lowerer {
 } lowerer;
 
 static bool has_many_parts(const cleave_layout *layout) {
-    int64_t n_parts = 0;
-    for (int32_t op = 0; op < layout->n_operators; op++)
-        n_parts += layout->splits[op].n_parts;
-    return n_parts * layout->schedule.micro_batches > MOST_PARTS;
+    return cleave_layout_count_parts(layout) * layout->schedule.micro_batches >
+           CLEAVE_MOST_PARTS_REPORTED;
 }
 
 /* NO_LAYOUT, saying why, where they don't tell of all. */
@@ -80,8 +72,8 @@ static cleave_status lower(const lowerer *l, const cleave_pricing *how,
 static cleave_status refuse_size(const lowerer *l, const cleave_pricing *how, cleave_error *error) {
     const cleave_schedule *schedule = &l->layout->schedule;
     char memory[32];
-    cleave_unit_format((double)l->options.most_records * RECORD_BYTES, CLEAVE_UNIT_BYTES, memory,
-                       sizeof memory);
+    cleave_unit_format((double)l->options.most_records * CLEAVE_RECORD_BYTES, CLEAVE_UNIT_BYTES,
+                       memory, sizeof memory);
     return cleave_fail(error, CLEAVE_FAILED,
                        "a program of %d devices and %d micro-batches, item by item, takes more "
                        "than the %s of memory that there are: %s",
@@ -142,7 +134,7 @@ cleave_status cleave_priced_program_make(const cleave_model *model, const cleave
                              .symbolic_collectives = closed_form,
                              .least_collective = machine->collectives.least_devices,
                              .together_bytes = machine->collectives.together_bytes,
-                             .most_records = cleave_process_memory_bytes() / RECORD_BYTES,
+                             .most_records = cleave_process_memory_bytes() / CLEAVE_RECORD_BYTES,
                              .optimizer_states = how->optimizer_states,
                              .workspace = cleave_cost_workspace,
                              .workspace_context = &context},

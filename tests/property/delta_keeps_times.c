@@ -192,12 +192,26 @@ static void put_some(world *w) {
             draw_chance(&w->drawn, 10) ? -1 : draw_below(&w->drawn, POOL));
 }
 
+/* Asked whether it is below something near it, before or after the step is known. */
+static void expect_below(world *w, int64_t full, uint64_t seed, int round) {
+    cleave_error error = {""};
+    int64_t step, below = full / 1000 * (950 + draw_below(&w->drawn, 100)) + 1;
+    cr_assert_eq(cleave_delta_run_below(w->delta, below, &step, &error), CLEAVE_OK, "%s",
+                 error.message);
+    bool is_right = full < below ? step == full : step >= below && step <= full;
+    cr_assert(is_right, "world %llu, round %d: %lld for %lld, asked whether it is below %lld",
+              (unsigned long long)seed, round, (long long)step, (long long)full, (long long)below);
+}
+
 static void expect_right(world *w, bool with_engine, uint64_t seed, int round) {
     cleave_error error = {""};
     int64_t step, full;
     bool full_first = draw_chance(&w->drawn, 50); /* it leaves a run and its base alone */
-    if (full_first)
+    if (full_first) {
         full = cleave_delta_full(w->delta);
+        if (draw_chance(&w->drawn, 50))
+            expect_below(w, full, seed, round);
+    }
     cr_assert_eq(cleave_delta_run(w->delta, &step, &error), CLEAVE_OK, "%s", error.message);
     if (!full_first)
         full = cleave_delta_full(w->delta);
@@ -239,6 +253,8 @@ static int64_t change_often(world *w, uint64_t seed) {
             if (draw_chance(&w->drawn, 80))
                 expect_right(w, false, seed, round);
         }
+        if (draw_chance(&w->drawn, 30)) /* an accepted run may have ended early */
+            expect_below(w, cleave_delta_full(w->delta), seed, round);
         decide(w, accept);
         if (draw_chance(&w->drawn, 5))
             expect_right(w, true, seed, round);

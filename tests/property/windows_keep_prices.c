@@ -255,7 +255,7 @@ static cleave_price propose(trial *t, const cleave_window_space *space, const in
     for (int32_t op = 0; op < t->model.n_operators; op++)
         ok(t, cleave_chain_change(chain, op, (cleave_choice){choice[space->group_of[op]], 0},
                                   &t->error));
-    ok(t, cleave_chain_price(chain, below, &t->error));
+    ok(t, cleave_chain_price(chain, below, false, &t->error));
     return chain->proposed;
 }
 
