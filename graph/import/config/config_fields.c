@@ -84,8 +84,8 @@ static const struct {
 };
 
 static bool is_field(const cleave_family *family, const char *name) {
-    for (int i = 0; i < family->n_fields; i++)
-        if (strcmp(family->fields[i].name, name) == 0)
+    for (size_t i = 0; i < family->fields->n; i++)
+        if (strcmp(family->fields->rows[i].name, name) == 0)
             return true;
     return false;
 }
@@ -357,9 +357,9 @@ static void set_standard(const cleave_field *field, void *member) {
 
 /* Another row of the same member that the file has; -1: none. */
 static int other_row(const cleave_json_cursor *root, const cleave_family *family, int i) {
-    const cleave_field *rows = family->fields;
+    const cleave_field *rows = family->fields->rows;
     cleave_json_cursor at;
-    for (int k = 0; k < family->n_fields; k++)
+    for (int k = 0; k < (int)family->fields->n; k++)
         if (k != i && rows[k].offset == rows[i].offset && rows[k].kind == rows[i].kind &&
             cleave_json_find(root, rows[k].name, &at) &&
             cleave_json_type_of(&at) != CLEAVE_JSON_NULL)
@@ -377,7 +377,7 @@ static bool has_member(const cleave_field *field) {
 /* Reads row i.  Two names of a member have to agree. */
 static cleave_status read_row(const cleave_json_cursor *root, const cleave_family *family, int i,
                               cleave_arena *arena, cleave_config *config, cleave_error *error) {
-    const cleave_field *field = &family->fields[i];
+    const cleave_field *field = &family->fields->rows[i];
     void *member = (char *)config + field->offset;
     int other = has_member(field) ? other_row(root, family, i) : -1;
     cleave_json_cursor at;
@@ -396,16 +396,17 @@ static cleave_status read_row(const cleave_json_cursor *root, const cleave_famil
     CLEAVE_TRY(read_field(&at, field, arena, member, error));
     if (other >= 0 && other < i && memcmp(&before, config, sizeof before) != 0)
         return cleave_json_fail(&at, error, "says something else than %s",
-                                family->fields[other].name);
+                                family->fields->rows[other].name);
     return CLEAVE_OK;
 }
 
 cleave_status cleave_config_read(const cleave_json_cursor *root, const cleave_family *family,
                                  cleave_arena *arena, cleave_config *config, cleave_error *error) {
     CLEAVE_TRY(check_names(root, family, error));
-    for (int i = 0; i < family->n_fields; i++)
-        set_standard(&family->fields[i], (char *)config + family->fields[i].offset);
-    for (int i = 0; i < family->n_fields; i++)
+    const cleave_field *rows = family->fields->rows;
+    for (size_t i = 0; i < family->fields->n; i++)
+        set_standard(&rows[i], (char *)config + rows[i].offset);
+    for (int i = 0; i < (int)family->fields->n; i++)
         CLEAVE_TRY(read_row(root, family, i, arena, config, error));
     return CLEAVE_OK;
 }

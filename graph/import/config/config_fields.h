@@ -122,11 +122,15 @@ typedef struct cleave_field {
     const char *text; /* of texts: what it is when left out */
 } cleave_field;
 
+typedef struct cleave_fields {
+    const cleave_field *rows;
+    size_t n;
+} cleave_fields;
+
 /* A row for each `model_type`. */
 typedef struct cleave_family {
     const char *model_type;
-    const cleave_field *fields;
-    int n_fields;
+    const cleave_fields *fields;
     const char *(*compose)(cleave_composer *c, const cleave_config *config);
     bool has_text;      /* a length is needed */
     bool turns;         /* has rotary positions; else a table of positions, or neither */
@@ -174,56 +178,5 @@ cleave_rotary_tables cleave_compose_rotary_tables(cleave_composer *c, const char
  */
 const char *cleave_compose_rotary(cleave_composer *c, const char *name, const char *x,
                                   const cleave_rotary_tables *tables, int64_t head);
-
-/* ---- families -------------------------------------------------------------------------------- */
-
-/* Each puts its graph together and returns the name of the logits; family_*.c. */
-const char *cleave_compose_llama(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_gemma(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_gemma2(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_gemma3(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_olmo2(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_olmo3(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_exaone4(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_cohere2(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_ernie4_5(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_seed_oss(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_arcee(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_nemotron(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_glm(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_glm4(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_granite(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_smollm3(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_starcoder2(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_phi3(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_qwen2(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_qwen3(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_mixtral(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_qwen3_moe(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_qwen2_moe(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_olmoe(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_gpt_oss(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_granitemoe(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_minimax_m2(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_ernie4_5_moe(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_dots1(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_glm4_moe(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_deepseek_v2(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_deepseek_v3(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_llama4(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_bloom(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_falcon(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_cohere(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_stablelm(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_olmo(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_phi(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_gpt_neox(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_gpt2(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_opt(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_bert(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_roberta(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_distilbert(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_vit(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_t5(cleave_composer *c, const cleave_config *config);
 
 #endif

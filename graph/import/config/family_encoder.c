@@ -1,6 +1,6 @@
 /* Encoders: BERT, RoBERTa and DistilBERT, which norm behind attention and unit and predict masked
    tokens, and ViT, which norms before them and classifies images. */
-#include "graph/import/config/config_fields.h"
+#include "graph/import/config/families.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
    keys and values.  BLOOM's positions are slopes: what a key adds to a score grows with its place,
    in each head at a rate of its own (Press et al., 2022).  Falcon turns its heads, which share
    keys, and adds attention and unit to the same x. */
-#include "graph/import/config/config_fields.h"
+#include "graph/import/config/families.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* GPT-2, OPT, GPT-NeoX and Phi: layer norms with biases and a unit of two products.  GPT-2 and OPT
    have a table of positions, and GPT-2 keeps its weights transposed; the others turn a share of
    each head, and may add attention and unit to the same x. */
-#include "graph/import/config/config_fields.h"
+#include "graph/import/config/families.h"
 
 #include <math.h>
 

@@ -5,6 +5,7 @@
    window; StarCoder2, AFM and Nemotron have a unit without a gate.  ERNIE 4.5 and Command R7B turn
    pairs of neighbours. */
 #include "graph/import/config/family_llama.h"
+#include "graph/import/config/families.h"
 
 #include <math.h>
 

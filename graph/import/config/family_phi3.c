@@ -1,5 +1,6 @@
 /* Phi-3: Llama with one product for queries, keys and values, and one for both sides of the gated
    unit, which GLM has, too; what is added to the stream may be dropped. */
+#include "graph/import/config/families.h"
 #include "graph/import/config/family_llama.h"
 
 /* One product for several of a kind, x [batch, length, width] to [batch, length, side, ...]: which

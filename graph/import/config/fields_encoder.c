@@ -1,0 +1,42 @@
+/* Fields of encoders, and of what has one beside a decoder. */
+#include "graph/import/config/field_rows.h"
+
+#define ENCODER                                                                                    \
+    SIZES, EXTENT("intermediate_size", inner, 3072), NUMBER("layer_norm_eps", epsilon, 1e-12),     \
+        FUNCTION("hidden_act", "gelu")
+#define MASKED                                                                                     \
+    ENCODER, NEEDED("vocab_size", vocabulary), EXTENT("type_vocab_size", types, 2),                \
+        EXTENT("max_position_embeddings", positions, 512),                                         \
+        RATE("hidden_dropout_prob", dropout, 0.1),                                                 \
+        RATE("attention_probs_dropout_prob", attention_dropout, 0.1),                              \
+        FLAG("tie_word_embeddings", tied, 1), IS("position_embedding_type", "absolute")
+
+FIELDS_OF(bert, MASKED);
+
+FIELDS_OF(roberta, MASKED, COUNT("pad_token_id", padding, 1));
+
+FIELDS_OF(distilbert, NEEDED("dim", width), NEEDED("n_layers", layers), NEEDED("n_heads", heads),
+          NEEDED("hidden_size", width), NEEDED("num_hidden_layers", layers),
+          NEEDED("num_attention_heads", heads), NEEDED("vocab_size", vocabulary),
+          EXTENT("hidden_dim", inner, 3072), EXTENT("max_position_embeddings", positions, 512),
+          RATE("dropout", dropout, 0.1), RATE("attention_dropout", attention_dropout, 0.1),
+          FLAG("tie_word_embeddings", tied, 1), FLAG("tie_weights_", tied, 1),
+          NOT("sinusoidal_pos_embds"), NOT("is_decoder"), NOT("is_encoder_decoder"),
+          FUNCTION("activation", "gelu"));
+
+FIELDS_OF(vit, ENCODER, RATE("hidden_dropout_prob", dropout, 0),
+          RATE("attention_probs_dropout_prob", attention_dropout, 0),
+          {"image_size", CLEAVE_FIELD_SQUARE, MEMBER(image), false, 224, NULL},
+          {"patch_size", CLEAVE_FIELD_SQUARE, MEMBER(patch), false, 16, NULL},
+          {"id2label", CLEAVE_FIELD_LABELS, MEMBER(labels), false, 2, NULL},
+          EXTENT("num_channels", channels, 3), FLAG("qkv_bias", attention_bias, 1));
+
+FIELDS_OF(t5, NEEDED("d_model", width), NEEDED("num_layers", layers), NEEDED("num_heads", heads),
+          NEEDED("vocab_size", vocabulary), EXTENT("d_kv", head, 64), EXTENT("d_ff", inner, 2048),
+          EXTENT("num_decoder_layers", decoder_layers, 0),
+          EXTENT("relative_attention_num_buckets", buckets, 32),
+          EXTENT("relative_attention_max_distance", distance, 128),
+          NUMBER("layer_norm_epsilon", epsilon, 1e-6), RATE("dropout_rate", dropout, 0.1),
+          FLAG("tie_word_embeddings", tied, 1),
+          {"feed_forward_proj", CLEAVE_FIELD_GATED, MEMBER(activation), false, 0, "relu"},
+          FLAG("scale_decoder_outputs", scales, 1), YES("is_encoder_decoder"), NOT("is_decoder"));
