@@ -23,6 +23,7 @@ static const struct {
     {"albert", "layers that share their weights"},
     {"bamba", "state-space layers"},
     {"bart", "an encoder and a decoder, which are supported of T5 alone"},
+    {"dbrx", "experts whose weights lie in one matrix"},
     {"deberta", "scores by relative positions and contents apart"},
     {"deberta-v2", "scores by relative positions and contents apart"},
     {"deepseek_v32", "attention to keys that an indexer chooses"},
@@ -46,6 +47,7 @@ static const struct {
     {"mistral3", "several parts"},
     {"nemotron_h", "state-space layers"},
     {"pegasus", "an encoder and a decoder, which are supported of T5 alone"},
+    {"phimoe", "a router that draws experts at random in training"},
     {"qwen2_5_vl", "several parts"},
     {"qwen2_vl", "several parts"},
     {"qwen3_next", "linear attention"},
@@ -104,9 +106,12 @@ static cleave_status complete(const cleave_json_cursor *root, const cleave_famil
         return cleave_json_fail(root, error,
                                 "%lld heads of queries are no multiple of %lld heads of keys",
                                 (long long)config->heads, (long long)config->kv_heads);
+    if (family->parts_of_heads > 0 && config->heads % family->parts_of_heads != 0)
+        return cleave_json_fail(root, error, "%lld heads are no multiple of %d",
+                                (long long)config->heads, family->parts_of_heads);
     if (config->windowed.n > 0 && config->windowed.n != config->layers)
-        return cleave_json_fail(root, error, "has %d layer_types for %lld layers",
-                                (int)config->windowed.n, (long long)config->layers);
+        return cleave_json_fail(root, error, "has %d %s for %lld layers", (int)config->windowed.n,
+                                config->windowed.field, (long long)config->layers);
     if (config->turned.n > 0 && config->turned.n < config->layers)
         return cleave_json_fail(root, error, "has %d no_rope_layers for %lld layers",
                                 (int)config->turned.n, (long long)config->layers);
@@ -275,8 +280,6 @@ static cleave_status read_config(const cleave_json_cursor *root, const cleave_fa
     CLEAVE_TRY(cleave_config_read(root, family, arena, config, error));
     CLEAVE_TRY(take_capacity(root, from->capacity_factor, config, error));
     CLEAVE_TRY(complete(root, family, config, error));
-    if (config->turned_width > 0)
-        config->rotary[0].share = (double)config->turned_width / (double)config->head;
     CLEAVE_TRY(check_length(root, family, config, error));
     CLEAVE_TRY(check_sizes(root, family, config, error));
     CLEAVE_TRY(check_experts(root, config, error));

@@ -34,8 +34,13 @@
     { name, CLEAVE_FIELD_YES, 0, false, 0, NULL }
 #define EMPTY(name)                                                                                \
     { name, CLEAVE_FIELD_EMPTY, 0, false, 0, NULL }
-#define ZERO(name)                                                                                 \
-    { name, CLEAVE_FIELD_ZERO, 0, false, 0, NULL }
+#define ZERO(name) EXACT(name, 0)
+#define EXACT(name, number)                                                                        \
+    { name, CLEAVE_FIELD_EXACT, 0, false, number, NULL }
+#define IDLE(name)                                                                                 \
+    { name, CLEAVE_FIELD_IDLE, 0, false, 0, NULL }
+#define ALIKE(name, member, standard)                                                              \
+    { name, CLEAVE_FIELD_ALIKE, MEMBER(member), false, standard, NULL }
 #define IS(name, text)                                                                             \
     { name, CLEAVE_FIELD_IS, 0, false, 0, text }
 #define EITHER(name, member, texts)                                                                \
@@ -43,7 +48,10 @@
 #define ONE(name, member)                                                                          \
     { name, CLEAVE_FIELD_ONE, MEMBER(member), false, 1, NULL }
 #define LAYERS                                                                                     \
-    { "layer_types", CLEAVE_FIELD_LAYERS, MEMBER(windowed), false, 0, NULL }
+    {                                                                                              \
+        "layer_types", CLEAVE_FIELD_LAYERS, MEMBER(windowed), false, 0,                            \
+            "full_attention sliding_attention"                                                     \
+    }
 #define LAST(name, member)                                                                         \
     { name, CLEAVE_FIELD_LAST, MEMBER(member), false, -1, NULL }
 #define FUNCTION(name, standard)                                                                   \
@@ -75,5 +83,19 @@
 #define WINDOWS                                                                                    \
     COUNT("sliding_window", window, 4096), FLAG("use_sliding_window", uses_window, 0),             \
         COUNT("max_window_layers", first_windowed_layer, 28), LAYERS
+/* What Hunyuan's models have, dense or not.  The tokens of its files are many. */
+#define HUNYUAN                                                                                    \
+    LLAMA_SIZES(0, 2048), NUMBER("rope_theta", rotary[0].theta, 10000),                            \
+        {"rope_scaling", CLEAVE_FIELD_ROTARY, MEMBER(rotary), false, 0, "alpha"},                  \
+        {"rope_parameters", CLEAVE_FIELD_ROTARY, MEMBER(rotary), false, 0, "alpha"},               \
+        NUMBER("rms_norm_eps", epsilon, 1e-5), EXTENT("head_dim", head, 0),                        \
+        EXTENT("attention_head_dim", head, 0), FLAG("attention_bias", attention_bias, 0),          \
+        FLAG("tie_word_embeddings", tied, 0), FUNCTION("hidden_act", "silu"),                      \
+        IS("norm_type", "rms"), YES("use_qk_norm"), YES("use_rotary_pos_emb"), NOT("use_cla"),     \
+        IDLE("cla_share_factor"), NOT("use_mla"), NOT("add_classification_head"),                  \
+        IDLE("class_num"), IDLE("pool_type"), IDLE("dense_list"), IDLE("org_vocab_size"),          \
+        IDLE("eod_token_id"), IDLE("pad_id"), IDLE("mask_init_id"), IDLE("im_end_id"),             \
+        IDLE("im_newline_id"), IDLE("im_start_id"), IDLE("image_token_id"), IDLE("text_end_id"),   \
+        IDLE("text_start_id")
 
 #endif

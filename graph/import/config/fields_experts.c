@@ -137,3 +137,12 @@ FIELDS_OF(deepseek_v2, LLAMA(0, 2048), EXPERTS(6), ROUTED(64, 2, 1407, 0, 1, 1, 
 FIELDS_OF(deepseek_v3, LLAMA(0, 4096), EXPERTS(8), ROUTED(256, 1, 2048, 3, 8, 4, 2.5), LATENT,
           FLAG("norm_topk_prob", normalises, 1), FLAG("rope_interleave", rotary[0].interleaved, 1),
           IS("scoring_func", "sigmoid"), IS("topk_method", "noaux_tc"));
+
+/* The class has experts, and the unit beside them, of `intermediate_size`. */
+FIELDS_OF(hunyuan_v1_moe, HUNYUAN, NOT("mlp_bias"), ROOM, NEEDED("num_experts", experts),
+          NEEDED("num_local_experts", experts), ALIKE("moe_topk", choices, 1),
+          ALIKE("num_experts_per_tok", choices, 1), ALIKE("moe_intermediate_size", inner, 0),
+          EXACT("num_shared_expert", 1), YES("use_mixed_mlp_moe"), ZERO("moe_layer_num_skipped"),
+          YES("norm_topk_prob"), NOT("moe_drop_tokens"), NOT("moe_random_routing_dropped_token"),
+          NOT("group_limited_greedy"), IDLE("n_group"), IDLE("topk_group"),
+          IDLE("routed_scaling_factor"));

@@ -150,3 +150,19 @@ FIELDS_OF(phi3, LLAMA_SIZES(0, 4096), TURNED("rope_theta", 10000),
           ZERO("embd_pdrop"), COUNT("sliding_window", window, 0),
           FLAG("tie_word_embeddings", tied, 0), NOT("attention_bias"), NOT("mlp_bias"),
           NOT("lm_head_bias"), FUNCTION("hidden_act", "silu"));
+
+FIELDS_OF(helium, LLAMA_SIZES(20, 4096), TURNED("rope_theta", 100000),
+          NUMBER("rms_norm_eps", epsilon, 1e-8), EXTENT("head_dim", head, 128),
+          FLAG("attention_bias", attention_bias, 0), FLAG("mlp_bias", mlp_bias, 0),
+          FLAG("tie_word_embeddings", tied, 0), FUNCTION("hidden_act", "silu"));
+
+/* Rotary positions may be stretched for texts of any length, by `alpha`. */
+FIELDS_OF(hunyuan_v1_dense, HUNYUAN, NOT("mlp_bias"));
+
+/* As of gpt-oss, its rotary positions are scaled where nothing is said of them. */
+FIELDS_OF(apertus, LLAMA_SIZES(0, 65536), NUMBER("rope_theta", rotary[0].theta, 12e6),
+          NEEDED_ROTARY("rope_scaling"), NEEDED_ROTARY("rope_parameters"),
+          NUMBER("rms_norm_eps", epsilon, 1e-5), EXTENT("head_dim", head, 0),
+          FLAG("attention_bias", attention_bias, 0), FLAG("tie_word_embeddings", tied, 0),
+          NOT("mlp_bias"), NOT("post_norm"), YES("qk_norm"), ZERO("hidden_dropout"),
+          IS("hidden_act", "xielu"));
