@@ -150,6 +150,10 @@ typedef struct cleave_family {
 extern const cleave_family cleave_families[];
 extern const int cleave_n_families;
 
+/* The family of a configuration.  BAD_INPUT says what is near, or missing. */
+cleave_status cleave_config_find_family(const cleave_json_cursor *root,
+                                        const cleave_family **family, cleave_error *error);
+
 /* Reads a configuration by the fields of its family.  `config` has to be zeroed but for
    `sequence`.  BAD_INPUT names the field. */
 cleave_status cleave_config_read(const cleave_json_cursor *root, const cleave_family *family,
