@@ -1,7 +1,7 @@
 /* The `cleave` command: finds the subcommand in one table, parses its options, runs it, and turns
    its status into the exit code and its error into one line on stderr. */
+#include "base/nearest_word.h"
 #include "cli/command.h"
-#include "cli/nearest_word.h"
 #include "exec/world/world.h"
 
 #include <stdlib.h>
@@ -74,9 +74,9 @@ static int run_command(const command *c, int n_arguments, char *const *arguments
 }
 
 static cleave_status fail_unknown(const char *name, cleave_error *error) {
-    nearest_word nearest = {.text = name, .length = strlen(name)};
+    cleave_nearest_word nearest = {.text = name, .length = strlen(name)};
     for (int i = 0; i < N_COMMANDS; i++)
-        nearest_word_offer(&nearest, commands[i]->name);
+        cleave_nearest_word_offer(&nearest, commands[i]->name);
     if (name[0] == '\0')
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "a command is missing; cleave --help lists them");

@@ -2,7 +2,7 @@
 #include "cli/options.h"
 
 #include "base/file.h"
-#include "cli/nearest_word.h"
+#include "base/nearest_word.h"
 
 #include <errno.h>
 #include <math.h>
@@ -21,11 +21,11 @@ static const option_row *find_row(const option_table *table, const char *name, s
 static cleave_status fail_unknown(const option_table *table, const char *argument, size_t length,
                                   cleave_error *error) {
     size_t dashes = strspn(argument, "-");
-    nearest_word nearest = {.text = argument + dashes,
-                            .length = length > dashes ? length - dashes : 0};
+    cleave_nearest_word nearest = {.text = argument + dashes,
+                                   .length = length > dashes ? length - dashes : 0};
     for (int i = 0; i < table->n_rows; i++)
         if (strncmp(table->rows[i].name, "--", 2) == 0)
-            nearest_word_offer(&nearest, table->rows[i].name + 2);
+            cleave_nearest_word_offer(&nearest, table->rows[i].name + 2);
     return nearest.word == NULL
                ? cleave_fail(error, CLEAVE_BAD_INPUT, "unknown option %.200s (--help lists them)",
                              argument)

@@ -73,6 +73,7 @@ cleave_status cleave_import_slice(cleave_importer *im);
 cleave_status cleave_import_softmax(cleave_importer *im);
 cleave_status cleave_import_sink_softmax(cleave_importer *im);
 cleave_status cleave_import_softplus(cleave_importer *im);
+cleave_status cleave_import_xielu(cleave_importer *im);
 cleave_status cleave_import_softsign(cleave_importer *im);
 cleave_status cleave_import_space_to_depth(cleave_importer *im);
 cleave_status cleave_import_split(cleave_importer *im);

@@ -41,7 +41,7 @@ static const operator_row table[] = {
     {"Bernoulli",                 1, 1,   cleave_import_bernoulli, {"dtype", "seed"}},
     {"Cast",                      1, 1,   cleave_import_cast, {"to", "saturate"}},
     {"CastLike",                  2, 2,   cleave_import_cast_like, {"saturate"}},
-    {"CausalMask",                1, 1,   cleave_import_causal_mask, {"window"}},
+    {"CausalMask",                1, 1,   cleave_import_causal_mask, {"window", "ahead"}},
     {"Ceil",                      1, 1,   cleave_import_unary, {0}},
     {"Celu",                      1, 1,   cleave_import_celu, {"alpha"}},
     {"Clip",                      1, 3,   cleave_import_clip, {"min", "max"}},
@@ -193,6 +193,7 @@ static const operator_row table[] = {
     {"Unsqueeze",                 1, 2,   cleave_import_reshape_node, {"axes"}},
     {"Upsample",                  1, 2,   cleave_import_resize, {"mode", "scales"}},
     {"Where",                     3, 3,   cleave_import_where, {0}},
+    {"Xielu",                     3, 3,   cleave_import_xielu, {0}},
     {"Xor",                       2, 2,   cleave_import_binary, {0}},
 };
 // clang-format on

@@ -6,12 +6,13 @@ parameters have together, then a line for each with its shape and its name, as c
 that are alike on one line, with a star for the layer and how many there are.  What checkpoints have beside
 parameters, and nothing trains (biases that balance routers), has lines, too, and is not in the sum.
 Needs PyTorch and transformers (made with 2.15.0 and 5.24.0).  The tests only need the files.
-usage: make_family_names.py
+usage: make_family_names.py [NAME...]
 """
 import glob
 import json
 import os
 import re
+import sys
 
 import torch
 import transformers
@@ -20,12 +21,16 @@ from make_family_oracles import checkpoint_name
 
 HEADS = {"bert": transformers.AutoModelForMaskedLM, "distilbert": transformers.AutoModelForMaskedLM,
          "roberta": transformers.AutoModelForMaskedLM,
-         "vit": transformers.AutoModelForImageClassification, "t5": transformers.AutoModelForSeq2SeqLM}
+         "vit": transformers.AutoModelForImageClassification, "electra": transformers.AutoModelForMaskedLM,
+         "modernbert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM,
+         "mt5": transformers.AutoModelForSeq2SeqLM}
+
+CONSTANTS = ("act_fn.beta", "act_fn.eps")  # of functions, whose modules keep them
 
 
 def shapes_of(fields):
     kind = fields.pop("model_type")
-    untied = kind == "t5" and not fields.get("tie_word_embeddings", True)
+    untied = kind in ("t5", "mt5") and not fields.get("tie_word_embeddings", True)
     with torch.device("meta"):
         config = transformers.AutoConfig.for_model(kind, **fields)
         model = HEADS.get(kind, transformers.AutoModelForCausalLM).from_config(config)
@@ -36,21 +41,24 @@ def shapes_of(fields):
         shapes["lm_head.weight"] = (config.vocab_size, config.d_model)
     saved = model.state_dict()
     kept = {checkpoint_name(kind, n): tuple(b.shape) for n, b in saved.items()
-            if n in dict(model.named_buffers()) or not trained.get(n, True)}
+            if (n in dict(model.named_buffers()) or not trained.get(n, True)) and not n.endswith(CONSTANTS)}
     return shapes, kept
 
 
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
     for path in sorted(glob.glob(os.path.join(here, "..", "..", "configs", "models", "*.json"))):
+        name = os.path.basename(path).removesuffix(".json")
+        if len(sys.argv) > 1 and name not in sys.argv[1:]:
+            continue
         with open(path) as file:
             shapes, kept = shapes_of(json.load(file))
         alike = {}
-        for name, shape in {**shapes, **kept}.items():
-            line = "x".join(map(str, shape)) + " " + re.sub(r"\.(block|layers?|h)\.\d+\.", r".\1.*.", name, count=1)
+        for parameter, shape in {**shapes, **kept}.items():
+            folded = re.sub(r"\.(blocks?|layers?|h)\.\d+\.", r".\1.*.", parameter, count=1)
+            line = "x".join(map(str, shape)) + " " + folded
             alike[line] = alike.get(line, 0) + 1
         elements = sum(torch.Size(shape).numel() for shape in shapes.values())
-        name = os.path.basename(path).removesuffix(".json")
         with open(os.path.join(here, "configs", name + ".parameters"), "w") as file:
             file.write(f"{elements}\n" + "".join(f"{n} {line}\n" for line, n in sorted(alike.items())))
         print(name, elements)

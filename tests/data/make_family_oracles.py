@@ -149,6 +149,32 @@ MODELS = {
                    dict(model_type="vit", **{k: v for k, v in SMALL.items() if k != "vocab_size"},
                         intermediate_size=20, image_size=12, patch_size=4, qkv_bias=False,
                         id2label={str(i): str(i) for i in range(5)})),
+    "family_helium": (CAUSAL, dict(model_type="helium", **ROTARY, head_dim=4, pad_token_id=None, attention_bias=True)),
+    "family_hunyuan_v1_dense": (CAUSAL, dict(model_type="hunyuan_v1_dense", **ROTARY, head_dim=8, pad_token_id=None,
+                                             attention_bias=True,
+                                             rope_scaling=dict(type="dynamic", alpha=7.0, factor=1.0))),
+    "family_hunyuan_v1_moe": (CAUSAL, dict(model_type="hunyuan_v1_moe", **ROTARY, head_dim=8, pad_token_id=None,
+                                           num_experts=4, moe_topk=[2, 2])),
+    "family_gptj": (CAUSAL, dict(model_type="gptj", n_embd=16, n_layer=2, n_head=2, n_positions=12, vocab_size=24,
+                                 rotary_dim=4)),
+    "family_codegen": (CAUSAL, dict(model_type="codegen", n_embd=32, n_layer=2, n_head=8, n_positions=12,
+                                    vocab_size=24, rotary_dim=2, n_inner=20)),
+    "family_gpt_neo": (CAUSAL, dict(model_type="gpt_neo", hidden_size=16, num_layers=3, num_heads=4, vocab_size=24,
+                                    intermediate_size=20, max_position_embeddings=12, window_size=3,
+                                    attention_types=[[["global", "local"], 1], [["local"], 1]])),
+    "family_mpt": (CAUSAL, dict(model_type="mpt", d_model=18, n_layers=2, n_heads=3, vocab_size=24,
+                                attn_config=dict(clip_qkv=0.5, softmax_scale=0.3))),
+    "family_electra": (MASKED, dict(model_type="electra", **SMALL, embedding_size=10, intermediate_size=20,
+                                    max_position_embeddings=8, pad_token_id=None, **NO_DROPOUT)),
+    "family_mt5": (transformers.AutoModelForSeq2SeqLM,
+                   dict(model_type="mt5", d_model=16, d_kv=6, d_ff=20, num_layers=1, num_decoder_layers=2,
+                        num_heads=3, vocab_size=24, dropout_rate=0.0, relative_attention_num_buckets=4,
+                        relative_attention_max_distance=5, pad_token_id=0)),
+    "family_apertus": (CAUSAL, dict(model_type="apertus", **ROTARY, pad_token_id=None, attention_bias=True,
+                                    rope_scaling=LLAMA3)),
+    "family_modernbert": (MASKED, dict(model_type="modernbert", **SMALL, intermediate_size=20, pad_token_id=None,
+                                       max_position_embeddings=64, global_attn_every_n_layers=2, local_attention=4,
+                                       global_rope_theta=100.0, local_rope_theta=20.0)),
     "family_t5": (transformers.AutoModelForSeq2SeqLM,
                   dict(model_type="t5", d_model=16, d_kv=6, d_ff=20, num_layers=2, num_decoder_layers=1, num_heads=3,
                        vocab_size=24, dropout_rate=0.0, relative_attention_num_buckets=4,
@@ -178,9 +204,9 @@ def inputs_of(kind):
     if kind == "vit":
         return {"pixel_values": torch.randn(4, 3, 12, 12)}, torch.randint(5, (4,))
     data = {"input_ids": ids()}
-    if kind == "bert":
+    if kind in ("bert", "electra"):
         data["token_type_ids"] = torch.randint(2, (4, 6))
-    if kind == "t5":
+    if kind in ("t5", "mt5"):
         data["decoder_input_ids"] = ids()
     return data, ids()
 

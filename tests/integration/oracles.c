@@ -324,6 +324,17 @@ int main(int n_arguments, char **arguments) {
         {"family_minimax_m2", 4, 6},
         {"family_ernie4_5_moe", 4, 6},
         {"family_dots1", 4, 6},
+        {"family_helium", 4, 6},
+        {"family_hunyuan_v1_dense", 4, 6},
+        {"family_hunyuan_v1_moe", 4, 6},
+        {"family_gptj", 4, 6},
+        {"family_codegen", 4, 6},
+        {"family_gpt_neo", 4, 6},
+        {"family_mpt", 4, 6},
+        {"family_electra", 4, 6},
+        {"family_mt5", 4, 6},
+        {"family_apertus", 4, 6},
+        {"family_modernbert", 4, 6},
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)

@@ -173,6 +173,14 @@ static void prelu(drawn_model *m, const char *type) {
     put_output(m, put_node(m, type, "%s %s", x, slope));
 }
 
+static void xielu(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 4);
+    const char *x = draw_operand(m, shape, DRAWN_ANY);
+    const char *alpha = draw_operand(m, draw_broadcast(m, shape), DRAWN_POSITIVE);
+    const char *beta = draw_operand(m, draw_broadcast(m, shape), DRAWN_POSITIVE);
+    put_output(m, put_node(m, type, "%s %s %s", x, alpha, beta));
+}
+
 static void comparison(drawn_model *m, const char *type) {
     pair p = draw_pair(m, DRAWN_ANY, DRAWN_ANY);
     put_discrete_output(m, put_node(m, type, "%s %s", p.a, p.b));
@@ -291,5 +299,6 @@ const generator elementwise_generators[] = {{"Abs", 7, any_unary, true},
                                             {"Tanh", 7, any_unary, true},
                                             {"ThresholdedRelu", 10, parametric_unary, true},
                                             {"Where", 9, where, true},
+                                            {"Xielu", 13, xielu, true},
                                             {"Xor", 7, logical, false},
                                             {0}};

@@ -258,6 +258,8 @@ static void causal_mask(drawn_model *m, const char *type) {
     const char *x = draw_operand(m, shape, DRAWN_ANY);
     if (draw_chance(m, 0.5))
         set_integer(m, "window", draw_between(m, 1, 3));
+    if (draw_chance(m, 0.3))
+        set_integer(m, "ahead", draw_between(m, 1, 3));
     x = put_node(m, type, "%s", x);
     set_integer(m, "axis", -1);
     put_output(m, put_node(m, "Softmax", "%s", x));

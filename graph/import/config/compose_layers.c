@@ -237,11 +237,14 @@ static const char *repeat(cleave_composer *c, const char *name, const char *x,
     return cleave_compose_reshape(c, name, x, 4, (int64_t[]){0, of->heads, length, of->size});
 }
 
-static const char *mask(cleave_composer *c, const char *name, const char *scores, int64_t window) {
+static const char *mask(cleave_composer *c, const char *name, const char *scores, int64_t window,
+                        int64_t ahead) {
     scores = CLEAVE_COMPOSE(c, "CausalMask", name, scores);
     cleave_compose_as_own(c);
     if (window > 0)
         cleave_compose_integer(c, "window", window);
+    if (ahead > 0)
+        cleave_compose_integer(c, "ahead", ahead);
     return scores;
 }
 
@@ -271,8 +274,8 @@ const char *cleave_compose_attention(cleave_composer *c, const char *scope,
     scores = cleave_compose_soft_cap(c, part(c, scope, "capped"), scores, a->cap);
     if (a->bias != NULL)
         scores = CLEAVE_COMPOSE(c, "Add", part(c, scope, "biased_scores"), scores, a->bias);
-    if (a->is_causal)
-        scores = mask(c, part(c, scope, "masked"), scores, a->window);
+    if (a->is_causal || a->ahead > 0)
+        scores = mask(c, part(c, scope, "masked"), scores, a->window, a->ahead);
     const char *weights = softmax(c, part(c, scope, "weights"), scores, a->sinks);
     weights = cleave_compose_dropout(c, part(c, scope, "dropout"), weights, a->dropout);
     const char *y = CLEAVE_COMPOSE(c, "MatMul", scope, weights, v);

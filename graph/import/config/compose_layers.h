@@ -84,6 +84,7 @@ typedef struct cleave_composed_attention {
     const char *sinks;  /* [heads] scores of no key, which take their share of a row; null: none */
     bool is_causal;     /* a query sees no later key, and */
     int64_t window;     /* above 0: as many keys at most, the last of them its own */
+    int64_t ahead;      /* above 0: beside those of a window as many later ones */
     double dropout;     /* of the weights */
 } cleave_composed_attention;
 

@@ -5,8 +5,6 @@
 #include "graph/model/box.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 bool cleave_config_is_json(const void *data, size_t bytes) {
     const char *text = data;
@@ -14,81 +12,6 @@ bool cleave_config_is_json(const void *data, size_t bytes) {
     while (i < bytes && (text[i] == ' ' || (text[i] >= '\t' && text[i] <= '\r')))
         i++;
     return i < bytes && text[i] == '{';
-}
-
-/* Families that are much used, and what they have that no family here has. */
-static const struct {
-    const char *model_type, *what;
-} unsupported[] = {
-    {"albert", "layers that share their weights"},
-    {"bamba", "state-space layers"},
-    {"bart", "an encoder and a decoder, which are supported of T5 alone"},
-    {"deberta", "scores by relative positions and contents apart"},
-    {"deberta-v2", "scores by relative positions and contents apart"},
-    {"deepseek_v32", "attention to keys that an indexer chooses"},
-    {"falcon_h1", "state-space layers"},
-    {"falcon_mamba", "state-space layers"},
-    {"gemma3", "several parts; its texts alone are gemma3_text"},
-    {"gemma3n", "layers that predict each other's input, and embeddings of each layer"},
-    {"granitemoehybrid", "state-space layers"},
-    {"jamba", "state-space layers"},
-    {"kimi_linear", "linear attention"},
-    {"lfm2", "short convolutions between layers of attention"},
-    {"lfm2_moe", "short convolutions between layers of attention"},
-    {"llama4", "several parts; its texts alone are llama4_text"},
-    {"longformer", "global and local attention of one layer"},
-    {"m2m_100", "an encoder and a decoder, which are supported of T5 alone"},
-    {"mamba", "state-space layers"},
-    {"mamba2", "state-space layers"},
-    {"marian", "an encoder and a decoder, which are supported of T5 alone"},
-    {"mbart", "an encoder and a decoder, which are supported of T5 alone"},
-    {"minimax", "linear attention"},
-    {"mistral3", "several parts"},
-    {"nemotron_h", "state-space layers"},
-    {"pegasus", "an encoder and a decoder, which are supported of T5 alone"},
-    {"qwen2_5_vl", "several parts"},
-    {"qwen2_vl", "several parts"},
-    {"qwen3_next", "linear attention"},
-    {"qwen3_vl", "several parts"},
-    {"recurrent_gemma", "recurrent layers"},
-    {"rwkv", "recurrent layers"},
-    {"whisper", "an encoder of sounds and a decoder"},
-    {"xlnet", "two streams of attention"},
-    {"zamba2", "state-space layers"},
-};
-
-/* Says so, where it is known what a family has. */
-static cleave_status check_supported(const cleave_json_cursor *at, const char *type,
-                                     cleave_error *error) {
-    for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
-        if (strcmp(unsupported[i].model_type, type) == 0)
-            return cleave_json_fail(at, error, "\"%s\" is not supported: it has %s", type,
-                                    unsupported[i].what);
-    return CLEAVE_OK;
-}
-
-static cleave_status find_family(const cleave_json_cursor *root, const cleave_family **family,
-                                 cleave_error *error) {
-    cleave_json_cursor at;
-    const char *type;
-    CLEAVE_TRY(cleave_json_expect_object(root, error));
-    if (!cleave_json_find(root, "model_type", &at))
-        return cleave_json_fail(root, error,
-                                "is no model: it has no model_type, as the configurations of "
-                                "language models do");
-    CLEAVE_TRY(cleave_json_string(&at, &type, error));
-    char known[1024] = "";
-    size_t used = 0;
-    for (int i = 0; i < cleave_n_families; i++) {
-        if (strcmp(cleave_families[i].model_type, type) == 0) {
-            *family = &cleave_families[i];
-            return CLEAVE_OK;
-        }
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "",
-                                 cleave_families[i].model_type);
-    }
-    CLEAVE_TRY(check_supported(&at, type, error));
-    return cleave_json_fail(&at, error, "\"%.64s\" is not supported, but %s", type, known);
 }
 
 /* Members that follow from others where the file has none. */
@@ -104,9 +27,12 @@ static cleave_status complete(const cleave_json_cursor *root, const cleave_famil
         return cleave_json_fail(root, error,
                                 "%lld heads of queries are no multiple of %lld heads of keys",
                                 (long long)config->heads, (long long)config->kv_heads);
+    if (family->parts_of_heads > 0 && config->heads % family->parts_of_heads != 0)
+        return cleave_json_fail(root, error, "%lld heads are no multiple of %d",
+                                (long long)config->heads, family->parts_of_heads);
     if (config->windowed.n > 0 && config->windowed.n != config->layers)
-        return cleave_json_fail(root, error, "has %d layer_types for %lld layers",
-                                (int)config->windowed.n, (long long)config->layers);
+        return cleave_json_fail(root, error, "has %d %s for %lld layers", (int)config->windowed.n,
+                                config->windowed.field, (long long)config->layers);
     if (config->turned.n > 0 && config->turned.n < config->layers)
         return cleave_json_fail(root, error, "has %d no_rope_layers for %lld layers",
                                 (int)config->turned.n, (long long)config->layers);
@@ -275,8 +201,6 @@ static cleave_status read_config(const cleave_json_cursor *root, const cleave_fa
     CLEAVE_TRY(cleave_config_read(root, family, arena, config, error));
     CLEAVE_TRY(take_capacity(root, from->capacity_factor, config, error));
     CLEAVE_TRY(complete(root, family, config, error));
-    if (config->turned_width > 0)
-        config->rotary[0].share = (double)config->turned_width / (double)config->head;
     CLEAVE_TRY(check_length(root, family, config, error));
     CLEAVE_TRY(check_sizes(root, family, config, error));
     CLEAVE_TRY(check_experts(root, config, error));
@@ -292,7 +216,7 @@ cleave_status cleave_config_sizes(const cleave_config_request *from, cleave_aren
     *config = (cleave_config){.batch = from->batch, .sequence = from->sequence};
     CLEAVE_TRY(cleave_json_parse(from->data, from->bytes, from->file, &document, error));
     cleave_json_cursor root = cleave_json_root(document);
-    cleave_status status = find_family(&root, family, error);
+    cleave_status status = cleave_config_find_family(&root, family, error);
     if (status == CLEAVE_OK)
         status = read_config(&root, *family, from, arena, config, error);
     cleave_json_free(document);
@@ -304,7 +228,7 @@ static cleave_status compose(const cleave_json_cursor *root, const cleave_config
     const cleave_family *family = NULL;
     cleave_config config = {.batch = from->batch, .sequence = from->sequence};
     cleave_composer c = {.trains = from->trains, .arena = arena, .error = error};
-    CLEAVE_TRY(find_family(root, &family, error));
+    CLEAVE_TRY(cleave_config_find_family(root, &family, error));
     CLEAVE_TRY(read_config(root, family, from, arena, &config, error));
     const char *logits = family->compose(&c, &config);
     return family->has_text

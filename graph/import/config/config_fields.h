@@ -30,6 +30,7 @@ typedef struct cleave_rotary {
     double attention_factor;                                  /* 0: not given */
     double magnitude, magnitude_of_all;                       /* of yarn; 0: not given */
     int64_t original_positions;                               /* 0: not given */
+    double alpha;                                             /* of dynamic; 0: not given */
     bool truncates;
     bool interleaved; /* pairs are neighbours, else half a head apart */
 } cleave_rotary;
@@ -38,6 +39,7 @@ typedef struct cleave_rotary {
 typedef struct cleave_of_layers {
     int32_t n; /* 0: not given */
     const bool *has;
+    const char *field; /* that says so */
 } cleave_of_layers;
 
 /* A configuration.  Families use some of the members; 0 and null: the family's own rule. */
@@ -104,17 +106,21 @@ typedef enum cleave_field_kind {
     CLEAVE_FIELD_EITHER,   /* one of the two texts in `text`; true: the second */
     CLEAVE_FIELD_SQUARE,   /* an extent, or a list of two that are equal */
     CLEAVE_FIELD_PERIOD,   /* an extent, or a text such as "LLLG", whose last letter is another */
-    CLEAVE_FIELD_ROTARY,   /* an object */
+    CLEAVE_FIELD_ROTARY,   /* an object, which may have the member in `text`, too; null: none */
     CLEAVE_FIELD_ROTARIES, /* one for each of "full_attention" and "sliding_attention", into two */
-    CLEAVE_FIELD_LAYERS,   /* a list of "full_attention" and "sliding_attention" */
+    CLEAVE_FIELD_LAYERS,   /* a list of the two texts in `text`, one for each layer */
     CLEAVE_FIELD_SWITCHES, /* a list of 0 and 1, one for each layer */
+    CLEAVE_FIELD_RUNS,     /* the same in runs: [[[TEXT, ...], N], ...] */
+    CLEAVE_FIELD_ALIKE,    /* an extent, or a list of extents that are the same */
     CLEAVE_FIELD_EMPTY,    /* an empty list, or null */
-    CLEAVE_FIELD_ZERO,     /* 0, or null: what it switches on is not supported */
+    CLEAVE_FIELD_EXACT,    /* the number that is standard, or a list of it, or null: no other is
+                              supported */
+    CLEAVE_FIELD_IDLE,     /* anything: it changes nothing in this family */
     CLEAVE_FIELD_LABELS    /* an object with a member for each label */
 } cleave_field_kind;
 
 typedef struct cleave_field {
-    const char *name;
+    const char *name; /* OBJECT.MEMBER where it is inside of an object of the file */
     cleave_field_kind kind;
     size_t offset; /* in cleave_config; several names may have one */
     bool required; /* unless another name of the same member is there */
@@ -122,22 +128,31 @@ typedef struct cleave_field {
     const char *text; /* of texts: what it is when left out */
 } cleave_field;
 
+typedef struct cleave_fields {
+    const cleave_field *rows;
+    size_t n;
+} cleave_fields;
+
 /* A row for each `model_type`. */
 typedef struct cleave_family {
     const char *model_type;
-    const cleave_field *fields;
-    int n_fields;
+    const cleave_fields *fields;
     const char *(*compose)(cleave_composer *c, const cleave_config *config);
     bool has_text;      /* a length is needed */
     bool turns;         /* has rotary positions; else a table of positions, or neither */
     bool turns_share;   /* of a share of each head's dimensions */
     bool has_own_head;  /* heads x size of a head need not be the width */
     bool skips_padding; /* positions begin behind the id that pads */
+    int parts_of_heads; /* as many parts have as many heads each; 0: any number of heads is one */
 } cleave_family;
 
 /* Sorted by model_type. */
 extern const cleave_family cleave_families[];
 extern const int cleave_n_families;
+
+/* The family of a configuration.  BAD_INPUT says what is near, or missing. */
+cleave_status cleave_config_find_family(const cleave_json_cursor *root,
+                                        const cleave_family **family, cleave_error *error);
 
 /* Reads a configuration by the fields of its family.  `config` has to be zeroed but for
    `sequence`.  BAD_INPUT names the field. */
@@ -151,10 +166,11 @@ cleave_status cleave_config_sizes(const cleave_config_request *from, cleave_aren
 
 /* ---- rotary positions; rotary.c ------------------------------------------------------------- */
 
-/* Reads `rope_scaling`, or `rope_parameters`, into what is there already. */
-cleave_status cleave_rotary_read(const cleave_json_cursor *at, cleave_rotary *rotary,
-                                 cleave_error *error);
-/* How many dimensions of a head are turned: its share, rounded down. */
+/* Reads `rope_scaling`, or `rope_parameters`, into what is there already.  `own`: a member that a
+   family has beside the usual ones; null: none. */
+cleave_status cleave_rotary_read(const cleave_json_cursor *at, const char *own,
+                                 cleave_rotary *rotary, cleave_error *error);
+/* How many dimensions of a head are turned: as the file says, or its share, rounded down. */
 int64_t cleave_rotary_width(const cleave_config *config);
 
 /* What yarn makes of a magnitude: 1 where texts are not stretched. */
@@ -174,56 +190,5 @@ cleave_rotary_tables cleave_compose_rotary_tables(cleave_composer *c, const char
  */
 const char *cleave_compose_rotary(cleave_composer *c, const char *name, const char *x,
                                   const cleave_rotary_tables *tables, int64_t head);
-
-/* ---- families -------------------------------------------------------------------------------- */
-
-/* Each puts its graph together and returns the name of the logits; family_*.c. */
-const char *cleave_compose_llama(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_gemma(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_gemma2(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_gemma3(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_olmo2(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_olmo3(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_exaone4(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_cohere2(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_ernie4_5(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_seed_oss(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_arcee(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_nemotron(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_glm(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_glm4(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_granite(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_smollm3(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_starcoder2(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_phi3(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_qwen2(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_qwen3(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_mixtral(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_qwen3_moe(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_qwen2_moe(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_olmoe(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_gpt_oss(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_granitemoe(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_minimax_m2(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_ernie4_5_moe(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_dots1(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_glm4_moe(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_deepseek_v2(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_deepseek_v3(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_llama4(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_bloom(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_falcon(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_cohere(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_stablelm(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_olmo(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_phi(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_gpt_neox(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_gpt2(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_opt(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_bert(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_roberta(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_distilbert(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_vit(cleave_composer *c, const cleave_config *config);
-const char *cleave_compose_t5(cleave_composer *c, const cleave_config *config);
 
 #endif

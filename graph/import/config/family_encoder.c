@@ -1,6 +1,6 @@
-/* Encoders: BERT, RoBERTa and DistilBERT, which norm behind attention and unit and predict masked
-   tokens, and ViT, which norms before them and classifies images. */
-#include "graph/import/config/config_fields.h"
+/* Encoders: BERT, RoBERTa, DistilBERT and ELECTRA, which norm behind attention and unit and predict
+   masked tokens, and ViT, which norms before them and classifies images. */
+#include "graph/import/config/families.h"
 
 #include <math.h>
 
@@ -94,7 +94,11 @@ static const char *feed(const encoder *e, const char *block, const char *x) {
     return cleave_compose_dropout(e->c, name_of(e, block, names->dropout), x, config->dropout);
 }
 
-/* ---- BERT, RoBERTa and DistilBERT ------------------------------------------------------------ */
+/* ---- BERT, RoBERTa, DistilBERT and ELECTRA --------------------------------------------------- */
+
+static int64_t embedded_width(const cleave_config *config) {
+    return config->embedded_width > 0 ? config->embedded_width : config->width;
+}
 
 static const char *normed_block(const encoder *e, const char *block, const char *x) {
     const char *y = attend(e, block, x);
@@ -112,12 +116,12 @@ static const char *add_segments(const encoder *e, const char *scope, const char 
     const char *module = name_of(e, scope, "token_type_embeddings"), *y;
     if (config->types == 1)
         y = cleave_compose_parameter(c, name_of(e, module, "weight"), 2,
-                                     (int64_t[]){1, config->width});
+                                     (int64_t[]){1, embedded_width(config)});
     else
         y = cleave_compose_embedding(
             c, module,
             cleave_compose_data(c, "token_type_ids", CLEAVE_ONNX_INT64, 1, &config->sequence),
-            config->types, config->width, NULL);
+            config->types, embedded_width(config), NULL);
     return CLEAVE_COMPOSE(c, "Add", name_of(e, scope, "with_segments"), x, y);
 }
 
@@ -126,18 +130,22 @@ static const char *encode(const encoder *e, const char *model, const char *block
                           const char **table) {
     cleave_composer *c = e->c;
     const cleave_config *config = e->config;
+    const int64_t width = embedded_width(config);
     const char *scope = name_of(e, model, "embeddings");
     const char *ids = cleave_compose_data(c, "input_ids", CLEAVE_ONNX_INT64, 1, &config->sequence);
     const char *x = cleave_compose_embedding(c, name_of(e, scope, "word_embeddings"), ids,
-                                             config->vocabulary, config->width, table);
+                                             config->vocabulary, width, table);
     if (config->types > 0)
         x = add_segments(e, scope, x);
     const char *positions =
-        cleave_compose_rows(c, name_of(e, scope, "position_embeddings"), config->positions,
-                            config->width, config->first_position, config->sequence);
+        cleave_compose_rows(c, name_of(e, scope, "position_embeddings"), config->positions, width,
+                            config->first_position, config->sequence);
     x = CLEAVE_COMPOSE(c, "Add", name_of(e, scope, "with_positions"), x, positions);
-    x = norm(e, scope, "LayerNorm", x);
+    x = cleave_compose_norm(c, name_of(e, scope, "LayerNorm"), x, width, config->epsilon,
+                            CLEAVE_NORM_LAYER);
     x = cleave_compose_dropout(c, name_of(e, scope, "dropout"), x, config->dropout);
+    if (width != config->width)
+        x = linear(e, model, "embeddings_project", x, width, config->width);
     for (int64_t i = 0; i < config->layers; i++)
         x = normed_block(e, cleave_compose_name(c, "%s.%s.layer.%lld", model, blocks, (long long)i),
                          x);
@@ -153,12 +161,13 @@ static const char *predict(const encoder *e, const masked_head *head, const char
                            const char *x) {
     cleave_composer *c = e->c;
     const cleave_config *config = e->config;
-    x = cleave_compose_linear(c, head->layer, x, config->width, config->width, true);
+    const int64_t width = embedded_width(config);
+    x = cleave_compose_linear(c, head->layer, x, config->width, width, true);
     x = cleave_compose_activation(c, cleave_activation_find(head->activation), head->act, x);
-    x = cleave_compose_norm(c, head->norm, x, config->width, config->epsilon, CLEAVE_NORM_LAYER);
+    x = cleave_compose_norm(c, head->norm, x, width, config->epsilon, CLEAVE_NORM_LAYER);
     if (!config->tied)
         table = cleave_compose_parameter(c, name_of(e, head->decoder, "weight"), 2,
-                                         (int64_t[]){config->vocabulary, config->width});
+                                         (int64_t[]){config->vocabulary, width});
     x = cleave_compose_tied(c, head->decoder, x, table);
     const char *bias = cleave_compose_parameter(c, head->bias, 1, &config->vocabulary);
     return CLEAVE_COMPOSE(c, "Add", head->logits, x, bias);
@@ -205,6 +214,22 @@ const char *cleave_compose_distilbert(cleave_composer *c, const cleave_config *c
                               .activation = config->activation};
     const char *table;
     const char *x = encode(&e, "distilbert", "transformer", &table);
+    return predict(&e, &head, table, x);
+}
+
+/* The generator, which predicts masked tokens; what tells them from a text's own is not put
+   together. Tables may be narrower than the stream. */
+const char *cleave_compose_electra(cleave_composer *c, const cleave_config *config) {
+    const encoder e = {c, config, config->sequence, &bert_names, true};
+    const masked_head head = {.layer = "generator_predictions.dense",
+                              .act = "generator_predictions.activation",
+                              .norm = "generator_predictions.LayerNorm",
+                              .decoder = "generator_lm_head",
+                              .bias = "generator_lm_head.bias",
+                              .logits = "generator_lm_head.logits",
+                              .activation = "gelu"};
+    const char *table;
+    const char *x = encode(&e, "electra", "encoder", &table);
     return predict(&e, &head, table, x);
 }
 

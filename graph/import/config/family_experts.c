@@ -1,6 +1,7 @@
 /* Llama's kin whose units are experts (experts.h).  DeepSeek's attention makes queries, keys and
    values from narrow latents. */
 #include "graph/import/config/experts.h"
+#include "graph/import/config/families.h"
 
 #include <math.h>
 

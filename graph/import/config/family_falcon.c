@@ -1,8 +1,9 @@
-/* BLOOM and Falcon: layer norms with biases, a unit of two products, and one product for queries,
-   keys and values.  BLOOM's positions are slopes: what a key adds to a score grows with its place,
-   in each head at a rate of its own (Press et al., 2022).  Falcon turns its heads, which share
-   keys, and adds attention and unit to the same x. */
-#include "graph/import/config/config_fields.h"
+/* BLOOM, MPT and Falcon: layer norms, a unit of two products, and one product for queries, keys and
+   values.  Positions of BLOOM and MPT are slopes: what a key adds to a score grows with its place,
+   in each head at a rate of its own (Press et al., 2022).  MPT has no biases.  Falcon turns its
+   heads, which share keys, and adds attention and unit to the same x. */
+#include "graph/import/config/families.h"
+#include "graph/import/config/sides.h"
 
 #include <math.h>
 
@@ -85,7 +86,6 @@ static const char *add(const decoder *d, const char *block, const char *sum, con
 }
 
 static const char *head_of(const decoder *d, const char *x, const char *table) {
-    x = norm(d, "transformer", "ln_f", x);
     return d->config->tied ? cleave_compose_tied(d->c, "lm_head", x, table)
                            : cleave_compose_linear(d->c, "lm_head", x, d->config->width,
                                                    d->config->vocabulary, false);
@@ -129,7 +129,66 @@ const char *cleave_compose_bloom(cleave_composer *c, const cleave_config *config
         x = add(&d, block, "output", x,
                 feed(&d, block, norm(&d, block, "post_attention_layernorm", x)));
     }
-    return head_of(&d, x, table);
+    return head_of(&d, norm(&d, "transformer", "ln_f", x), table);
+}
+
+/* ---- MPT ------------------------------------------------------------------------------------- */
+
+static const char *mpt_norm(const decoder *d, const char *scope, const char *module,
+                            const char *x) {
+    return cleave_compose_norm(d->c, cleave_compose_name(d->c, "%s.%s", scope, module), x,
+                               d->config->width, d->config->epsilon, CLEAVE_NORM_LAYER_UNBIASED);
+}
+
+static const char *mpt_attend(const decoder *d, const char *block, const char *x) {
+    static const char *const which[] = {"q", "k", "v"};
+    cleave_composer *c = d->c;
+    const cleave_config *config = d->config;
+    const char *scope = cleave_compose_name(c, "%s.attn", block), *parts[3];
+    const cleave_composed_attention how = {
+        .heads = {config->sequence, config->heads, config->heads, config->head},
+        .scale = config->score_scale > 0 ? config->score_scale : 1 / sqrt((double)config->head),
+        .bias = d->slopes,
+        .is_causal = true,
+        .dropout = config->attention_dropout};
+    x = cleave_compose_sides(c, cleave_compose_name(c, "%s.Wqkv", scope), x, "ntc,shdc->ntshd", 4,
+                             (int64_t[]){3, config->heads, config->head, config->width});
+    x = cleave_compose_clip(c, cleave_compose_name(c, "%s.clipped", scope), x,
+                            config->projection_clip);
+    for (int i = 0; i < 3; i++) {
+        const char *name = cleave_compose_name(c, "%s.%s", scope, which[i]);
+        parts[i] = cleave_compose_side(c, cleave_compose_name(c, "%s_part", name), x, 2, i,
+                                       config->sequence, config->width);
+        parts[i] = cleave_compose_split_heads(c, name, parts[i], &how.heads, i == 0);
+    }
+    x = cleave_compose_attention(c, scope, &how, parts[0], parts[1], parts[2]);
+    return product(d, scope, "out_proj", x, config->width, config->width);
+}
+
+static const char *mpt_feed(const decoder *d, const char *block, const char *x) {
+    const int64_t width = d->config->width, inner = d->config->inner;
+    const char *scope = cleave_compose_name(d->c, "%s.ffn", block);
+    x = product(d, scope, "up_proj", x, width, inner);
+    x = cleave_compose_activation(d->c, cleave_activation_find("gelu"),
+                                  cleave_compose_name(d->c, "%s.act", scope), x);
+    return product(d, scope, "down_proj", x, inner, width);
+}
+
+/* What is dropped of weights is dropped of what is added to the stream, too. */
+const char *cleave_compose_mpt(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.dropout = config->attention_dropout;
+    const decoder d = {.c = c, .config = &own, .slopes = slopes_of(c, config)};
+    const char *table;
+    const char *ids = cleave_compose_data(c, "input_ids", CLEAVE_ONNX_INT64, 1, &config->sequence);
+    const char *x = cleave_compose_embedding(c, "transformer.wte", ids, config->vocabulary,
+                                             config->width, &table);
+    for (int64_t i = 0; i < config->layers; i++) {
+        const char *block = cleave_compose_name(c, "transformer.blocks.%lld", (long long)i);
+        x = add(&d, block, "attended", x, mpt_attend(&d, block, mpt_norm(&d, block, "norm_1", x)));
+        x = add(&d, block, "output", x, mpt_feed(&d, block, mpt_norm(&d, block, "norm_2", x)));
+    }
+    return head_of(&d, mpt_norm(&d, "transformer", "norm_f", x), table);
 }
 
 /* ---- Falcon ---------------------------------------------------------------------------------- */
@@ -153,5 +212,5 @@ const char *cleave_compose_falcon(cleave_composer *c, const cleave_config *confi
         x = add(&d, block, "attended", x, attend(&d, block, y));
         x = add(&d, block, "output", x, fed);
     }
-    return head_of(&d, x, table);
+    return head_of(&d, norm(&d, "transformer", "ln_f", x), table);
 }

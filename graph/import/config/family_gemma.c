@@ -2,6 +2,7 @@
    unit are normed behind, too, some layers see a window alone, and scores have a scale of their
    own; scores and logits are capped in Gemma 2, and in Gemma 3 queries and keys have norms, and
    layers with a window rotary positions of their own. */
+#include "graph/import/config/families.h"
 #include "graph/import/config/family_llama.h"
 
 #include <math.h>

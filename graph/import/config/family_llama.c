@@ -2,9 +2,10 @@
    heads that share keys.  Mistral adds windows, Qwen2 biases of queries, keys and values, Qwen3
    norms of queries and keys, as OLMo 2 does over all heads; Granite scales what others don't,
    SmolLM3 has layers without rotary positions, as EXAONE 4 and Command R7B have those without a
-   window; StarCoder2, AFM and Nemotron have a unit without a gate.  ERNIE 4.5 and Command R7B turn
-   pairs of neighbours. */
+   window; StarCoder2, AFM and Nemotron have a unit without a gate.  ERNIE 4.5, Command R7B and
+   Helium turn pairs of neighbours. */
 #include "graph/import/config/family_llama.h"
+#include "graph/import/config/families.h"
 
 #include <math.h>
 
@@ -310,6 +311,14 @@ const char *cleave_compose_ernie4_5(cleave_composer *c, const cleave_config *con
     own.rotary[0].interleaved = true;
     own.mlp_bias = config->attention_bias;
     return cleave_compose_llama(c, &own);
+}
+
+const char *cleave_compose_helium(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.rotary[0].interleaved = true;
+    own.attention_bias = false; /* of queries, keys and values alone */
+    return cleave_compose_decoder(c, &own,
+                                  &(cleave_decoder_style){.biases = config->attention_bias});
 }
 
 const char *cleave_compose_seed_oss(cleave_composer *c, const cleave_config *config) {

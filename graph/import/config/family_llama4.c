@@ -2,6 +2,7 @@
    beside one that all tokens go through; layers that turn pairs of neighbours, and norm queries and
    keys behind that, and others whose queries grow with their place. */
 #include "graph/import/config/experts.h"
+#include "graph/import/config/families.h"
 
 #include <math.h>
 

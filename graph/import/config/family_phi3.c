@@ -1,42 +1,19 @@
 /* Phi-3: Llama with one product for queries, keys and values, and one for both sides of the gated
    unit, which GLM has, too; what is added to the stream may be dropped. */
+#include "graph/import/config/families.h"
 #include "graph/import/config/family_llama.h"
-
-/* One product for several of a kind, x [batch, length, width] to [batch, length, side, ...]: which
-   it is is an axis of its own, so that a split of what each gives leaves a device with the same
-   share of all. */
-static const char *side_by_side(const cleave_decoder *d, const char *scope, const char *x,
-                                const char *equation, int rank, const int64_t *shape) {
-    cleave_composer *c = d->c;
-    int64_t rows = 1;
-    for (int i = 0; i + 1 < rank; i++)
-        rows *= shape[i];
-    const char *weight = cleave_compose_parameter(c, cleave_compose_name(c, "%s.weight", scope), 2,
-                                                  (int64_t[]){rows, shape[rank - 1]});
-    weight =
-        cleave_compose_reshape(c, cleave_compose_name(c, "%s.sides", scope), weight, rank, shape);
-    x = CLEAVE_COMPOSE(c, "Einsum", scope, x, weight);
-    cleave_compose_text(c, "equation", equation);
-    return x;
-}
+#include "graph/import/config/sides.h"
 
 static const char *gate_and_up(const cleave_decoder *d, const char *scope, const char *x) {
-    return side_by_side(d, scope, x, "ntd,sfd->ntsf", 3,
-                        (int64_t[]){2, d->config->inner, d->config->width});
+    return cleave_compose_sides(d->c, scope, x, "ntd,sfd->ntsf", 3,
+                                (int64_t[]){2, d->config->inner, d->config->width});
 }
 
 /* Of as many heads each. */
 static const char *queries_keys_values(const cleave_decoder *d, const char *scope, const char *x) {
-    return side_by_side(d, scope, x, "ntc,shdc->ntshd", 4,
-                        (int64_t[]){3, d->config->heads, d->config->head, d->config->width});
-}
-
-/* One of them, [batch, length, n]. */
-static const char *side_of(const cleave_decoder *d, const char *name, const char *x, int64_t side,
-                           int64_t n) {
-    cleave_composer *c = d->c;
-    x = cleave_compose_slice(c, cleave_compose_name(c, "%s.side", name), x, 2, side, side + 1);
-    return cleave_compose_reshape(c, name, x, 3, (int64_t[]){0, d->config->sequence, n});
+    return cleave_compose_sides(
+        d->c, scope, x, "ntc,shdc->ntshd", 4,
+        (int64_t[]){3, d->config->heads, d->config->head, d->config->width});
 }
 
 static const char *attend(cleave_decoder *d, const char *block, const char *x, int64_t layer) {
@@ -55,7 +32,7 @@ static const char *attend(cleave_decoder *d, const char *block, const char *x, i
     for (int i = 0; i < 3; i++) {
         const char *name = cleave_compose_name(c, "%s.%s_part", scope, which[i]);
         const char *part =
-            alike ? side_of(d, name, x, i, wide)
+            alike ? cleave_compose_side(c, name, x, 2, i, config->sequence, wide)
                   : cleave_compose_slice(c, name, x, -1, i > 0 ? ends[i - 1] : 0, ends[i]);
         parts[i] = cleave_decoder_heads(d, scope, which[i], part, &how.heads, layer);
     }
@@ -67,11 +44,14 @@ static const char *attend(cleave_decoder *d, const char *block, const char *x, i
 static const char *feed(const cleave_decoder *d, const char *block, const char *x, int64_t layer) {
     (void)layer;
     cleave_composer *c = d->c;
-    const int64_t width = d->config->width, inner = d->config->inner;
+    const cleave_config *config = d->config;
+    const int64_t width = config->width, inner = config->inner;
     const char *scope = cleave_compose_name(c, "%s.mlp", block);
     x = gate_and_up(d, cleave_compose_name(c, "%s.gate_up_proj", scope), x);
-    const char *gate = side_of(d, cleave_compose_name(c, "%s.gate", scope), x, 0, inner);
-    const char *up = side_of(d, cleave_compose_name(c, "%s.up", scope), x, 1, inner);
+    const char *gate = cleave_compose_side(c, cleave_compose_name(c, "%s.gate", scope), x, 2, 0,
+                                           config->sequence, inner);
+    const char *up = cleave_compose_side(c, cleave_compose_name(c, "%s.up", scope), x, 2, 1,
+                                         config->sequence, inner);
     gate = cleave_compose_activation(c, cleave_activation_find(d->config->activation),
                                      cleave_compose_name(c, "%s.activation_fn", scope), gate);
     x = CLEAVE_COMPOSE(c, "Mul", cleave_compose_name(c, "%s.gated", scope), up, gate);

@@ -1,7 +1,7 @@
 /* T5: an encoder and a decoder that attends to it.  Norms are RMS norms; scores are not scaled, but
    have a bias that is looked up by how far key and query are apart, in a table that all layers of a
    side share. */
-#include "graph/import/config/config_fields.h"
+#include "graph/import/config/families.h"
 
 #include <math.h>
 #include <string.h>

@@ -70,23 +70,24 @@ static cleave_status check_sense(const cleave_json_cursor *at, const cleave_rota
     return CLEAVE_OK;
 }
 
-cleave_status cleave_rotary_read(const cleave_json_cursor *at, cleave_rotary *rotary,
-                                 cleave_error *error) {
-    static const char *const keys[] = {"type",
-                                       "rope_type",
-                                       "rope_theta",
-                                       "partial_rotary_factor",
-                                       "factor",
-                                       "low_freq_factor",
-                                       "high_freq_factor",
-                                       "beta_fast",
-                                       "beta_slow",
-                                       "attention_factor",
-                                       "original_max_position_embeddings",
-                                       "mscale",
-                                       "mscale_all_dim",
-                                       "truncate",
-                                       NULL};
+cleave_status cleave_rotary_read(const cleave_json_cursor *at, const char *own,
+                                 cleave_rotary *rotary, cleave_error *error) {
+    const char *const keys[] = {"type",
+                                "rope_type",
+                                "rope_theta",
+                                "partial_rotary_factor",
+                                "factor",
+                                "low_freq_factor",
+                                "high_freq_factor",
+                                "beta_fast",
+                                "beta_slow",
+                                "attention_factor",
+                                "original_max_position_embeddings",
+                                "mscale",
+                                "mscale_all_dim",
+                                "truncate",
+                                own,
+                                NULL};
     cleave_rotary r = *rotary;
     cleave_json_cursor member;
     CLEAVE_TRY(cleave_json_expect_object(at, error));
@@ -100,6 +101,7 @@ cleave_status cleave_rotary_read(const cleave_json_cursor *at, cleave_rotary *ro
     CLEAVE_TRY(read_positive(at, "rope_theta", &r.theta, error));
     CLEAVE_TRY(read_positive(at, "partial_rotary_factor", &r.share, error));
     CLEAVE_TRY(read_positive(at, "factor", &r.factor, error));
+    CLEAVE_TRY(read_positive(at, "alpha", &r.alpha, error));
     CLEAVE_TRY(read_positive(at, "low_freq_factor", &r.low_frequency, error));
     CLEAVE_TRY(read_positive(at, "high_freq_factor", &r.high_frequency, error));
     CLEAVE_TRY(read_positive(at, "beta_fast", &r.fast, error));
@@ -119,7 +121,8 @@ cleave_status cleave_rotary_read(const cleave_json_cursor *at, cleave_rotary *ro
 /* ---- angles ---------------------------------------------------------------------------------- */
 
 int64_t cleave_rotary_width(const cleave_config *config) {
-    return (int64_t)((double)config->head * config->rotary[0].share);
+    return config->turned_width > 0 ? config->turned_width
+                                    : (int64_t)((double)config->head * config->rotary[0].share);
 }
 
 /* Long waves are stretched by the factor, short ones stay, those between are mixed. */
@@ -153,7 +156,9 @@ static double yarn_frequency(const cleave_rotary *r, double width, double pair, 
 static double frequency_of(const cleave_config *config, int64_t pair) {
     const cleave_rotary *r = &config->rotary[0];
     double width = (double)cleave_rotary_width(config), theta = r->theta;
-    if (r->kind == CLEAVE_ROTARY_DYNAMIC && config->sequence > config->positions && width > 2)
+    if (r->kind == CLEAVE_ROTARY_DYNAMIC && r->alpha > 0 && width > 2)
+        theta *= pow(r->alpha, width / (width - 2)); /* of texts of any length */
+    else if (r->kind == CLEAVE_ROTARY_DYNAMIC && config->sequence > config->positions && width > 2)
         theta *=
             pow(r->factor * (double)config->sequence / (double)config->positions - (r->factor - 1),
                 width / (width - 2));

@@ -115,6 +115,24 @@ cleave_status cleave_import_softplus(cleave_importer *im) {
     return apply_to_input(im, &code);
 }
 
+/* alpha x^2 + x / 2 above 0, and beta (exp(x) - 1 - x) + x / 2 below (Huang and Schlag, 2024). */
+cleave_status cleave_import_xielu(cleave_importer *im) {
+    enum { ALPHA = CLEAVE_ARGUMENT_1, BETA = CLEAVE_ARGUMENT_2 };
+    cleave_fragment code = {0};
+    int above = cleave_fragment_unary(&code, CLEAVE_OP_RELU, X);
+    int square = cleave_fragment_binary(&code, CLEAVE_OP_MUL, above, above);
+    int right = cleave_fragment_binary(&code, CLEAVE_OP_MUL, ALPHA, square);
+    int below = cleave_fragment_clip(&code, X, -INFINITY, 0);
+    int power = cleave_fragment_unary(&code, CLEAVE_OP_EXP, below);
+    int bent = cleave_fragment_binary(&code, CLEAVE_OP_SUB, power, below);
+    bent = cleave_fragment_scale(&code, bent, 1, -1);
+    int left = cleave_fragment_binary(&code, CLEAVE_OP_MUL, BETA, bent);
+    int both = cleave_fragment_binary(&code, CLEAVE_OP_ADD, right, left);
+    int half = cleave_fragment_scale(&code, X, 0.5, 0);
+    cleave_fragment_binary(&code, CLEAVE_OP_ADD, both, half);
+    return cleave_import_apply(im, 3, (int[]){0, 1, 2}, &code, cleave_import_input_type(im, 0));
+}
+
 cleave_status cleave_import_mish(cleave_importer *im) {
     cleave_fragment code = {0};
     int gate = cleave_fragment_unary(&code, CLEAVE_OP_TANH, cleave_fragment_softplus(&code, X));

@@ -79,26 +79,31 @@ cleave_status cleave_import_trilu(cleave_importer *im) {
 
 /* ---- masks of attention ---------------------------------------------------------------------- */
 
-/* x [.., queries, keys] where the query at i may see the key at j, which is j <= i and, with a
-   window above 0, i - window < j; elsewhere with the least number of f32 added.  By their places,
-   so that no mask lies in memory. */
+/* x [.., queries, keys] where the query at i may see the key at j, which is j <= i + ahead and,
+   with a window above 0, i - window < j; elsewhere with the least number of f32 added.  By their
+   places, so that no mask lies in memory. */
 cleave_status cleave_import_causal_mask(cleave_importer *im) {
     int32_t input;
-    int64_t window;
+    int64_t window, ahead;
     cleave_nest nest;
     CLEAVE_TRY(cleave_import_tensor(im, 0, &input));
     cleave_tensor from = im->tensors.items[input].tensor;
     CLEAVE_TRY(cleave_import_integer(im, "window", 0, &window));
-    if (from.rank < 2 || window < 0)
+    CLEAVE_TRY(cleave_import_integer(im, "ahead", 0, &ahead));
+    if (from.rank < 2 || window < 0 || ahead < 0)
         return cleave_import_fail(
-            im, "its input has rank %d and its window is %lld, at least 2 and 0 are needed",
-            from.rank, (long long)window);
+            im,
+            "its input has rank %d, its window is %lld and what it sees ahead "
+            "%lld, at least 2, 0 and 0 are needed",
+            from.rank, (long long)window, (long long)ahead);
     CLEAVE_TRY(cleave_import_begin_pointwise(im, im->node->outputs[0], from.rank, from.shape, input,
                                              &nest));
     cleave_nest_add_whole_input(&nest, input, from.rank);
     int query = cleave_nest_emit(&nest, CLEAVE_OP_INDEX, from.rank - 2, 0, 0, 0);
     int key = cleave_nest_emit(&nest, CLEAVE_OP_INDEX, from.rank - 1, 0, 0, 0);
-    int seen = cleave_nest_emit(&nest, CLEAVE_OP_LESS_EQUAL, key, query, 0, 0);
+    int last =
+        ahead > 0 ? cleave_nest_emit(&nest, CLEAVE_OP_SCALE, query, 0, 1, (double)ahead) : query;
+    int seen = cleave_nest_emit(&nest, CLEAVE_OP_LESS_EQUAL, key, last, 0, 0);
     if (window > 0) {
         int before = cleave_nest_emit(&nest, CLEAVE_OP_SCALE, query, 0, 1, -(double)window);
         int near = cleave_nest_emit(&nest, CLEAVE_OP_LESS, before, key, 0, 0);

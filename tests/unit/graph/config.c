@@ -36,7 +36,7 @@ enum { MOST_LINES = 64 };
 
 /* "model.layers.3.mlp" becomes "model.layers.*.mlp". */
 static void fold_layer(const char *name, char *folded, size_t size) {
-    static const char *const lists[] = {".block.", ".layers.", ".layer.", ".h."};
+    static const char *const lists[] = {".block.", ".blocks.", ".layers.", ".layer.", ".h."};
     snprintf(folded, size, "%s", name);
     const char *first = NULL;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
@@ -142,6 +142,17 @@ ParameterizedTestParameters(config, published_models_have_the_parameters_of_the_
                               {"command_r"},
                               {"stablelm_3b_4e1t"},
                               {"olmo_7b"},
+                              {"gptj_6b"},
+                              {"codegen_2b"},
+                              {"gpt_neo_2_7b"},
+                              {"mpt_7b"},
+                              {"hunyuan_7b"},
+                              {"hunyuan_a13b"},
+                              {"helium_1_2b"},
+                              {"electra_small"},
+                              {"mt5_small"},
+                              {"apertus_8b"},
+                              {"modernbert_base"},
                               {"vit_base"}};
     return cr_make_param_array(published, all, sizeof all / sizeof *all);
 }
@@ -293,6 +304,25 @@ Test(config, positions_beyond_the_models_own_stretch_where_the_file_says_dynamic
     cr_expect_float_eq((double)sines->floats[6 * 4 + 1], sin(6.0 / 300), 1e-6);
 }
 
+/* A base of 10000 grows by 9^(4 / 2): pair 1 turns by 810000^(-1/2) = 1/900 per position. */
+Test(config, positions_stretch_for_texts_of_any_length_by_an_alpha) {
+    cleave_onnx_graph graph =
+        graph_of("{\"model_type\": \"hunyuan_v1_dense\", " SIZES ", "
+                 "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 1, \"alpha\": 9}}",
+                 8, true);
+    const cleave_onnx_tensor *sines = constant(&graph, "rotary.sines");
+    cr_expect_float_eq((double)sines->floats[6 * 4 + 1], sin(6.0 / 900), 1e-6);
+}
+
+Test(config, windows_come_in_runs_of_layers) {
+    cleave_onnx_graph graph =
+        graph_of("{\"model_type\": \"gpt_neo\", \"hidden_size\": 16, \"num_heads\": 4, "
+                 "\"num_layers\": 2, \"vocab_size\": 20, \"window_size\": 3, "
+                 "\"attention_types\": [[[\"local\"], 1], [[\"global\"], 1]]}",
+                 5, true);
+    expect_windows(&graph, 3, 0);
+}
+
 Test(config, two_names_of_a_field_may_agree) {
     graph_of("{" GPT2 ", \"n_positions\": 16, \"max_position_embeddings\": 16}", 16, true);
     cleave_onnx_graph graph;
@@ -350,6 +380,13 @@ Test(config, a_cap_that_is_null_is_none_and_one_left_out_is_the_familys) {
 /* ---- what is refused ------------------------------------------------------------------------- */
 
 #define MIXTRAL "\"model_type\": \"mixtral\", \"num_key_value_heads\": 2, " SIZES
+#define MPT                                                                                        \
+    "\"model_type\": \"mpt\", \"d_model\": 16, \"n_heads\": 4, \"n_layers\": 1, \"vocab_size\": "  \
+    "20"
+#define GPT_NEO                                                                                    \
+    "\"model_type\": \"gpt_neo\", \"hidden_size\": 16, \"num_heads\": 4, \"num_layers\": 2, "      \
+    "\"vocab_size\": 20"
+#define HUNYUAN "\"model_type\": \"hunyuan_v1_moe\", \"num_experts\": 4, " SIZES
 #define DEEPSEEK "\"model_type\": \"deepseek_v3\", " SIZES
 
 static const struct {
@@ -362,12 +399,26 @@ static const struct {
      "\"mamba\" is not supported: it has state-space layers", 8},
     {"{\"model_type\": \"gpt_oss\", " SIZES "}", "$: has no rope_scaling", 8},
     {"{\"model_type\": \"gpt5\", " SIZES "}",
-     "\"gpt5\" is not supported, but arcee, bert, bloom, camembert", 8},
+     "\"gpt5\" is not supported (is it gpt2?), but apertus, arcee, bert, bloom, camembert", 8},
+    {"{\"model_type\": \"perceiver\", " SIZES "}", "\"perceiver\" is not supported, but apertus,",
+     8},
+    {"{\"model_type\": \"hunyuan_v1_dence\", " SIZES "}", "(is it hunyuan_v1_dense?)", 8},
+    {"{\"_class_name\": \"UNet2DConditionModel\", \"sample_size\": 64}",
+     "has a _class_name, \"UNet2DConditionModel\", and no model_type", 8},
+    {"{\"model_type\": \"mistral3\", \"text_config\": {\"model_type\": \"mistral\"}}",
+     "$.model_type: \"mistral3\" has several parts; of its texts alone is text_config, a "
+     "\"mistral\"",
+     8},
+    {"{\"model_type\": \"qwen3_vl\", \"text_config\": {\"model_type\": \"qwen3_vl_text\"}}",
+     "and \"qwen3_vl_text\", which is of its texts, is not supported", 8},
+    {"{\"model_type\": \"gemma3\", \"vision_config\": {}}", "its texts alone are gemma3_text", 8},
     {"{\"model_type\": \"llama4_text\", \"num_key_value_heads\": 2, \"attention_chunk_size\": "
      "4, " SIZES "}",
      "a sequence of 8 is longer than 4: attention in chunks is not supported", 8},
     {"{\"model_type\": \"llama4_text\", \"num_experts_per_tok\": 2, " SIZES "}",
      "$.num_experts_per_tok: 2 is not supported, but 1", 8},
+    {"{\"model_type\": \"phimoe\", " SIZES "}",
+     "\"phimoe\" is not supported: it has a router that draws experts at random", 8},
     {"{\"model_type\": \"qwen3_next\", " SIZES "}",
      "\"qwen3_next\" is not supported: it has linear attention", 8},
     {"{\"model_type\": \"smollm3\", " SIZES ", \"no_rope_layers\": [1]}",
@@ -454,6 +505,32 @@ static const struct {
     {"{\"model_type\": \"olmo3\", " SIZES ", \"rope_parameters\": {\"rope_theta\": 100}}",
      "$.rope_parameters", 8},
     {"{\"model_type\": \"cohere2\", " SIZES ", \"use_qk_norm\": true}", "$.use_qk_norm: is true",
+     8},
+    {"{\"model_type\": \"apertus\", " SIZES "}", "$: has no rope_scaling", 8},
+    {"{\"model_type\": \"modernbert\", " SIZES ", \"norm_bias\": true}", "$.norm_bias: is true", 8},
+    {"{" MPT ", \"attn_config\": {\"qk_ln\": true}}", "$.attn_config.qk_ln: is true", 8},
+    {"{" MPT ", \"attn_config\": {\"rope\": true}}", "$.attn_config.rope: is no field", 8},
+    {"{" MPT ", \"attn_config\": []}", "$.attn_config", 8},
+    {"{" MPT ", \"qk_ln\": false}", "$.qk_ln: is no field", 8},
+    {"{" MPT ", \"expansion_ratio\": 3}", "$.expansion_ratio: 3 is not supported, but 4", 8},
+    {"{" GPT_NEO "}", "has no attention_types", 8},
+    {"{" GPT_NEO ", \"attention_types\": [[[\"global\", \"sparse\"], 1]]}",
+     "$.attention_types[0][0][1]: \"sparse\" is not supported, but global and local", 8},
+    {"{" GPT_NEO ", \"attention_types\": [[[\"global\"], 3]]}",
+     "has 3 attention_types for 2 layers", 8},
+    {"{" GPT_NEO ", \"attention_types\": [[[], 2]]}", "$.attention_types: has no layers", 8},
+    {"{" GPT_NEO ", \"attention_types\": [[[\"global\"]]]}", "$.attention_types[0]", 8},
+    {"{" GPT_NEO ", \"attention_types\": [[[\"local\", \"local\"], 4096]]}", "more than 4096", 8},
+    {"{\"model_type\": \"codegen\", \"n_embd\": 18, \"n_head\": 6, \"n_layer\": 1, "
+     "\"vocab_size\": 20}",
+     "6 heads are no multiple of 4", 8},
+    {"{\"model_type\": \"gptj\", \"n_embd\": 16, \"n_head\": 4, \"n_layer\": 1, \"vocab_size\": "
+     "20}",
+     "64 of a head's 4 dimensions", 8},
+    {"{" HUNYUAN ", \"moe_topk\": [1, 2]}", "$.moe_topk[1]: 2 is another than 1", 8},
+    {"{" HUNYUAN ", \"num_shared_expert\": [1, 2]}", "$.num_shared_expert", 8},
+    {"{" HUNYUAN ", \"use_cla\": true}", "$.use_cla: is true", 8},
+    {"{" LLAMA ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 1, \"alpha\": 9}}", "alpha",
      8},
 };
 

@@ -339,6 +339,14 @@ Test(import_elementwise, masks_hide_what_comes_later_and_what_a_window_leaves_be
     check("CausalMask", NULL, 1, 1, in, 9, (double[]){1, no, no, 4, 5, no, 7, 8, 9});
     attribute_integer(&window, "window", 2);
     check("CausalMask", &window, 1, 1, in, 9, (double[]){1, no, no, 4, 5, no, no, 8, 9});
+    attribute_integer(&window, "ahead", 1);
+    check("CausalMask", &window, 1, 1, in, 9, (double[]){1, 2, no, 4, 5, 6, no, 8, 9});
+}
+
+/* 3 x^2 + x / 2, and 2 (exp(x) - 1 - x) + x / 2 = 2 / e - 1 / 2 at -1. */
+Test(import_elementwise, a_xielu_bends_by_two_numbers) {
+    operand in[] = {{FLOAT, "3", {2, 0, -1}}, {FLOAT, "1", {3}}, {FLOAT, "1", {2}}};
+    check("Xielu", NULL, 3, 3, in, 3, (double[]){13, 0, 2 * exp(-1) - 0.5});
 }
 
 /* Scores ln 1 and ln 3 beside a sink of ln 4: 1 and 3 of 8; of the other head, whose sink is ln 1,

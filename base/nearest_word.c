@@ -1,4 +1,4 @@
-#include "cli/nearest_word.h"
+#include "base/nearest_word.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static size_t distance(const char *a, size_t n, const char *b, size_t m) {
     return row[m];
 }
 
-void nearest_word_offer(nearest_word *nearest, const char *word) {
+void cleave_nearest_word_offer(cleave_nearest_word *nearest, const char *word) {
     size_t n = nearest->length, m = strlen(word), most = n <= 5 ? 1 : n <= 8 ? 2 : 3;
     if (n < 2 || n > LONGEST || m > LONGEST)
         return;

@@ -1,0 +1,134 @@
+/* Which family a configuration is of, and what is said of one that is of none. */
+#include "base/nearest_word.h"
+#include "graph/import/config/config_fields.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Families that are much used, and what they have that no family here has. */
+static const struct {
+    const char *model_type, *what;
+} unsupported[] = {
+    {"albert", "layers that share their weights"},
+    {"bamba", "state-space layers"},
+    {"bart", "an encoder and a decoder, which are supported of T5 alone"},
+    {"dbrx", "experts whose weights lie in one matrix"},
+    {"deberta", "scores by relative positions and contents apart"},
+    {"deberta-v2", "scores by relative positions and contents apart"},
+    {"deepseek_v32", "attention to keys that an indexer chooses"},
+    {"falcon_h1", "state-space layers"},
+    {"falcon_mamba", "state-space layers"},
+    {"gemma3", "several parts; its texts alone are gemma3_text"},
+    {"gemma3n", "layers that predict each other's input, and embeddings of each layer"},
+    {"granitemoehybrid", "state-space layers"},
+    {"jamba", "state-space layers"},
+    {"kimi_linear", "linear attention"},
+    {"lfm2", "short convolutions between layers of attention"},
+    {"lfm2_moe", "short convolutions between layers of attention"},
+    {"llama4", "several parts; its texts alone are llama4_text"},
+    {"longformer", "global and local attention of one layer"},
+    {"m2m_100", "an encoder and a decoder, which are supported of T5 alone"},
+    {"mamba", "state-space layers"},
+    {"mamba2", "state-space layers"},
+    {"marian", "an encoder and a decoder, which are supported of T5 alone"},
+    {"mbart", "an encoder and a decoder, which are supported of T5 alone"},
+    {"minimax", "linear attention"},
+    {"mistral3", "several parts"},
+    {"nemotron_h", "state-space layers"},
+    {"pegasus", "an encoder and a decoder, which are supported of T5 alone"},
+    {"phimoe", "a router that draws experts at random in training"},
+    {"qwen2_5_vl", "several parts"},
+    {"qwen2_vl", "several parts"},
+    {"qwen3_next", "linear attention"},
+    {"qwen3_vl", "several parts"},
+    {"recurrent_gemma", "recurrent layers"},
+    {"rwkv", "recurrent layers"},
+    {"whisper", "an encoder of sounds and a decoder"},
+    {"xlnet", "two streams of attention"},
+    {"zamba2", "state-space layers"},
+};
+
+/* Says so, where it is known what a family has. */
+static cleave_status check_supported(const cleave_json_cursor *at, const char *type,
+                                     cleave_error *error) {
+    for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
+        if (strcmp(unsupported[i].model_type, type) == 0)
+            return cleave_json_fail(at, error, "\"%s\" is not supported: it has %s", type,
+                                    unsupported[i].what);
+    return CLEAVE_OK;
+}
+
+static const cleave_family *find(const char *type) {
+    for (int i = 0; i < cleave_n_families; i++)
+        if (strcmp(cleave_families[i].model_type, type) == 0)
+            return &cleave_families[i];
+    return NULL;
+}
+
+/* A model of several parts has what it is of texts in an object of its file. */
+static cleave_status check_parts(const cleave_json_cursor *root, const cleave_json_cursor *at,
+                                 const char *type, cleave_error *error) {
+    cleave_json_cursor texts, of_texts;
+    const char *inner;
+    if (!cleave_json_find(root, "text_config", &texts) ||
+        cleave_json_type_of(&texts) != CLEAVE_JSON_OBJECT ||
+        !cleave_json_find(&texts, "model_type", &of_texts))
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_json_string(&of_texts, &inner, error));
+    return find(inner) != NULL
+               ? cleave_json_fail(at, error,
+                                  "\"%.64s\" has several parts; of its texts alone is text_config, "
+                                  "a \"%.64s\", which is supported as a file of its own",
+                                  type, inner)
+               : cleave_json_fail(at, error,
+                                  "\"%.64s\" has several parts, and \"%.64s\", which is of its "
+                                  "texts, is not supported",
+                                  type, inner);
+}
+
+static cleave_status fail_unknown(const cleave_json_cursor *at, const char *type,
+                                  cleave_error *error) {
+    char known[1024] = "", near[96] = "";
+    size_t used = 0;
+    cleave_nearest_word nearest = {.text = type, .length = strlen(type)};
+    for (int i = 0; i < cleave_n_families && used < sizeof known; i++) {
+        cleave_nearest_word_offer(&nearest, cleave_families[i].model_type);
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "",
+                                 cleave_families[i].model_type);
+    }
+    if (nearest.word != NULL)
+        snprintf(near, sizeof near, " (is it %s?)", nearest.word);
+    return cleave_json_fail(at, error, "\"%.64s\" is not supported%s, but %s", type, near, known);
+}
+
+static cleave_status fail_typeless(const cleave_json_cursor *root, cleave_error *error) {
+    cleave_json_cursor at;
+    const char *name;
+    if (!cleave_json_find(root, "_class_name", &at))
+        return cleave_json_fail(root, error,
+                                "is no model: it has no model_type, as the configurations of "
+                                "language models do");
+    CLEAVE_TRY(cleave_json_string(&at, &name, error));
+    return cleave_json_fail(root, error,
+                            "is no language model: it has a _class_name, \"%.64s\", and no "
+                            "model_type",
+                            name);
+}
+
+cleave_status cleave_config_find_family(const cleave_json_cursor *root,
+                                        const cleave_family **family, cleave_error *error) {
+    cleave_json_cursor at;
+    const char *type;
+    CLEAVE_TRY(cleave_json_expect_object(root, error));
+    if (!cleave_json_find(root, "model_type", &at))
+        return fail_typeless(root, error);
+    CLEAVE_TRY(cleave_json_string(&at, &type, error));
+    const cleave_family *found = find(type);
+    if (found == NULL) {
+        CLEAVE_TRY(check_parts(root, &at, type, error));
+        CLEAVE_TRY(check_supported(&at, type, error));
+        return fail_unknown(&at, type, error);
+    }
+    *family = found;
+    return CLEAVE_OK;
+}

@@ -1,0 +1,68 @@
+/* Fields of encoders, and of what has one beside a decoder. */
+#include "graph/import/config/field_rows.h"
+
+#define ENCODER                                                                                    \
+    SIZES, EXTENT("intermediate_size", inner, 3072), NUMBER("layer_norm_eps", epsilon, 1e-12),     \
+        FUNCTION("hidden_act", "gelu")
+#define MASKED                                                                                     \
+    ENCODER, NEEDED("vocab_size", vocabulary), EXTENT("type_vocab_size", types, 2),                \
+        EXTENT("max_position_embeddings", positions, 512),                                         \
+        RATE("hidden_dropout_prob", dropout, 0.1),                                                 \
+        RATE("attention_probs_dropout_prob", attention_dropout, 0.1),                              \
+        FLAG("tie_word_embeddings", tied, 1), IS("position_embedding_type", "absolute")
+
+FIELDS_OF(bert, MASKED);
+
+FIELDS_OF(roberta, MASKED, COUNT("pad_token_id", padding, 1));
+
+FIELDS_OF(electra, MASKED, EXTENT("embedding_size", embedded_width, 128),
+          IDLE("summary_last_dropout"));
+
+FIELDS_OF(modernbert, SIZES, NEEDED("vocab_size", vocabulary), NEEDED("intermediate_size", inner),
+          EXTENT("max_position_embeddings", positions, 8192),
+          EXTENT("global_attn_every_n_layers", whole_every, 3), LAYERS,
+          EXTENT("local_attention", window, 128),
+          NUMBER("global_rope_theta", rotary[0].theta, 160000),
+          NUMBER("local_rope_theta", rotary[1].theta, 10000), ROTARIES("rope_parameters"),
+          NUMBER("norm_eps", epsilon, 1e-5), NUMBER("layer_norm_eps", epsilon, 1e-5),
+          RATE("attention_dropout", attention_dropout, 0),
+          RATE("embedding_dropout", embedding_dropout, 0), RATE("mlp_dropout", dropout, 0),
+          FLAG("tie_word_embeddings", tied, 1), NOT("attention_bias"), NOT("mlp_bias"),
+          NOT("norm_bias"), NOT("classifier_bias"), YES("decoder_bias"),
+          IS("classifier_activation", "gelu"), IDLE("classifier_pooling"),
+          IDLE("deterministic_flash_attn"), IDLE("initializer_cutoff_factor"),
+          IDLE("position_embedding_type"), IDLE("reference_compile"),
+          IDLE("repad_logits_with_grad"), IDLE("sparse_prediction"),
+          IDLE("sparse_pred_ignore_index"), FUNCTION("hidden_activation", "gelu"));
+
+FIELDS_OF(distilbert, NEEDED("dim", width), NEEDED("n_layers", layers), NEEDED("n_heads", heads),
+          NEEDED("hidden_size", width), NEEDED("num_hidden_layers", layers),
+          NEEDED("num_attention_heads", heads), NEEDED("vocab_size", vocabulary),
+          EXTENT("hidden_dim", inner, 3072), EXTENT("max_position_embeddings", positions, 512),
+          RATE("dropout", dropout, 0.1), RATE("attention_dropout", attention_dropout, 0.1),
+          FLAG("tie_word_embeddings", tied, 1), FLAG("tie_weights_", tied, 1),
+          NOT("sinusoidal_pos_embds"), NOT("is_decoder"), NOT("is_encoder_decoder"),
+          FUNCTION("activation", "gelu"));
+
+FIELDS_OF(vit, ENCODER, RATE("hidden_dropout_prob", dropout, 0),
+          RATE("attention_probs_dropout_prob", attention_dropout, 0),
+          {"image_size", CLEAVE_FIELD_SQUARE, MEMBER(image), false, 224, NULL},
+          {"patch_size", CLEAVE_FIELD_SQUARE, MEMBER(patch), false, 16, NULL},
+          {"id2label", CLEAVE_FIELD_LABELS, MEMBER(labels), false, 2, NULL},
+          EXTENT("num_channels", channels, 3), FLAG("qkv_bias", attention_bias, 1));
+
+#define T5(wide, function)                                                                         \
+    NEEDED("d_model", width), NEEDED("num_layers", layers), NEEDED("num_heads", heads),            \
+        NEEDED("vocab_size", vocabulary), EXTENT("d_kv", head, 64), EXTENT("d_ff", inner, wide),   \
+        EXTENT("num_decoder_layers", decoder_layers, 0),                                           \
+        EXTENT("relative_attention_num_buckets", buckets, 32),                                     \
+        EXTENT("relative_attention_max_distance", distance, 128),                                  \
+        NUMBER("layer_norm_epsilon", epsilon, 1e-6), RATE("dropout_rate", dropout, 0.1),           \
+        FLAG("tie_word_embeddings", tied, 1),                                                      \
+        {"feed_forward_proj", CLEAVE_FIELD_GATED, MEMBER(activation), false, 0, function},         \
+        YES("is_encoder_decoder"), NOT("is_decoder")
+
+FIELDS_OF(t5, T5(2048, "relu"), FLAG("scale_decoder_outputs", scales, 1));
+
+/* Where the embedding's table gives the logits, nothing is scaled. */
+FIELDS_OF(mt5, T5(1024, "gated-gelu"));

@@ -1,0 +1,148 @@
+/* Fields of families whose units are experts. */
+#include "graph/import/config/field_rows.h"
+
+/* Experts; `expert_capacity` and `capacity_factor` are no fields of these families, but of others
+   that drop tokens. */
+#define ROOM                                                                                       \
+    NOT("output_router_logits"), COUNT("expert_capacity", capacity, 0),                            \
+        NUMBER("capacity_factor", capacity_factor, 0)
+#define EXPERTS(choices_standard) EXTENT("num_experts_per_tok", choices, choices_standard), ROOM
+
+FIELDS_OF(mixtral, LLAMA_SIZES(8, 131072), TURNED("rope_theta", 1e6),
+          NUMBER("rms_norm_eps", epsilon, 1e-5), EXPERTS(2),
+          EXTENT("num_local_experts", experts, 8), EXTENT("num_experts", experts, 8),
+          EXTENT("head_dim", head, 0), FLAG("tie_word_embeddings", tied, 0),
+          COUNT("sliding_window", window, 0), ZERO("router_jitter_noise"),
+          FUNCTION("hidden_act", "silu"));
+
+FIELDS_OF(qwen3_moe, LLAMA(4, 32768), EXPERTS(8), EXTENT("num_experts", experts, 128),
+          EXTENT("num_local_experts", experts, 128),
+          EXTENT("moe_intermediate_size", expert_inner, 768),
+          EXTENT("decoder_sparse_step", sparse_step, 1), FLAG("norm_topk_prob", normalises, 0),
+          EXTENT("head_dim", head, 0), FLAG("tie_word_embeddings", tied, 0),
+          FLAG("attention_bias", attention_bias, 0), WINDOWS, EMPTY("mlp_only_layers"),
+          FUNCTION("hidden_act", "silu"));
+
+FIELDS_OF(qwen2_moe, LLAMA(16, 32768), EXPERTS(4), EXTENT("num_experts", experts, 60),
+          EXTENT("moe_intermediate_size", expert_inner, 1408),
+          EXTENT("shared_expert_intermediate_size", shared_inner, 5632),
+          EXTENT("decoder_sparse_step", sparse_step, 1), FLAG("norm_topk_prob", normalises, 0),
+          FLAG("tie_word_embeddings", tied, 0), FLAG("qkv_bias", attention_bias, 1),
+          NOT("use_sliding_window"), COUNT("sliding_window", window, 0),
+          COUNT("max_window_layers", first_windowed_layer, 28), LAYERS, EMPTY("mlp_only_layers"),
+          FUNCTION("hidden_act", "silu"));
+
+FIELDS_OF(olmoe, LLAMA_SIZES(0, 4096), TURNED("rope_theta", 10000),
+          NUMBER("rms_norm_eps", epsilon, 1e-5), EXPERTS(8), EXTENT("num_experts", experts, 64),
+          EXTENT("num_local_experts", experts, 64), FLAG("norm_topk_prob", normalises, 0),
+          CAP("clip_qkv", projection_clip, 0), FLAG("tie_word_embeddings", tied, 0),
+          FLAG("attention_bias", attention_bias, 0), FUNCTION("hidden_act", "silu"));
+
+/* Its rotary positions are scaled where nothing is said of them, so something has to be said. */
+FIELDS_OF(gpt_oss, LLAMA_SIZES(8, 131072), NUMBER("rope_theta", rotary[0].theta, 150000),
+          NEEDED_ROTARY("rope_scaling"), NEEDED_ROTARY("rope_parameters"),
+          NUMBER("rms_norm_eps", epsilon, 1e-5), EXPERTS(4),
+          EXTENT("experts_per_token", choices, 4), EXTENT("num_local_experts", experts, 128),
+          EXTENT("num_experts", experts, 128), EXTENT("head_dim", head, 64),
+          FLAG("attention_bias", attention_bias, 1), FLAG("tie_word_embeddings", tied, 0),
+          COUNT("sliding_window", window, 128), LAYERS, NUMBER("swiglu_alpha", gate_scale, 1.702),
+          NUMBER("swiglu_limit", gate_limit, 7), FUNCTION("hidden_act", "silu"));
+
+/* Its experts have the width that is called as that of dense layers is elsewhere. */
+FIELDS_OF(llama4, SIZES, NEEDED("vocab_size", vocabulary),
+          NEEDED("intermediate_size", expert_inner), EXTENT("intermediate_size_mlp", inner, 16384),
+          EXTENT("num_key_value_heads", kv_heads, 8),
+          EXTENT("max_position_embeddings", positions, 131072),
+          RATE("attention_dropout", attention_dropout, 0), TURNED("rope_theta", 500000),
+          NUMBER("rms_norm_eps", epsilon, 1e-5), EXTENT("head_dim", head, 128),
+          EXTENT("num_local_experts", experts, 16), EXTENT("num_experts", experts, 16),
+          ONE("num_experts_per_tok", choices), ROOM, ZERO("router_jitter_noise"),
+          EXTENT("interleave_moe_layer_step", sparse_step, 1), FLAG("use_qk_norm", qk_norm, 1),
+          EXTENT("no_rope_layer_interval", unturned_every, 4),
+          {"no_rope_layers", CLEAVE_FIELD_SWITCHES, MEMBER(turned), false, 0, NULL},
+          COUNT("attention_chunk_size", chunk, 8192), FLAG("attn_temperature_tuning", scales, 1),
+          NUMBER("floor_scale", place_step, 8192), NUMBER("attn_scale", place_scale, 0.1),
+          NOT("for_llm_compressor"), FLAG("attention_bias", attention_bias, 0),
+          FLAG("tie_word_embeddings", tied, 0), FUNCTION("hidden_act", "silu"));
+
+FIELDS_OF(granitemoe, LLAMA(0, 2048), EXPERTS(2), EXTENT("num_local_experts", experts, 8),
+          FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 0),
+          NUMBER("embedding_multiplier", embedding_scale, 1),
+          NUMBER("residual_multiplier", residual_scale, 1),
+          NUMBER("attention_multiplier", score_scale, 1), NUMBER("logits_scaling", logit_scale, 1),
+          FUNCTION("hidden_act", "silu"));
+
+FIELDS_OF(minimax_m2, LLAMA_SIZES(8, 196608), TURNED("rope_theta", 5e6),
+          NUMBER("partial_rotary_factor", rotary[0].share, 1), COUNT("rotary_dim", turned_width, 0),
+          NUMBER("rms_norm_eps", epsilon, 1e-6), EXPERTS(8),
+          EXTENT("num_local_experts", experts, 256), EXTENT("num_experts", experts, 256),
+          EXTENT("head_dim", head, 128), FLAG("tie_word_embeddings", tied, 0),
+          ZERO("router_jitter_noise"), YES("use_qk_norm"), YES("use_routing_bias"),
+          IS("qk_norm_type", "per_layer"), IS("scoring_func", "sigmoid"),
+          FUNCTION("hidden_act", "silu"));
+
+FIELDS_OF(ernie4_5_moe, LLAMA_SIZES(4, 131072), TURNED("rope_theta", 500000),
+          NUMBER("rms_norm_eps", epsilon, 1e-5), EXTENT("head_dim", head, 0), EXPERTS(6),
+          EXTENT("moe_k", choices, 6), EXTENT("moe_num_experts", experts, 64),
+          EXTENT("num_experts", experts, 64), COUNT("moe_num_shared_experts", shared_experts, 2),
+          EXTENT("moe_intermediate_size", expert_inner, 1536),
+          COUNT("moe_layer_start_index", dense_layers, 1), LAST("moe_layer_end_index", last_sparse),
+          EXTENT("moe_layer_interval", sparse_step, 1), NUMBER("moe_norm_min", least_sum, 1e-12),
+          FLAG("use_bias", attention_bias, 0), FLAG("tie_word_embeddings", tied, 1),
+          FUNCTION("hidden_act", "silu"));
+
+/* DeepSeek's experts: dense layers before them, some that all tokens go through, choices among the
+   best groups. */
+#define ROUTED(n_experts, n_shared, inner_standard, n_dense, n_groups, n_open, scale)              \
+    EXTENT("n_routed_experts", experts, n_experts),                                                \
+        EXTENT("num_local_experts", experts, n_experts),                                           \
+        EXTENT("n_shared_experts", shared_experts, n_shared),                                      \
+        EXTENT("moe_intermediate_size", expert_inner, inner_standard),                             \
+        COUNT("first_k_dense_replace", dense_layers, n_dense),                                     \
+        EXTENT("n_group", groups, n_groups), EXTENT("topk_group", group_choices, n_open),          \
+        NUMBER("routed_scaling_factor", expert_scale, scale)
+/* And its attention, whose queries, keys and values come from latents. */
+#define LATENT                                                                                     \
+    COUNT("q_lora_rank", query_rank, 1536), EXTENT("kv_lora_rank", value_rank, 512),               \
+        EXTENT("qk_rope_head_dim", head, 64), EXTENT("head_dim", head, 64),                        \
+        EXTENT("qk_nope_head_dim", plain_head, 128), EXTENT("v_head_dim", value_head, 128),        \
+        FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 0),           \
+        EXTENT("moe_layer_freq", sparse_step, 1), FUNCTION("hidden_act", "silu")
+
+FIELDS_OF(glm4_moe, LLAMA_SIZES(8, 131072), TURNED("rope_theta", 10000),
+          NUMBER("partial_rotary_factor", rotary[0].share, 0.5),
+          NUMBER("rms_norm_eps", epsilon, 1e-5), EXPERTS(8), ROUTED(128, 1, 1408, 1, 1, 1, 1),
+          FLAG("norm_topk_prob", normalises, 1), EXTENT("head_dim", head, 0),
+          FLAG("use_qk_norm", qk_norm, 0), FLAG("attention_bias", attention_bias, 0),
+          FLAG("tie_word_embeddings", tied, 0), FUNCTION("hidden_act", "silu"));
+
+FIELDS_OF(dots1, LLAMA_SIZES(32, 2048), TURNED("rope_theta", 10000),
+          NUMBER("rms_norm_eps", epsilon, 1e-6), NEEDED("num_experts_per_tok", choices), ROOM,
+          NEEDED("n_routed_experts", experts), NEEDED("num_local_experts", experts),
+          EXTENT("moe_layer_freq", sparse_step, 1), COUNT("n_shared_experts", shared_experts, 0),
+          EXTENT("moe_intermediate_size", expert_inner, 1408),
+          COUNT("first_k_dense_replace", dense_layers, 0), EXTENT("n_group", groups, 1),
+          EXTENT("topk_group", group_choices, 1), NUMBER("routed_scaling_factor", expert_scale, 1),
+          FLAG("norm_topk_prob", normalises, 0), EXTENT("head_dim", head, 0),
+          COUNT("sliding_window", window, 4096),
+          COUNT("max_window_layers", first_windowed_layer, 62), LAYERS,
+          FLAG("attention_bias", attention_bias, 0), FLAG("tie_word_embeddings", tied, 0),
+          IS("scoring_func", "noaux_tc"), FUNCTION("hidden_act", "silu"));
+
+FIELDS_OF(deepseek_v2, LLAMA(0, 2048), EXPERTS(6), ROUTED(64, 2, 1407, 0, 1, 1, 1),
+          EXTENT("num_experts", experts, 64), LATENT, NOT("norm_topk_prob"), NOT("mlp_bias"),
+          IS("scoring_func", "softmax"),
+          EITHER("topk_method", limits_groups, "greedy group_limited_greedy"));
+
+FIELDS_OF(deepseek_v3, LLAMA(0, 4096), EXPERTS(8), ROUTED(256, 1, 2048, 3, 8, 4, 2.5), LATENT,
+          FLAG("norm_topk_prob", normalises, 1), FLAG("rope_interleave", rotary[0].interleaved, 1),
+          IS("scoring_func", "sigmoid"), IS("topk_method", "noaux_tc"));
+
+/* The class has experts, and the unit beside them, of `intermediate_size`. */
+FIELDS_OF(hunyuan_v1_moe, HUNYUAN, NOT("mlp_bias"), ROOM, NEEDED("num_experts", experts),
+          NEEDED("num_local_experts", experts), ALIKE("moe_topk", choices, 1),
+          ALIKE("num_experts_per_tok", choices, 1), ALIKE("moe_intermediate_size", inner, 0),
+          EXACT("num_shared_expert", 1), YES("use_mixed_mlp_moe"), ZERO("moe_layer_num_skipped"),
+          YES("norm_topk_prob"), NOT("moe_drop_tokens"), NOT("moe_random_routing_dropped_token"),
+          NOT("group_limited_greedy"), IDLE("n_group"), IDLE("topk_group"),
+          IDLE("routed_scaling_factor"));

@@ -1,0 +1,17 @@
+/* One product for several of a kind, such as queries, keys and values: which it is is an axis of
+   its own, so that a split of what each gives leaves a device with the same share of all. */
+#ifndef CLEAVE_GRAPH_IMPORT_SIDES_H
+#define CLEAVE_GRAPH_IMPORT_SIDES_H
+
+#include "graph/import/config/compose.h"
+
+/* The einsum of x [batch, length, width] and the weight SCOPE.weight [rows, width], seen as `shape`
+   [.., width]. */
+const char *cleave_compose_sides(cleave_composer *c, const char *scope, const char *x,
+                                 const char *equation, int rank, const int64_t *shape);
+
+/* One of them, [batch, length, n], by the dimension that tells them apart. */
+const char *cleave_compose_side(cleave_composer *c, const char *name, const char *x, int dimension,
+                                int64_t side, int64_t length, int64_t n);
+
+#endif
