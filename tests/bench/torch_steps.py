@@ -62,9 +62,11 @@ def single(tools, name, make, data, batch):
     return tools.torch.measure(model, step_of(model, inputs, targets), steps=30, seconds=5, predicted=predicted)
 
 
-def rank_work(rank, ranks, port, plan, make, data, batch, wire):
+def rank_work(rank, ranks, port, plan, name, wire):
     """One layout: a turn whenever it is told to."""
     import cleave.torch
+    import torch_models
+    make, batch, data = torch_models.MODELS[name]
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(ranks))
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
@@ -80,16 +82,18 @@ def rank_work(rank, ranks, port, plan, make, data, batch, wire):
     os._exit(0)  # gloo of PyTorch 2.6 may wait for ever where groups end
 
 
-def in_turns(plans, ranks, make, data, batch):
+def in_turns(plans, ranks, name):
     """[(seconds, spread, steps)]: each layout on ranks of its own, as a person runs it, so that none finds memory that
-    another has left; one layout at a time, the others wait."""
-    context, all_wires, started, port = torch.multiprocessing.get_context("fork"), [], [], first_port()
+    another has left, nor that this process has; one layout at a time, the others wait."""
+    torch.multiprocessing.set_executable(PYTHON)
+    context, all_wires, started, port = torch.multiprocessing.get_context("forkserver"), [], [], first_port()
+    context.set_forkserver_preload(["torch", "torch._dynamo"])
     for k, plan in enumerate(plans):
         wires = []
         for rank in range(ranks):
             here, there = context.Pipe()
             started.append(context.Process(target=rank_work, daemon=True,
-                                           args=(rank, ranks, port + k, plan, make, data, batch, there)))
+                                           args=(rank, ranks, port + k, plan, name, there)))
             started[-1].start()
             there.close()
             wires.append(here)
@@ -147,7 +151,7 @@ def several(tools, name, make, data, batch, ranks, n):
                                 layout + ".plan.json")
         predicted.append(said["exported"]["step_seconds"])
     plans = [layout + ".plan.json" for layout in layouts]
-    took = in_turns(plans, ranks, make, data, batch)
+    took = in_turns(plans, ranks, name)
     return [(label, tools.torch.Measurement(*t, p)) for label, t, p in zip(labels, took, predicted)]
 
 

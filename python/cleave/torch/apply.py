@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 
 from ..command import CleaveError
 from ..plan import Part, load
-from . import clip, lie, local, stages
+from . import clip, lie, local, pages, stages
 from .functions import Functions, register_loss
 
 
@@ -201,13 +201,14 @@ def _run_again(model, plan, mesh, state):
         module.forward = stages.Again(module.forward, lambda: Functions(mesh, None) if mesh else None, state)
 
 
-def apply(model, plan, mesh=None):
+def apply(model, plan, mesh=None, keep_memory=True):
     """Makes `model` run `plan` on `mesh` (default cleave.torch.mesh(plan)), in place, and returns it.
 
     Parameters become DTensors under their names; make the optimizer after this.  Every rank gives the whole batch to
     the model and takes its part of it.  In stages or micro-batches cleave.torch.steps does what a step does; a rank has
     the parameters of its own stages alone.  What the model returns is a DTensor for torch.nn.functional.cross_entropy, or
     whole where the plan has no loss.  A parameter that the plan does not name is whole on every rank.
+    `keep_memory`: on processors malloc keeps what is freed, for the next step; False leaves it as it was.
     """
     plan = load(plan)
     if plan.target != "torch":
@@ -218,6 +219,8 @@ def apply(model, plan, mesh=None):
         raise CleaveError(f"the mesh is a {type(mesh).__name__}: cleave.torch.mesh(plan) makes one")
     _check_mesh(plan, mesh)
     _check_model(plan, model)
+    if keep_memory and mesh.device_type == "cpu":
+        pages.keep()
     state = model.__dict__["_cleave"] = stages.State(plan, mesh)
     for module in model.modules():
         if getattr(module, "inplace", False) and (plan.mesh or plan.schedule.stages):

@@ -79,8 +79,8 @@ class Timer:
     def __init__(self, device, listed, compiled, each):
         self.device, self.compiled = device, compiled
         self.clock = Clock(device, listed["touched_bytes"], each)
-        kept = device.type == "cpu" and pages.keep()
-        self.page_prices = pages.price(listed["freed_bytes"]) if kept else (0.0, 0.0)
+        kept = device.type == "cpu" and pages.keep()  # which a plan for several devices does, too
+        self.page_price = pages.price(listed["freed_bytes"]) if kept and listed["devices"] == 1 else 0.0
         x = torch.zeros(1, device=device, requires_grad=True)
         y = x.view(1)
         g = torch.ones(1, device=device)
@@ -96,7 +96,7 @@ class Timer:
         call = calls.Call(entry, self.device)
         took, spread = self.plain(call, entry["backward"])
         if entry["backward"]:
-            took += pages.of_gradients(call.gradients, self.page_prices)
+            took += pages.of_gradients(call.gradients, self.page_price)
         if self.added is not None:
             n_of = {"module": call.is_module, "parameter": call.n_parameters, "loss": call.is_loss,
                     "function": call.n_first, "next": call.n_next}

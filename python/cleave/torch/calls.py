@@ -410,13 +410,13 @@ class Call:
         self.n_next = sum(views) + self.n_functions - self.n_first
 
     def find_gradients(self):
-        """Of parameters: bytes, and whether ranks sum them up, since each has it of its own block alone."""
+        """Of parameters: bytes."""
         found = {}
         for nest in self.nests:
             for operand in (nest["inputs"][i] for i in nest["gradients"]):
                 x = self.tensors.made.get(operand["tensor"])
                 if operand["parameter"] and operand["tensor"] not in self.tensors.written and x is not None:
-                    found[operand["tensor"]] = x.nbytes, any(axis not in names(operand) for axis in nest["cut"])
+                    found[operand["tensor"]] = x.nbytes
         return list(found.values())
 
     def forget_outputs(self):

@@ -16,7 +16,7 @@ import torch.multiprocessing
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from . import lie, repeats
+from . import lie, pages, repeats
 
 EACH_SECONDS = 0.8  # for one figure, but for the fewest repeats
 CHAIN, CHAIN_SECONDS = 8, 0.2  # calls in a row, but no longer than this
@@ -123,7 +123,9 @@ def beside(begin, waited_for, device, group):
 def begin(device_type):
     """Joins the ranks that the environment tells of, which may wait long for the first."""
     device = torch.device("cpu")
-    if device_type == "cuda":
+    if device_type == "cpu":
+        pages.keep()  # as under a plan
+    else:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", os.environ["RANK"])))
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if device_type == "cuda" else "gloo", timeout=datetime.timedelta(hours=12))

@@ -1,17 +1,16 @@
-"""Memory of gradients, which a step takes from the system anew.
+"""Memory that a step takes from the system anew.
 
 Where a step begins gradients are freed, and as they lie at the end of the heap together, malloc of glibc gives them back to
 the system, once they are more than twice the largest piece that was freed before.  So each page of them is a fault in
-each step.  An operator that is repeated by itself finds the pages of the repeat before, or does not, as memory
-happens to lie: of an embedding .3 ms and 2.1, in turns.  So while operators are timed malloc keeps what it gets, and
+each step.  Under a plan malloc keeps what it gets, as PyTorch's own allocator does with a GPU's memory.  A model without
+one takes pages, which an operator that is repeated by itself finds of the repeat before, or does not, as memory
+happens to lie: of an embedding .3 ms and 2.1, in turns.  So while operators are timed malloc keeps what it gets, too, and
 pages are timed by themselves.
 """
 import ctypes
 import time
 
 import torch
-
-from . import under_way
 
 LARGEST_KEPT = 32 << 20  # of pieces: one that is larger comes from the system by itself, and goes back
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # <malloc.h>
@@ -28,8 +27,9 @@ def keep():
 
 
 def go_back(freed):
-    """Do pieces of so many bytes, freed one after the other, go back to the system?"""
-    return sum(freed) > 2 * max((n for n in freed if n <= LARGEST_KEPT), default=0)
+    """Do pieces of so many bytes, freed one after the other, go back to the system, besides those that do in any case?"""
+    freed = [n for n in freed if n <= LARGEST_KEPT]
+    return sum(freed) > 2 * max(freed, default=0)
 
 
 def seconds_per_byte():
@@ -47,13 +47,10 @@ def seconds_per_byte():
 
 
 def price(freed):
-    """Seconds per byte of gradients that a rank has for itself, and of those that ranks sum up, of a model with gradients
-    of so many bytes.  The latter go in vectors, which are taken and freed, too, and are the largest pieces there are."""
-    alone, summed = go_back(freed), go_back(freed + under_way.vectors(freed))
-    each = seconds_per_byte() if alone or summed else 0.0
-    return each * alone, 2 * each * summed
+    """Seconds per byte of gradients, in a step without a plan of a model with gradients of so many bytes."""
+    return seconds_per_byte() if go_back(freed) else 0.0
 
 
-def of_gradients(gradients, prices):
-    """Seconds that pages of gradients take, of (bytes, are they summed up by ranks)."""
-    return sum(n * prices[is_sum] for n, is_sum in gradients if n <= LARGEST_KEPT)
+def of_gradients(gradients, price):
+    """Seconds that pages of gradients of so many bytes take."""
+    return sum(n * price for n in gradients if n <= LARGEST_KEPT)

@@ -12,20 +12,6 @@ _send, _wait = torch.ops._c10d_functional, torch.ops._c10d_functional.wait_tenso
 MOST_BYTES = 25 << 20  # of what is sent together, but for a single gradient
 
 
-def vectors(gradients):
-    """Bytes of the vectors in which gradients of so many bytes go, all of the same ranks."""
-    made, waiting = [], 0
-    for n in gradients:
-        if waiting + n > MOST_BYTES and waiting:
-            made.append(waiting)
-            waiting = 0
-        waiting += n
-        if n > MOST_BYTES // 2:
-            made.append(waiting)
-            waiting = 0
-    return made + [waiting] * (waiting > 0)
-
-
 class _Backward:
     """What one backward has to sum up."""
 
