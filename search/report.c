@@ -31,7 +31,7 @@ typedef struct report {
     int32_t n;
     reported items[MAX_REPORTED];
     reported *wanted[MAX_REPORTED]; /* to be simulated in full */
-    cleave_layout plain;            /* see add_plain_updates, */
+    cleave_layout other;            /* see add_other_updates, */
     cleave_layout ring;             /* add_ring */
     cleave_polished polished;
 } report;
@@ -104,29 +104,35 @@ static cleave_status ask_for_grounds(session *s, reported *item, cleave_error *e
 }
 
 /* What updates gain by being sharded is less than closed forms are off by, and there may be no
-   other layout of what was found that is simulated in full.  So where they are in the best, it is
-   once more without, as far as constraints allow. */
-static cleave_status add_plain_updates(report *r, cleave_error *error) {
+   other layout of what was found that is simulated in full.  So the best is once more with them
+   sharded, or not, as it is not itself, as far as constraints allow; in one stage, for the whole
+   batch, they are sharded where it is of use in closed form. */
+static cleave_status add_other_updates(report *r, cleave_error *error) {
     session *s = r->session;
     const session_found *best = &s->found[0];
-    if (s->n_found == 0 || session_polishes(s) || !session_searches(s) ||
-        session_wish(s)->zero > 0 || !cleave_layout_is_plain(&best->layout))
+    if (s->n_found == 0 || !session_searches(s) || session_wish(s)->zero > 0)
         return CLEAVE_OK;
     int32_t n_tensors = s->model->n_tensors, n_sharded = 0;
-    for (int32_t t = 0; t < n_tensors; t++)
-        n_sharded += best->layout.sharded[t];
-    if (n_sharded == 0)
-        return CLEAVE_OK;
-    r->plain = best->layout;
-    r->plain.sharded = CLEAVE_ARENA_ARRAY(&s->work, uint8_t, n_tensors);
-    if (r->plain.sharded == NULL)
-        return cleave_fail_memory(error, "searching");
-    for (int32_t i = 0; i < r->n; i++) /* a baseline, mostly, is likely to be the result, then */
-        if (session_same_layout(s, &r->plain, r->items[i].layout))
+    bool is_plain = cleave_layout_is_plain(&best->layout);
+    for (int32_t t = 0; t < n_tensors; t++) {
+        n_sharded += best->layout.sharded[t] != CLEAVE_SHARDED_NOTHING;
+        if (best->layout.sharded[t] > CLEAVE_SHARDED_UPDATE)
             return CLEAVE_OK;
-    if (cleave_constraints_allow_layout(s->constraints, s->model, &r->plain))
+    }
+    if (is_plain && (n_sharded == 0 || session_polishes(s)))
+        return CLEAVE_OK;
+    r->other = best->layout;
+    r->other.sharded = CLEAVE_ARENA_ARRAY(&s->work, uint8_t, n_tensors);
+    if (r->other.sharded == NULL)
+        return cleave_fail_memory(error, "searching");
+    cleave_layout_shard(s->model, n_sharded > 0 ? CLEAVE_SHARDED_NOTHING : CLEAVE_SHARDED_UPDATE,
+                        &r->other);
+    for (int32_t i = 0; i < r->n; i++) /* a baseline, mostly, is likely to be the result, then */
+        if (session_same_layout(s, &r->other, r->items[i].layout))
+            return CLEAVE_OK;
+    if (cleave_constraints_allow_layout(s->constraints, s->model, &r->other))
         r->items[r->n++] = (reported){
-            .method = best->method, .layout = &r->plain, .price = best->price, .baseline = -1};
+            .method = best->method, .layout = &r->other, .price = best->price, .baseline = -1};
     return CLEAVE_OK;
 }
 
@@ -218,7 +224,7 @@ static cleave_status add_ring(report *r, cleave_error *error) {
 static cleave_status price_near(report *r, cleave_error *error) {
     session *s = r->session;
     int32_t n = 0;
-    CLEAVE_TRY(add_plain_updates(r, error));
+    CLEAVE_TRY(add_other_updates(r, error));
     CLEAVE_TRY(add_ring(r, error));
     for (int32_t i = 0; i < r->n; i++) {
         reported *item = &r->items[i];

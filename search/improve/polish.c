@@ -5,8 +5,8 @@
    that no single change improves in closed form may be improved in steps.  On few devices estimates
    with collectives in their steps take little, so there what is best in steps descends once more by
    whole sweeps, until no single change improves what `simulate` and `run` do.  What is tried first
-   is said by an additive model of changes of the start: the one that found it knows of each operator
-   only what is cheap by itself.
+   is said by an additive model of changes of the start: the one that found it knows of each
+   operator only what is cheap by itself.
 
    What comes of it follows from the start alone, as long as time is not limited. */
 #include "search/improve/in_steps.h"

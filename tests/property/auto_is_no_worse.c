@@ -1,6 +1,7 @@
 /* A search that may choose its stages and schedule finds about what one that is told them finds:
    chains of drawn sizes on drawn machines, with as much memory as is drawn.  A plan whose formula
-   says too little must not keep others out, as one does of chain 19. */
+   says too little must not keep others out, as one does of chain 19, and updates are sharded where
+   that is quicker in steps, as of chains 3, 10 and 17. */
 #include "../support/perceptron.h"
 #include "../support/test_machine.h"
 #include "search/search.h"
@@ -9,15 +10,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What is found differs by a little either way; 5 of the first 30 chains are above it, by up to a
-   tenth, and are so by hand. */
+/* What is found differs by a little either way.  By hand 2 of the first 30 chains are above it, by
+   up to 4 %, and 5 of the next 30, by up to 11 %. */
 #define BY_CHANCE 1.02
 
 /* The i-th chain that is looked at, and what is allowed of it. */
 static const struct {
     int chain;
     double most;
-} usual[] = {{4, BY_CHANCE}, {8, BY_CHANCE}, {19, 1.06}};
+} usual[] = {{3, BY_CHANCE},  {4, BY_CHANCE},  {8, BY_CHANCE},
+             {10, BY_CHANCE}, {17, BY_CHANCE}, {19, 1.04}};
 
 static int asked(const char *name, int usually) {
     const char *text = getenv(name); /* by hand */
