@@ -71,7 +71,7 @@ static cleave_status store(cleave_importer *im, const readers *r, int32_t tensor
         return CLEAVE_OK;
     for (int d = 0; d < seen.rank; d++)
         order[d] = d;
-    cleave_import_note_version(im, CLEAVE_GRAPH_VERSION);
+    cleave_import_note_version(im, CLEAVE_PARTS_GRAPH_VERSION);
     return cleave_import_refine_tensor(im, tensor, false, seen.rank, seen.shape, order, &stored);
 }
 

@@ -272,7 +272,8 @@ enum {
     CLEAVE_FIRST_GRAPH_VERSION = 3,
     CLEAVE_LANGUAGE_GRAPH_VERSION = 4,
     CLEAVE_PLACES_GRAPH_VERSION = 5, /* masks by place, and rotary positions of neighbours */
-    CLEAVE_GRAPH_VERSION = 6         /* parameters that are seen in parts are stored so */
+    CLEAVE_PARTS_GRAPH_VERSION = 6,  /* parameters that are seen in parts are stored so */
+    CLEAVE_GRAPH_VERSION = 7         /* what two activations both merge is summed as one axis */
 };
 
 /* Views of views: how deep they may be stacked, and how many base pieces one may have. */

@@ -5,8 +5,10 @@
    nothing is moved.  Where the first operand is a reshape that merges dimensions, the product reads
    what was there before it.  Dimensions merged into the summed one (a flatten) become several axes,
    such as c h w; the second operand is refined alike, and a parameter is stored so, its summed
-   dimensions in the memory order of the activations.  Dimensions merged into rows become several
-   row axes, and the output is that of ONNX before merging. */
+   dimensions in the memory order of the activations.  Of two activations they stay merged: what a
+   query and a key have is one axis, however it was turned, and so they are seen as attention.
+   Dimensions merged into rows become several row axes, and the output is that of ONNX before
+   merging. */
 #include "graph/import/draft_views.h"
 #include "graph/import/internal.h"
 
@@ -59,6 +61,14 @@ static bool find_groups(const cleave_tensor *source, const cleave_tensor *merged
     return true;
 }
 
+/* Is it a parameter, or a view of one? */
+static bool is_parameter(const cleave_importer *im, const side *s) {
+    const cleave_tensor *at = tensor_of(im, s);
+    while (at->view.kind != CLEAVE_VIEW_NONE)
+        at = &im->tensors.items[at->view.sources[0]].tensor;
+    return at->kind == CLEAVE_TENSOR_PARAMETER;
+}
+
 /* Replaces merged rows and a merged summed dimension of a by the dimensions that they merge. */
 static void unmerge(cleave_importer *im, product *p) {
     const cleave_tensor *merged = tensor_of(im, &p->a);
@@ -75,6 +85,10 @@ static void unmerge(cleave_importer *im, product *p) {
         bool rows = p->a.role[d] == ROLE_M, none = first[d + 1] == first[d];
         if (none || (several && !summed && (!rows || p->keeps_rows)))
             return;
+        if (several && summed && !is_parameter(im, &p->b)) {
+            cleave_import_note_version(im, CLEAVE_GRAPH_VERSION);
+            return;
+        }
     }
     dimensions summed = {.size = p->summed.size}, row_dimensions = {.size = p->rows.size};
     for (int d = 0; d < p->a.rank; d++)

@@ -3,6 +3,7 @@
 #include "graph/import/config/config.h"
 #include "base/file.h"
 #include "graph/import/onnx/onnx_encode.h"
+#include "graph/model/attention.h"
 #include "imported.h"
 
 #include <criterion/parameterized.h>
@@ -86,6 +87,27 @@ static void expect_parameters(const cleave_onnx_graph *graph, char *expected) {
     for (int k = 0; k < n; k++)
         cr_expect_eq(left[k], 0, "%lld of %s are missing", left[k], lines[k]);
 }
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+/* Of each attention one nest is made, which stores no scores. */
+static void expect_no_scores(void) {
+    cleave_model fused;
+    cleave_error error = {""};
+    int n = 0;
+    cr_assert_eq(cleave_model_fuse_attention(&model, NULL, &arena, &fused, &error), CLEAVE_OK, "%s",
+                 error.message);
+    for (int32_t op = 0; op < fused.n_operators; op++) {
+        if (strcmp(fused.operators[op].type, "Attention") != 0)
+            continue;
+        n++;
+        cr_expect_eq(fused.operators[op].n_nests, 1, "%s stores its scores",
+                     fused.operators[op].name);
+    }
+    cr_expect_gt(n, 0);
+}
+
+/* ---- published models ------------------------------------------------------------------------ */
 
 typedef struct published {
     char name[32];
@@ -179,6 +201,7 @@ ParameterizedTest(published *of, config, published_models_have_the_parameters_of
     cr_expect_eq(cleave_model_parameter_count(&model), count, "%lld parameters, not %lld",
                  (long long)cleave_model_parameter_count(&model), count);
     cr_expect_lt(arena.used_bytes, (size_t)1 << 28);
+    expect_no_scores();
 }
 
 /* ---- graphs ---------------------------------------------------------------------------------- */

@@ -51,7 +51,7 @@ Test(seen_in_parts, gate_and_up_that_take_turns_are_one_box_each) {
     expect_file_shape("model.layers.0.mlp.experts.gate_up_proj", 3, (int64_t[]){4, 16, 48});
     expect_shape("model.layers.0.mlp.experts.gate_up_proj_bias", 3, (int64_t[]){4, 24, 2});
     expect_file_shape("model.layers.0.mlp.experts.gate_up_proj_bias", 2, (int64_t[]){4, 48});
-    cr_expect_eq(model.graph_version, CLEAVE_GRAPH_VERSION);
+    cr_expect_eq(model.graph_version, CLEAVE_PARTS_GRAPH_VERSION);
 }
 
 /* y = x - w[0, 2, 4] + w[1, 3, 5], of w seen as three pairs; `also` reads w besides. */
