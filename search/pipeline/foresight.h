@@ -1,8 +1,15 @@
-/* Shares by which formulas foresee a micro-batch, before anything of it is simulated. */
+/* What a step in stages is foreseen to take, before anything of it is simulated: all micro-batches
+   of the slowest group, and before and after them one micro-batch of the others; what is sent on;
+   and what happens once. */
 #ifndef CLEAVE_SEARCH_PIPELINE_FORESIGHT_H
 #define CLEAVE_SEARCH_PIPELINE_FORESIGHT_H
 
-/* Its backward, which hides what parameters take once, and the gradients of weights in it. */
+#include "search/pipeline/joint.h"
+
+#include <math.h>
+
+/* Of a micro-batch its backward, which hides what parameters take once, and the gradients of
+   weights in it. */
 static const double pipeline_backward_share = 0.6, pipeline_weights_share = 0.3;
 /* What hides what is gathered, reduced and sent in it; and what of these never is hidden. */
 static const double pipeline_hides = 0.8, pipeline_never_hidden = 0.1;
@@ -11,5 +18,37 @@ static const double pipeline_hides = 0.8, pipeline_never_hidden = 0.1;
 static const double pipeline_least_bubble = 1.0 / 12;
 /* Plans are expected to take what they take but for so much. */
 static const double pipeline_in_doubt = 1.1;
+
+/* What is left of so much, beside which there is so much to hide it. */
+static inline double pipeline_left_of(double time, double hidden) {
+    return fmax(time - hidden, pipeline_never_hidden * time);
+}
+
+/* Micro-batches that a group keeps at most of one that is cut into so many: of virtual stages the
+   share of one. */
+double pipeline_in_flight(const cleave_joint_shape *shape, int32_t micro_batches, int32_t group);
+
+/* The bubble of a kind is that of 1F1B, by so many. */
+double pipeline_turns_of(const cleave_joint_shape *shape);
+
+/* Of a group's time in a micro-batch what goes by from where it posts a receive, a block before the
+   one that reads it, until that begins: a forward before a backward; before a forward a backward,
+   or the gradients of weights. */
+double pipeline_hides_gradients(const cleave_joint_shape *shape);
+double pipeline_hides_inputs(const cleave_joint_shape *shape);
+
+/* Picoseconds. */
+typedef struct pipeline_step {
+    const cleave_joint_shape *shape;
+    int32_t micro_batches;
+    bool is_alike;       /* all groups are */
+    const double *time;  /* [n_groups] of a micro-batch */
+    double pace;         /* micro-batches follow each other no quicker in any group */
+    const double *sends; /* [n_stages] of a message behind each */
+    double left;         /* of what happens once, what nothing hides */
+} pipeline_step;
+
+/* Seconds. */
+double pipeline_foresee(const pipeline_step *step);
 
 #endif

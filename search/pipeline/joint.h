@@ -8,9 +8,8 @@
    than before, so they are cut anew, as long as that helps.  What a stage has room for changes in
    leaps with where it is cut, so of few operators single ones change stages, too.
 
-   The step is foreseen: all micro-batches of the slowest group, and before and after them one
-   micro-batch of the others; what is sent on; and what parameters take once.  Nothing is lowered;
-   who wants to know lowers the layout. */
+   The step is foreseen (search/pipeline/foresight.h).  Nothing is lowered; who wants to know lowers
+   the layout. */
 #ifndef CLEAVE_SEARCH_PIPELINE_JOINT_H
 #define CLEAVE_SEARCH_PIPELINE_JOINT_H
 
@@ -55,11 +54,6 @@ typedef struct cleave_joint_plan {
     const cleave_joint_place *places; /* see the shape; null, or group and family are the first's */
     double seconds;                   /* foreseen */
 } cleave_joint_plan;
-
-/* Micro-batches that a group keeps at most of one that is cut into so many: of virtual stages the
-   share of one. */
-double cleave_joint_in_flight(const cleave_joint_shape *shape, int32_t micro_batches,
-                              int32_t group);
 
 /* What no plan of that shape is foreseen to take less than: its operators, each as quick as any
    plan has it, shared out evenly, with the bubble of its kind.  Of the shape neither memory nor

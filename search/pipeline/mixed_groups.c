@@ -167,8 +167,7 @@ static cleave_status sum_plans(mixing *x, pool_group *of) {
                 sums->kept += (double)plan->kept[few];
                 beside += (double)plan->beside[few];
             }
-            sums->time +=
-                fmax(beside - pipeline_hides * sums->time, pipeline_never_hidden * beside);
+            sums->time += pipeline_left_of(beside, pipeline_hides * sums->time);
         }
     return CLEAVE_OK;
 }

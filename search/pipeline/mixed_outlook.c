@@ -11,19 +11,11 @@ typedef struct outlook {
     const shape_of *shape;
     const pool_group *groups[MOST_POOLS]; /* of its runs */
     cleave_joint_shape joint;
+    double *time, *sends; /* [n_operators], of which there is at least one a stage: see foresee */
 } outlook;
 
 static double sends_behind(const outlook *o, int32_t g) {
     return o->x->least_sent / o->shape->micro_batches * o->a->slowness[g];
-}
-
-/* See the joint plan: what goes on while a message comes. */
-static double hides_inputs(const outlook *o) {
-    bool parts = cleave_schedule_kind_parts_weights(o->shape->kind);
-    return (o->joint.is_forward ? 1
-            : parts             ? pipeline_weights_share
-                                : pipeline_backward_share) /
-           o->shape->n_virtual;
 }
 
 /* Of so much time a group works, and waits for a message for what such a share of its work does not
@@ -38,12 +30,11 @@ static double share_done(const outlook *o, int32_t r, int32_t g, double time) {
     const pool_group *of = o->groups[r];
     int32_t family = o->shape->family[r];
     double room = (double)o->x->pools[of->pool].memory_bytes, most = 0;
-    double in_flight = cleave_joint_in_flight(&o->joint, o->shape->micro_batches, g), works = time;
+    double in_flight = pipeline_in_flight(&o->joint, o->shape->micro_batches, g), works = time;
     if (g + 1 < o->a->n_groups && !o->joint.is_forward)
-        works -= time - works_in(time, sends_behind(o, g),
-                                 (1 - pipeline_backward_share) / o->shape->n_virtual);
+        works -= time - works_in(time, sends_behind(o, g), pipeline_hides_gradients(&o->joint));
     if (g > 0)
-        works -= time - works_in(time, sends_behind(o, g - 1), hides_inputs(o));
+        works -= time - works_in(time, sends_behind(o, g - 1), pipeline_hides_inputs(&o->joint));
     for (int32_t p = 0; p < of->group->families[family].n_plans; p++) {
         const plan_sums *sums = &of->sums[family][p];
         most = fmax(most, fmin(works / sums->time, room / (sums->stays + sums->kept * in_flight)));
@@ -79,25 +70,21 @@ static double least_pace(const outlook *o) {
     return most;
 }
 
+/* As if all groups were as fast as the whole. */
 static double foresee(const outlook *o) {
-    const shape_of *shape = o->shape;
-    int32_t n = o->a->n_groups;
-    double m = shape->micro_batches, pace = least_pace(o), path = 0;
-    double turns = shape->n_virtual * (cleave_schedule_kind_parts_weights(shape->kind) ? 3.0 : 1.0);
-    double bubble = o->joint.is_stream ? 0 : (n - 1) * pace / turns, waits = 0, slowest = pace;
-    double busy =
-        pace * (cleave_schedule_kind_parts_weights(shape->kind) ? 1 - pipeline_weights_share : 1);
-    for (int32_t s = n * shape->n_virtual - 2; s >= 0; s--) {
-        double sends = o->x->least_sent / m * o->a->slowness[s % n];
-        double in_flight = cleave_joint_in_flight(&o->joint, shape->micro_batches, s % n);
-        path += (o->joint.is_forward ? 1 : 2) * sends;
-        waits += 2 * sends;
-        slowest = fmax(slowest, sends);
-        if (s < n && in_flight < m && !o->joint.is_forward)
-            slowest = fmax(slowest, ((n * shape->n_virtual - s) * busy / shape->n_virtual + waits) /
-                                        in_flight);
-    }
-    return (m * slowest + (o->joint.is_stream ? 0 : bubble + path)) * 1e-12;
+    double pace = least_pace(o);
+    if (!isfinite(pace))
+        return INFINITY;
+    for (int32_t g = 0; g < o->a->n_groups; g++)
+        o->time[g] = pace;
+    for (int32_t s = 0; s < o->a->n_groups * o->shape->n_virtual; s++)
+        o->sends[s] = sends_behind(o, s % o->a->n_groups);
+    const pipeline_step step = {.shape = &o->joint,
+                                .micro_batches = o->shape->micro_batches,
+                                .time = o->time,
+                                .pace = pace,
+                                .sends = o->sends};
+    return pipeline_foresee(&step);
 }
 
 /* Of each run in turn the splits by which the whole may come to least, as long as that helps. */
@@ -160,16 +147,15 @@ static cleave_status add_shape(mixing *x, outlook *o, shape_of shape) {
     return CLEAVE_LIST_PUSH(&x->shapes, shape) ? CLEAVE_OK : short_of_memory(x);
 }
 
-static cleave_status add_shapes(mixing *x, shape_of shape) {
-    outlook o = {.x = x, .a = &x->arrangements[shape.arrangement]};
+static cleave_status add_shapes(mixing *x, outlook *o, shape_of shape) {
     pipeline_turns turns[PIPELINE_MOST_TURNS];
-    int n = pipeline_list_turns(x->f, o.a->n_groups, shape.micro_batches, turns);
+    int n = pipeline_list_turns(x->f, o->a->n_groups, shape.micro_batches, turns);
     bool fit;
-    CLEAVE_TRY(mixed_find_groups(x, &shape, false, o.groups, &fit));
+    CLEAVE_TRY(mixed_find_groups(x, &shape, false, o->groups, &fit));
     for (int i = 0; i < n && fit; i++) {
         shape.kind = turns[i].kind;
         shape.n_virtual = turns[i].n_virtual;
-        CLEAVE_TRY(add_shape(x, &o, shape));
+        CLEAVE_TRY(add_shape(x, o, shape));
     }
     return CLEAVE_OK;
 }
@@ -177,14 +163,20 @@ static cleave_status add_shapes(mixing *x, shape_of shape) {
 cleave_status mixed_list_shapes(mixing *x) {
     pipeline_finder *f = x->f;
     int32_t m[PIPELINE_MOST_CUTS], n = pipeline_list_micro_batches(f, PIPELINE_MOST_CUTS, m);
+    int32_t n_operators = f->pricer->model->n_operators;
+    outlook o = {.x = x,
+                 .time = CLEAVE_ARENA_ARRAY(&f->work, double, n_operators),
+                 .sends = CLEAVE_ARENA_ARRAY(&f->work, double, n_operators)};
+    if (o.time == NULL || o.sends == NULL)
+        return short_of_memory(x);
     for (int32_t i = 0; i < x->n_arrangements * n && !pipeline_is_over(f); i++) {
         shape_of shape = {.arrangement = i / n, .micro_batches = m[i % n]};
-        const arrangement *a = &x->arrangements[shape.arrangement];
+        const arrangement *a = o.a = &x->arrangements[shape.arrangement];
         int64_t largest = 0;
         for (int32_t r = 0; r < a->n_runs; r++)
             largest = mixed_group_size(x, &a->runs[r]) > largest ? mixed_group_size(x, &a->runs[r])
                                                                  : largest;
-        int64_t n_parts = largest * f->pricer->model->n_operators;
+        int64_t n_parts = largest * n_operators;
         shape.only_updates =
             !pipeline_is_lowered(f, n_parts, shape.micro_batches, CLEAVE_SHARDED_WEIGHT);
         bool is_lowered =
@@ -195,7 +187,7 @@ cleave_status mixed_list_shapes(mixing *x) {
                             ? 0
                             : pipeline_least_bubble * (a->n_groups - 1) / shape.micro_batches;
         if (is_lowered && a->work * (1 + bubble) < pipeline_best_known(x->f))
-            CLEAVE_TRY(add_shapes(x, shape));
+            CLEAVE_TRY(add_shapes(x, &o, shape));
     }
     return CLEAVE_OK;
 }

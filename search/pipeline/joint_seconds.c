@@ -1,0 +1,114 @@
+/* What the step of a joint plan is foreseen to take, by what its groups do and wait for. */
+#include "search/pipeline/joint_internal.h"
+
+#include "search/pipeline/stages.h"
+
+void joint_add_times(const planning *p, int32_t g, double *time, double *left) {
+    const cleave_group_family *family = joint_family_of(p, g);
+    double beside = 0, once = 0, behind = 0;
+    *time = 0;
+    for (int32_t s = g; s < p->n_stages; s += p->shape->n_groups)
+        for (int32_t op = p->now.first_operator[s]; op < joint_end_of(p, s); op++) {
+            const cleave_group_plan *plan = &family->plans[p->now.plan_of[op]];
+            int32_t few = p->group->stands_for[op];
+            *time += (double)plan->time[few];
+            beside += (double)plan->beside[few];
+            once += (double)plan->once[few];
+            behind += (double)plan->behind[few];
+        }
+    *time += pipeline_left_of(beside, pipeline_hides * *time);
+    *left = behind + pipeline_left_of(once, pipeline_backward_share * *time);
+}
+
+/* What goes on from group to group does so at the end of a block and before the next one begins,
+   there and back, and both groups wait for it; and a group that gives a part of a gradient waits
+   until the other part is there. */
+static double wait_for_others(const planning *p, int32_t g) {
+    double waits = 0;
+    for (int32_t s = g; s < p->n_stages && !p->shape->is_forward; s += p->shape->n_groups) {
+        if (s + 1 < p->n_stages)
+            waits += p->sent_behind[s];
+        if (s > 0) {
+            int32_t last = p->now.first_operator[s] - 1;
+            waits += (double)(p->hops[last] - 2 * p->sends[last]) + p->sent_behind[s - 1];
+        }
+    }
+    return waits;
+}
+
+/* Where gradients of weights are blocks by themselves, which wait for nobody, messages go on
+   meanwhile. */
+static double left_of_waits(const planning *p, double time, double waits) {
+    if (!cleave_schedule_kind_parts_weights(p->shape->kind))
+        return waits;
+    return pipeline_left_of(waits, pipeline_hides * pipeline_weights_share * time);
+}
+
+static double waits_of_place(const planning *p, int32_t g) {
+    double waits = 0, time = p->time_of[g];
+    for (int32_t s = g; s < p->n_stages; s += p->shape->n_groups) {
+        if (s + 1 < p->n_stages && !p->shape->is_forward)
+            waits +=
+                cleave_stage_waits(time, p->sent_behind[s], pipeline_hides_gradients(p->shape));
+        if (s > 0)
+            waits +=
+                cleave_stage_waits(time, p->sent_behind[s - 1], pipeline_hides_inputs(p->shape));
+    }
+    return waits;
+}
+
+double joint_foresee(planning *p) {
+    pipeline_step step = {.shape = p->shape,
+                          .micro_batches = p->group->micro_batches,
+                          .is_alike = p->shape->places == NULL,
+                          .time = p->time_of,
+                          .sends = p->sent_behind};
+    for (int32_t s = 0; s < p->n_stages; s++)
+        p->sent_behind[s] =
+            (double)p->sends[joint_end_of(p, s) - 1] * p->places[joint_group_of(p, s)].slowness;
+    for (int32_t g = 0; g < p->shape->n_groups; g++) {
+        double time, left;
+        joint_add_times(p, g, &time, &left);
+        p->time_of[g] = time;
+        step.left = fmax(step.left, left);
+        step.pace =
+            fmax(step.pace, time + (step.is_alike ? left_of_waits(p, time, wait_for_others(p, g))
+                                                  : waits_of_place(p, g)));
+    }
+    return pipeline_foresee(&step);
+}
+
+/* Picoseconds of an operator, of each the least that any plan has. */
+typedef struct least_times {
+    double time, beside, once, behind;
+} least_times;
+
+static least_times least_of(const cleave_group_family *family, int32_t few) {
+    least_times least = {INFINITY, INFINITY, INFINITY, INFINITY};
+    for (int32_t i = 0; i < family->n_plans; i++) {
+        const cleave_group_plan *plan = &family->plans[i];
+        least.time = fmin(least.time, (double)plan->time[few]);
+        least.beside = fmin(least.beside, (double)plan->beside[few]);
+        least.once = fmin(least.once, (double)plan->once[few]);
+        least.behind = fmin(least.behind, (double)plan->behind[few]);
+    }
+    return least;
+}
+
+/* The slowest group takes no less than groups do on average, and that no less than one with as much
+   of everything as they have on average. */
+double cleave_joint_least_seconds(const cleave_model *model, const cleave_group *group,
+                                  const cleave_joint_shape *shape) {
+    const cleave_group_family *family = &group->families[shape->family];
+    double time = 0, beside = 0, left = 0, n = shape->n_groups, m = group->micro_batches;
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        const least_times least = least_of(family, group->stands_for[op]);
+        time += least.time / n;
+        beside += least.beside / n;
+        left += (least.behind + pipeline_never_hidden * least.once) / n;
+    }
+    time += pipeline_left_of(beside, pipeline_hides * time);
+    if (shape->is_stream)
+        return m * time * 1e-12;
+    return (time * (m + (n - 1) / pipeline_turns_of(shape)) + left) * 1e-12;
+}
