@@ -86,29 +86,6 @@ static cleave_status read_layer(cleave_importer *im, int32_t *input, int *axis, 
     return cleave_import_axis(im, wanted, im->tensors.items[*input].tensor.rank, axis);
 }
 
-cleave_status cleave_import_layer_normalization(cleave_importer *im) {
-    cleave_statistics statistics = {0};
-    double epsilon;
-    int axis, scale, bias = -1;
-    cleave_nest nest;
-    int32_t input;
-    CLEAVE_TRY(read_layer(im, &input, &axis, &epsilon));
-    int rank = im->tensors.items[input].tensor.rank;
-    statistics.input = cleave_whole_operand(input, rank);
-    for (int d = axis; d < rank; d++)
-        statistics.reduced |= 1u << d;
-    CLEAVE_TRY(cleave_import_open_over(im, input, true, &statistics.op));
-    CLEAVE_TRY(cleave_statistics_add(im, &statistics));
-    for (int output = 1; output <= 2; output++)
-        CLEAVE_TRY(add_row_statistic(im, &statistics, output, axis, epsilon));
-    CLEAVE_TRY(cleave_import_begin_result(im, statistics.op, &statistics.input, &nest));
-    CLEAVE_TRY(add_broadcast(im, &nest, 1, rank, 1, &scale));
-    if (cleave_import_has_input(im, 2))
-        CLEAVE_TRY(add_broadcast(im, &nest, 2, rank, 0, &bias));
-    emit_affine(&nest, emit_normal(im, &statistics, epsilon, &nest), scale, bias);
-    return cleave_import_end_result(im, &nest);
-}
-
 /* Where input 1 is p x a parameter + q, as in Gemma's 1 + weight, the nest reads the parameter and
    computes that itself. */
 static cleave_status add_scale(cleave_importer *im, cleave_nest *nest, int rank, int *scale) {
@@ -135,6 +112,29 @@ static cleave_status add_scale(cleave_importer *im, cleave_nest *nest, int rank,
     *scale = cleave_nest_emit(nest, CLEAVE_OP_SCALE, input, 0, it.p, it.q);
     im->operators.items[op].bypassed = true;
     return CLEAVE_OK;
+}
+
+cleave_status cleave_import_layer_normalization(cleave_importer *im) {
+    cleave_statistics statistics = {0};
+    double epsilon;
+    int axis, scale, bias = -1;
+    cleave_nest nest;
+    int32_t input;
+    CLEAVE_TRY(read_layer(im, &input, &axis, &epsilon));
+    int rank = im->tensors.items[input].tensor.rank;
+    statistics.input = cleave_whole_operand(input, rank);
+    for (int d = axis; d < rank; d++)
+        statistics.reduced |= 1u << d;
+    CLEAVE_TRY(cleave_import_open_over(im, input, true, &statistics.op));
+    CLEAVE_TRY(cleave_statistics_add(im, &statistics));
+    for (int output = 1; output <= 2; output++)
+        CLEAVE_TRY(add_row_statistic(im, &statistics, output, axis, epsilon));
+    CLEAVE_TRY(cleave_import_begin_result(im, statistics.op, &statistics.input, &nest));
+    CLEAVE_TRY(add_scale(im, &nest, rank, &scale));
+    if (cleave_import_has_input(im, 2))
+        CLEAVE_TRY(add_broadcast(im, &nest, 2, rank, 0, &bias));
+    emit_affine(&nest, emit_normal(im, &statistics, epsilon, &nest), scale, bias);
+    return cleave_import_end_result(im, &nest);
 }
 
 /* x / sqrt(mean(x^2) + epsilon) x scale */

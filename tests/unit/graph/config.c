@@ -202,6 +202,10 @@ ParameterizedTest(published *of, config, published_models_have_the_parameters_of
                  (long long)cleave_model_parameter_count(&model), count);
     cr_expect_lt(arena.used_bytes, (size_t)1 << 28);
     expect_no_scores();
+    /* Norms read their weights, 1 + weight, too. */
+    for (int32_t op = 0; op < model.n_operators; op++)
+        cr_expect(strstr(model.operators[op].name, "norm.factor") == NULL, "%s is by itself",
+                  model.operators[op].name);
 }
 
 /* ---- graphs ---------------------------------------------------------------------------------- */

@@ -275,11 +275,13 @@ Test(megatron, heads_of_keys_that_are_fewer_than_devices_are_shared) {
 }
 
 Test(megatron, what_is_made_of_weights_alone_has_no_samples) {
-    import("{\"model_type\": \"nemotron\", " SIZES_OF_NORMS);
-    int32_t op = cleave_model_find_operator(&model, "model.layers.1.input_layernorm.factor");
+    import("{\"model_type\": \"apertus\", "
+           "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
+           "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 64}, " SIZES_OF_NORMS);
+    int32_t op = cleave_model_find_operator(&model, "model.layers.1.mlp.act_fn.alpha");
     cr_assert_geq(op, 0);
     cr_expect_str_eq(model.operators[op].roles[0], "parameter");
-    op = cleave_model_find_operator(&model, "model.layers.1.input_layernorm");
+    op = cleave_model_find_operator(&model, "model.layers.1.mlp.act_fn");
     cr_expect_str_eq(model.operators[op].roles[0], "sample");
 }
 
