@@ -1,6 +1,7 @@
 /* Where baselines are cut into stages: such that the slowest is as quick as can be on its devices;
    where some have less memory than others also such that none is the slowest and the fullest of
    all. */
+#include "search/pipeline/foresight.h"
 #include "search/pipeline/internal.h"
 #include "search/pipeline/stages.h"
 
@@ -68,11 +69,17 @@ cleave_status pipeline_cut_stages(pipeline_finder *f, const pipeline_candidate *
                                   int32_t *first_operator) {
     const cleave_machine *machine = f->pricer->machine;
     int32_t n = f->pricer->model->n_operators, n_stages = of->n_groups * of->n_virtual;
-    if (f->kind_work == NULL) {
-        const cleave_stage_work work = {.work = f->op_work, .sends = f->sends};
-        return cleave_stages_cut(n, &work, n_stages, first_operator, f->error);
-    }
     cleave_arena scratch = {0};
+    int64_t *hops = CLEAVE_ARENA_ARRAY(&scratch, int64_t, n);
+    if (hops == NULL)
+        return cleave_fail_memory(f->error, "cutting a model into stages");
+    pipeline_count_hops(n, n_stages, f->joined, f->op_work, f->sends, hops);
+    if (f->kind_work == NULL) {
+        const cleave_stage_work work = {.work = f->op_work, .sends = hops};
+        cleave_status status = cleave_stages_cut(n, &work, n_stages, first_operator, f->error);
+        cleave_arena_free(&scratch);
+        return status;
+    }
     group_view view = {.f = f, .has = CLEAVE_ARENA_ARRAY(&scratch, bool, machine->n_kinds)};
     int64_t *work = cleave_arena_alloc(&scratch, (size_t)of->n_groups, (size_t)n * sizeof *work);
     int64_t *room = CLEAVE_ARENA_ARRAY(&scratch, int64_t, of->n_groups);
@@ -90,7 +97,7 @@ cleave_status pipeline_cut_stages(pipeline_finder *f, const pipeline_candidate *
         row_of[s] = s % of->n_groups;
     if (status == CLEAVE_OK && of->by_room)
         add_room(f, room, of->n_groups, work);
-    const cleave_stage_work by = {.work = work, .row_of = row_of, .sends = f->sends};
+    const cleave_stage_work by = {.work = work, .row_of = row_of, .sends = hops};
     if (status == CLEAVE_OK)
         status = cleave_stages_cut(n, &by, n_stages, first_operator, f->error);
     cleave_arena_free(&scratch);

@@ -66,3 +66,18 @@ double pipeline_foresee(const pipeline_step *step) {
     double bubble = (all - slowest) / pipeline_turns_of(shape);
     return (m * pace + bubble + path + step->left) * 1e-12;
 }
+
+void pipeline_count_hops(int32_t n_operators, int32_t n_stages, const int32_t *joined,
+                         const int64_t *work, const int64_t *sends, int64_t *hops) {
+    double all = 0, most, least;
+    for (int32_t op = 0; op < n_operators; op++)
+        all += (double)work[op];
+    most = pipeline_backward_share * all / n_stages;
+    least = (1 - pipeline_backward_share) * all / n_stages;
+    for (int32_t op = 0; op < n_operators; op++) {
+        double behind = joined != NULL && joined[op] <= op ? least : 0;
+        for (int32_t i = op; joined != NULL && i >= joined[op] && behind < most; i--)
+            behind += pipeline_backward_share * (double)work[i];
+        hops[op] = 2 * sends[op] + (int64_t)fmin(behind, most);
+    }
+}

@@ -82,6 +82,7 @@ typedef struct pipeline_finder {
     cleave_arena work; /* of the whole search */
     int64_t batch;
     int64_t *op_work, *sends; /* [n_operators] picoseconds, of the whole batch on one device */
+    int32_t *joined;          /* [n_operators] see cleave_stage_joined; null: it does not train */
     int64_t *kind_work;       /* [n_kinds][n_operators] the same on one of each kind; null: of one
                                  kind are all */
     int32_t *n_of_kind;       /* [n_kinds] devices in use */

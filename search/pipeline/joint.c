@@ -1,6 +1,8 @@
 /* A joint plan from its shape: what its parts work on, and how they follow each other. */
 #include "search/pipeline/joint_internal.h"
 
+#include "search/pipeline/stages.h"
+
 static bool make_room(planning *p, cleave_arena *scratch, cleave_arena *arena,
                       cleave_joint_plan *plan) {
     int32_t n = p->n_operators;
@@ -80,9 +82,8 @@ cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_gro
                 .kind = shape->kind,
                 .places = shape->places}};
     cleave_status status = find_places(&p, &scratch) && make_room(&p, &scratch, arena, &made) &&
-                                   joint_tie(&p, model, &scratch) &&
-                                   joint_find_joined(&p, model, &scratch)
-                               ? CLEAVE_OK
+                                   joint_tie(&p, model, &scratch)
+                               ? cleave_stage_joined(model, &scratch, &p.joined, error)
                                : cleave_fail_memory(error, "planning stages");
     if (status == CLEAVE_OK) {
         weigh_first(&p);

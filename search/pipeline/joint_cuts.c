@@ -20,19 +20,9 @@ static void keep(const planning *p, cleave_joint_plan *plan) {
     plan->plan_of = plan_of;
 }
 
-/* Where a tensor is read on both sides of a cut, so are parts of its gradient, which come together
-   when the first reader has given its own: behind the backward of all from there to the cut. */
 static void count_hops(planning *p) {
-    double all = 0, behind, most;
-    for (int32_t op = 0; op < p->n_operators; op++)
-        all += (double)p->work[op];
-    most = pipeline_backward_share * all / p->n_stages;
-    for (int32_t op = 0; op < p->n_operators; op++) {
-        behind = 0;
-        for (int32_t i = op; i >= p->joined[op] && behind < most && !p->shape->is_forward; i--)
-            behind += pipeline_backward_share * (double)p->work[i];
-        p->hops[op] = 2 * p->sends[op] + (int64_t)fmin(behind, most);
-    }
+    pipeline_count_hops(p->n_operators, p->n_stages, p->shape->is_forward ? NULL : p->joined,
+                        p->work, p->sends, p->hops);
     /* Shared by the micro-batches that are under way: see foresight.c. */
     for (int32_t g = 0; g < p->shape->n_groups && p->hops_of != NULL; g++)
         for (int32_t op = 0; op < p->n_operators; op++) {

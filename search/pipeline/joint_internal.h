@@ -12,7 +12,7 @@ typedef struct planning {
     int32_t n_operators, n_stages, n_kinds; /* of places */
     int64_t *work;                          /* [n_kinds][n_operators] of a micro-batch */
     int64_t *sends;                         /* [n_operators] of a micro-batch */
-    int32_t *joined;   /* [n_operators] of a cut behind it: see joint_find_joined */
+    int32_t *joined;                        /* [n_operators] see cleave_stage_joined */
     int64_t *hops;     /* [n_operators] that a group waits for others, of a cut behind it */
     int64_t *hops_of;  /* [n_groups][n_operators] the same of one group, as a share of what is
                           under way; null: of all alike */
@@ -43,9 +43,8 @@ static inline double joint_room_of(const planning *p, int32_t g) {
     return (double)p->shape->most_bytes * p->places[g].room;
 }
 
-/* joint_ties.c, of `tied` and `joined`; false: memory is short. */
+/* joint_ties.c, of `tied`; false: memory is short. */
 bool joint_tie(planning *p, const cleave_model *model, cleave_arena *scratch);
-bool joint_find_joined(planning *p, const cleave_model *model, cleave_arena *scratch);
 
 /* joint_fill.c: fills groups, cut as they are; false: some have no room. */
 bool joint_fill(planning *p);

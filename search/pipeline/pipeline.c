@@ -82,8 +82,8 @@ cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *c
                          .found = found,
                          .error = error};
     cleave_status status = find(&f);
-    bool none = (f.known.n == 0 && f.planned.n == 0) ||
-                (cleave_constraints_have_target(options->constraints) && found->n_tried == 0);
+    bool none = found->n_tried == 0 && !pipeline_is_over(&f) &&
+                (found->why_none[0] != '\0' || (f.known.n == 0 && f.planned.n == 0));
     CLEAVE_LIST_FREE(&f.known);
     CLEAVE_LIST_FREE(&f.planned);
     CLEAVE_LIST_FREE(&f.numbers);

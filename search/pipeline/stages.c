@@ -2,6 +2,7 @@
 #include "graph/model/layer_name.h"
 #include "graph/model/precision.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- what goes from stage to stage ----------------------------------------------------------- */
@@ -25,17 +26,46 @@ cleave_status cleave_stage_bytes(const cleave_model *model, cleave_arena *arena,
     return CLEAVE_OK;
 }
 
+/* 1 + the first operator that reads what has a gradient and is no parameter. */
+static void note_reader(const cleave_model *model, int32_t tensor, int32_t op, int32_t *first) {
+    const cleave_tensor *of = &model->tensors[tensor];
+    for (int32_t s = 0; s < of->view.n_sources; s++)
+        note_reader(model, of->view.sources[s], op, first);
+    if (model->writer[tensor] >= 0 && of->needs_gradient && first[tensor] == 0)
+        first[tensor] = 1 + op;
+}
+
+cleave_status cleave_stage_joined(const cleave_model *model, cleave_arena *arena, int32_t **joined,
+                                  cleave_error *error) {
+    int32_t *last = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
+    int32_t *first = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
+    int32_t *found = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_operators);
+    if (last == NULL || first == NULL || found == NULL)
+        return cleave_fail_memory(error, "cutting a model into stages");
+    cleave_model_last_readers(model, last);
+    for (int32_t n = 0; n < model->n_nests; n++)
+        for (int i = 0; i < model->nests[n].n_inputs; i++)
+            note_reader(model, model->nests[n].inputs[i].tensor, model->nests[n].op, first);
+    for (int32_t op = 0; op < model->n_operators; op++)
+        found[op] = op + 1;
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        for (int32_t op = first[t] - 1; op >= 0 && op < last[t]; op++)
+            found[op] = first[t] - 1 < found[op] ? first[t] - 1 : found[op];
+    *joined = found;
+    return CLEAVE_OK;
+}
+
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
 typedef struct cutting {
     int32_t n, n_stages;
     const cleave_stage_work *of;
     int32_t n_rows;
-    int64_t *sum;           /* [n_rows][n + 1] work of all operators before one */
-    int64_t *before, *next; /* [n + 1] the slowest of so many stages, and of one more, up to an
-                               operator */
-    int32_t *from;          /* [n_stages + 1][n + 1] with which the last of them begins */
-    int32_t *lo, *hi;       /* [n_stages + 1] where so many stages may end */
+    int64_t *sum; /* [n_rows][n + 1] work of all operators before one */
+    bool evens;   /* what is least: the sum of the squares of stages, and not the slowest */
+    double *before, *next; /* [n + 1] that of so many stages, and of one more, up to an operator */
+    int32_t *from;         /* [n_stages + 1][n + 1] with which the last of them begins */
+    int32_t *lo, *hi;      /* [n_stages + 1] where so many stages may end */
 } cutting;
 
 /* Of the s-th stage, the first being 1. */
@@ -107,14 +137,16 @@ static int64_t least_slowest(cutting *c) {
    do, so beyond what is known to be possible nothing is looked at. */
 static void cut_before(const cutting *c, int32_t s, int32_t end, int64_t most) {
     const int64_t *work = c->of->work + (size_t)row_of(c, s) * (size_t)c->n;
-    int64_t sum = end < c->n ? sends_of(c, s)[end - 1] : 0, best = INT64_MAX;
+    int64_t sum = end < c->n ? sends_of(c, s)[end - 1] : 0;
+    double best = (double)INFINITY;
     for (int32_t first = end - 1; first >= s - 1; first--) {
         sum += work[first];
-        if (sum >= best || sum > most)
+        double own = c->evens ? (double)sum * (double)sum : (double)sum;
+        if (own >= best || sum > most)
             break;
-        int64_t slowest = c->before[first] > sum ? c->before[first] : sum;
-        if (slowest < best) {
-            best = slowest;
+        double all = c->evens ? c->before[first] + own : fmax(c->before[first], own);
+        if (all < best) {
+            best = all;
             c->from[(size_t)s * ((size_t)c->n + 1) + (size_t)end] = first;
         }
     }
@@ -122,26 +154,29 @@ static void cut_before(const cutting *c, int32_t s, int32_t end, int64_t most) {
 }
 
 /* Stages that take no more than so much; false: there are none. */
-static bool cut_within(cutting *c, int64_t most) {
+static bool cut_within(cutting *c, int64_t most, bool evens) {
+    c->evens = evens;
     if (!find_ends(c, most))
         return false;
     for (int32_t i = 1; i <= c->n; i++)
-        c->before[i] = INT64_MAX;
+        c->before[i] = (double)INFINITY;
     c->before[0] = 0;
     for (int32_t s = 1; s <= c->n_stages; s++) {
         for (int32_t i = 0; i <= c->n; i++)
-            c->next[i] = INT64_MAX;
+            c->next[i] = (double)INFINITY;
         for (int32_t end = c->lo[s] > s ? c->lo[s] : s; end <= c->hi[s]; end++)
             cut_before(c, s, end, most);
-        int64_t *swapped = c->before;
+        double *swapped = c->before;
         c->before = c->next;
         c->next = swapped;
     }
-    return c->before[c->n] <= most;
+    return c->before[c->n] < (double)INFINITY;
 }
 
 /* Of what takes more than the quickest cut nothing is looked at.  Fewer stages than there are may
-   take less, where what is sent costs much: then of nothing but what is more than all of it. */
+   take less, where what is sent costs much: then of nothing but what is more than all of it.  Of
+   cuts whose slowest stage is as quick the most even one leaves groups of several stages, and what
+   is kept in each, even, too. */
 static void cut_all(cutting *c, int32_t *first_operator) {
     int64_t all = 0, most = 0;
     for (int32_t r = 0; r < c->n_rows; r++) {
@@ -154,8 +189,9 @@ static void cut_all(cutting *c, int32_t *first_operator) {
     for (int32_t s = 1; s <= c->n_stages; s++)
         for (int32_t op = 0; op < c->n && (s == 1 || c->of->send_row_of != NULL); op++)
             all = sends_of(c, s)[op] > all ? sends_of(c, s)[op] : all;
-    if (!cut_within(c, least_slowest(c)))
-        cut_within(c, all + most);
+    if (!cut_within(c, least_slowest(c), false))
+        cut_within(c, all + most, false);
+    cut_within(c, (int64_t)c->before[c->n], true);
     for (int32_t s = c->n_stages, end = c->n; s > 0; s--)
         first_operator[s - 1] = end = c->from[(size_t)s * ((size_t)c->n + 1) + (size_t)end];
 }
@@ -172,8 +208,8 @@ cleave_status cleave_stages_cut(int32_t n_operators, const cleave_stage_work *of
                  .of = of,
                  .n_rows = last + 1,
                  .sum = cleave_arena_alloc(&scratch, (size_t)last + 1, row * sizeof *c.sum),
-                 .before = CLEAVE_ARENA_ARRAY(&scratch, int64_t, row),
-                 .next = CLEAVE_ARENA_ARRAY(&scratch, int64_t, row),
+                 .before = CLEAVE_ARENA_ARRAY(&scratch, double, row),
+                 .next = CLEAVE_ARENA_ARRAY(&scratch, double, row),
                  .from = cleave_arena_alloc(&scratch, rows, row * sizeof *c.from),
                  .lo = CLEAVE_ARENA_ARRAY(&scratch, int32_t, rows),
                  .hi = CLEAVE_ARENA_ARRAY(&scratch, int32_t, rows)};

@@ -14,6 +14,12 @@
 cleave_status cleave_stage_bytes(const cleave_model *model, cleave_arena *arena, int64_t **bytes,
                                  cleave_error *error);
 
+/* Of each cut, behind an operator, the first operator that reads what is read behind the cut, too,
+   and gives a part of its gradient; or the one behind the cut, where there is none: [n_operators]
+   in the arena. */
+cleave_status cleave_stage_joined(const cleave_model *model, cleave_arena *arena, int32_t **joined,
+                                  cleave_error *error);
+
 /* What operators take, in any one unit: of stages on devices of several kinds not the same. */
 typedef struct cleave_stage_work {
     const int64_t *work;        /* [rows][n_operators] */

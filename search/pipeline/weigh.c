@@ -90,7 +90,8 @@ static cleave_status weigh_work(pipeline_finder *f) {
         for (int i = 0; i < model->nests[n].n_inputs; i++)
             note_parameter(f, model->nests[n].inputs[i].tensor, model->nests[n].op);
     f->sends = bytes;
-    return CLEAVE_OK;
+    return cleave_model_trains(model) ? cleave_stage_joined(model, &f->work, &f->joined, f->error)
+                                      : CLEAVE_OK;
 }
 
 static cleave_status count_kinds(pipeline_finder *f) {

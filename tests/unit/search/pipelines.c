@@ -109,6 +109,58 @@ Test(pipelines, cuts_leave_the_slowest_stage_as_quick_as_can_be) {
     }
 }
 
+/* A slow table leaves the others room for more than an even cut gives them. */
+Test(pipelines, of_cuts_that_are_as_quick_the_most_even_one_is_taken) {
+    static const int64_t work[] = {6, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, sends[13] = {0};
+    static const int32_t even[] = {0, 1, 5, 9};
+    const cleave_stage_work of = {.work = work, .sends = sends};
+    int32_t first[4];
+    cr_assert_eq(cleave_stages_cut(13, &of, 4, first, NULL), CLEAVE_OK);
+    cr_expect_arr_eq(first, even, sizeof even);
+}
+
+static void import(const char *text) {
+    cleave_error error = {""};
+    const cleave_import_request request = {.file = "some/config.json",
+                                           .data = text,
+                                           .bytes = strlen(text),
+                                           .batch = BATCH,
+                                           .sequence = 64,
+                                           .with_loss = true};
+    cleave_model imported;
+    cr_assert_eq(cleave_model_import_as(&request, &arena, &imported, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_assert_eq(cleave_model_fuse_attention(&imported, NULL, &arena, &model, &error), CLEAVE_OK,
+                 "%s", error.message);
+}
+
+/* What lies beside a branch would have parts of its gradient in two stages. */
+Test(pipelines, no_stage_ends_within_a_branch) {
+    int32_t *joined;
+    import("{\"model_type\": \"llama\", \"hidden_size\": 512, \"intermediate_size\": 2048, "
+           "\"num_hidden_layers\": 16, \"num_attention_heads\": 4, \"vocab_size\": 64}");
+    machine = parse_machine(&arena, 2, 2, "4 GiB", "1000 GB/s", "0 us",
+                            "\"bandwidth\": \"1000 GB/s\", \"latency\": \"1 us\"");
+    cr_assert_eq(cleave_stage_joined(&model, &arena, &joined, NULL), CLEAVE_OK);
+    for (int32_t n_virtual = 1; n_virtual <= 4; n_virtual *= 2) {
+        wish = (cleave_schedule_wish){.micro_batches = 8,
+                                      .stages = 4 * n_virtual,
+                                      .virtual_stages = n_virtual,
+                                      .tensor = 1,
+                                      .kind = n_virtual > 1 ? CLEAVE_SCHEDULE_INTERLEAVED
+                                                            : CLEAVE_SCHEDULE_1F1B,
+                                      .recompute = -1};
+        options.method = "megatron";
+        const cleave_schedule schedule = run().best.layout.schedule;
+        cr_assert_eq(schedule.n_stages, 4 * n_virtual);
+        for (int32_t s = 1; s < schedule.n_stages; s++) {
+            int32_t cut = schedule.first_operator[s] - 1;
+            cr_expect(joined[cut] > cut, "of %d stages one ends with %s", schedule.n_stages,
+                      model.operators[cut].name);
+        }
+    }
+}
+
 /* Three layers of two operators, an embedding before them and a head behind: stages of two layers
    and one begin with the embedding and with the third layer. */
 Test(pipelines, layers_that_are_given_are_the_stages) {
