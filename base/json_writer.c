@@ -155,10 +155,6 @@ void cleave_json_put_number(cleave_json_writer *writer, double value) {
 
 void cleave_json_put_null(cleave_json_writer *writer) { put(writer, "null"); }
 
-void cleave_json_put_truth(cleave_json_writer *writer, bool value) {
-    put(writer, value ? "true" : "false");
-}
-
 void cleave_json_put_quantity(cleave_json_writer *writer, double value, cleave_unit unit) {
     char text[64];
     cleave_unit_format_exact(value, unit, text, sizeof text);
@@ -187,7 +183,7 @@ void cleave_json_set_number(cleave_json_writer *writer, const char *key, double 
 }
 void cleave_json_set_truth(cleave_json_writer *writer, const char *key, bool value) {
     cleave_json_key(writer, key);
-    cleave_json_put_truth(writer, value);
+    put(writer, value ? "true" : "false");
 }
 
 cleave_status cleave_json_write_file(cleave_json_writer *writer, const char *path, const char *what,
