@@ -3,6 +3,7 @@
 #include "base/json.h"
 
 #include "base/file.h"
+#include "base/list.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,18 +11,10 @@
 #include <string.h>
 
 static void append(cleave_json_writer *writer, const char *text, size_t length) {
+    writer->failed = writer->failed || !cleave_bytes_reserve(&writer->text, &writer->capacity,
+                                                             writer->n + length + 1);
     if (writer->failed)
         return;
-    if (length >= writer->capacity - writer->n) {
-        size_t capacity = 2 * writer->capacity + length + 256;
-        char *grown = realloc(writer->text, capacity);
-        if (grown == NULL) {
-            writer->failed = true;
-            return;
-        }
-        writer->text = grown;
-        writer->capacity = capacity;
-    }
     memcpy(writer->text + writer->n, text, length);
     writer->n += length;
     writer->text[writer->n] = '\0';
