@@ -109,7 +109,6 @@ void cleave_json_put_string(cleave_json_writer *writer, const char *value);
 void cleave_json_put_integer(cleave_json_writer *writer, int64_t value);
 void cleave_json_put_number(cleave_json_writer *writer, double value); /* null when not finite */
 void cleave_json_put_null(cleave_json_writer *writer);
-void cleave_json_put_truth(cleave_json_writer *writer, bool value);
 void cleave_json_put_quantity(cleave_json_writer *writer, double value,
                               cleave_unit unit); /* exact */
 /* A member at once: its key, then its value; what is opened is ended as what was begun. */

@@ -3,6 +3,7 @@
 #include "base/json.h"
 
 #include "base/file.h"
+#include "base/list.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,18 +11,10 @@
 #include <string.h>
 
 static void append(cleave_json_writer *writer, const char *text, size_t length) {
+    writer->failed = writer->failed || !cleave_bytes_reserve(&writer->text, &writer->capacity,
+                                                             writer->n + length + 1);
     if (writer->failed)
         return;
-    if (length >= writer->capacity - writer->n) {
-        size_t capacity = 2 * writer->capacity + length + 256;
-        char *grown = realloc(writer->text, capacity);
-        if (grown == NULL) {
-            writer->failed = true;
-            return;
-        }
-        writer->text = grown;
-        writer->capacity = capacity;
-    }
     memcpy(writer->text + writer->n, text, length);
     writer->n += length;
     writer->text[writer->n] = '\0';
@@ -155,10 +148,6 @@ void cleave_json_put_number(cleave_json_writer *writer, double value) {
 
 void cleave_json_put_null(cleave_json_writer *writer) { put(writer, "null"); }
 
-void cleave_json_put_truth(cleave_json_writer *writer, bool value) {
-    put(writer, value ? "true" : "false");
-}
-
 void cleave_json_put_quantity(cleave_json_writer *writer, double value, cleave_unit unit) {
     char text[64];
     cleave_unit_format_exact(value, unit, text, sizeof text);
@@ -187,7 +176,7 @@ void cleave_json_set_number(cleave_json_writer *writer, const char *key, double 
 }
 void cleave_json_set_truth(cleave_json_writer *writer, const char *key, bool value) {
     cleave_json_key(writer, key);
-    cleave_json_put_truth(writer, value);
+    put(writer, value ? "true" : "false");
 }
 
 cleave_status cleave_json_write_file(cleave_json_writer *writer, const char *path, const char *what,

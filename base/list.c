@@ -42,6 +42,18 @@ bool cleave_list_grow(void **items, int32_t *capacity, int32_t n, size_t size) {
            cleave_list_reserve(items, capacity, n, *capacity < 8 ? 8 : 2 * *capacity, size);
 }
 
+bool cleave_bytes_reserve(char **bytes, size_t *capacity, size_t wanted) {
+    if (wanted <= *capacity)
+        return true;
+    size_t larger = *capacity + wanted + 256;
+    char *grown = realloc(*bytes, larger);
+    if (grown == NULL)
+        return false;
+    *bytes = grown;
+    *capacity = larger;
+    return true;
+}
+
 void cleave_list_release(void **items, int32_t *capacity, int32_t *n) {
     free(*items);
     *items = NULL;

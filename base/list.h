@@ -32,4 +32,8 @@ bool cleave_list_reserve(void **items, int32_t *capacity, int32_t n, int32_t wan
     cleave_list_release((void **)&(list)->items, &(list)->capacity, &(list)->n)
 void cleave_list_release(void **items, int32_t *capacity, int32_t *n);
 
+/* Bytes on the heap that grow, of texts and files, which may be more than a list has: makes room
+   for `wanted`, and for about as many more as there are; false when memory is short. */
+bool cleave_bytes_reserve(char **bytes, size_t *capacity, size_t wanted);
+
 #endif

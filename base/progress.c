@@ -58,13 +58,10 @@ void cleave_progress_update(cleave_progress *progress, double fraction, const ch
     fflush(stderr);
 }
 
-void cleave_progress_end(cleave_progress *progress, const char *note) {
+void cleave_progress_end(cleave_progress *progress) {
     if (progress->quiet || !progress->shown)
         return;
-    fprintf(stderr, "%s%s: %.0f s", progress->terminal ? "\r\033[K" : "", progress->what,
+    fprintf(stderr, "%s%s: %.0f s\n", progress->terminal ? "\r\033[K" : "", progress->what,
             cleave_clock_seconds() - progress->started_seconds);
-    if (note != NULL)
-        fprintf(stderr, "  %s", note);
-    fputc('\n', stderr);
     progress->shown = false;
 }

@@ -19,6 +19,6 @@ double cleave_clock_seconds(void);
 void cleave_progress_begin(cleave_progress *progress, const char *what, bool quiet);
 /* fraction in 0..1, or below 0 when it is not known; note may be null.  Cheap to call often. */
 void cleave_progress_update(cleave_progress *progress, double fraction, const char *note);
-void cleave_progress_end(cleave_progress *progress, const char *note);
+void cleave_progress_end(cleave_progress *progress);
 
 #endif

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE /* pipe2 */
 #include "cli/child.h"
 
+#include "base/list.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -44,14 +46,7 @@ static bool wait_for_text(int input, const child_watch *watch) {
 static bool drain(int input, const child_watch *watch, pid_t child, char **text, size_t *bytes) {
     size_t capacity = 0, n = 0;
     char *data = NULL;
-    for (;;) {
-        if (n == capacity) {
-            capacity = 2 * capacity + 4096;
-            char *grown = realloc(data, capacity);
-            if (grown == NULL)
-                break;
-            data = grown;
-        }
+    while (cleave_bytes_reserve(&data, &capacity, n + 1)) {
         if (!wait_for_text(input, watch)) {
             kill(child, SIGTERM);
             watch = NULL;

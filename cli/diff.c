@@ -150,7 +150,7 @@ static cleave_status try_flips(diff_comparison *c, explain_changes *changes, boo
                            : explain_changes_try(changes, d->id, &b->splits[d->id], &price, error);
         d->step_seconds = scale * (double)price.step;
     }
-    cleave_progress_end(&progress, NULL);
+    cleave_progress_end(&progress);
     sort_by_step(c->operators, c->n_operators);
     sort_by_step(c->updates, c->n_updates);
     return status;

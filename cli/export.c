@@ -133,7 +133,7 @@ static cleave_status price_losses(exported *e, bool quiet, cleave_arena *arena,
             status = price_alike(e, i, &e->costs[i], error);
         cleave_progress_update(&progress, (double)(i + 1) / e->alike.n, NULL);
     }
-    cleave_progress_end(&progress, NULL);
+    cleave_progress_end(&progress);
     for (int32_t i = 0; i < e->n_lost; i++)
         e->cost_each[i] = e->costs[e->alike.of[i]] / e->alike.items[e->alike.of[i]].count;
     return status;

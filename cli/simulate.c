@@ -233,10 +233,10 @@ static void put_sent(cleave_json_writer *w, const cleave_sent *sent, int32_t n) 
 }
 
 /* Null of what was not simulated. */
-static void put_seconds(cleave_json_writer *w, const char *name, const outcome *result,
-                        cleave_rule rule, double seconds) {
+static void put_seconds_by_events(cleave_json_writer *w, const char *name, const outcome *result,
+                                  double seconds) {
     cleave_json_key(w, name);
-    if (result->step_seconds[rule] >= 0)
+    if (result->step_seconds[CLEAVE_RULE_EVENTS] >= 0)
         cleave_json_put_number(w, seconds);
     else
         cleave_json_put_null(w);
@@ -257,15 +257,15 @@ static cleave_status print_json(const cleave_priced_program *priced, const outco
     cleave_json_begin_object(&w, false);
     cleave_json_set_number(&w, "step_seconds", result->step_seconds[result->rule]);
     cleave_json_set_number(&w, "scan_step_seconds", result->step_seconds[CLEAVE_RULE_SCAN]);
-    put_seconds(&w, "events_step_seconds", result, CLEAVE_RULE_EVENTS,
-                result->step_seconds[CLEAVE_RULE_EVENTS]);
+    put_seconds_by_events(&w, "events_step_seconds", result,
+                          result->step_seconds[CLEAVE_RULE_EVENTS]);
     if (result->period_seconds > 0)
         cleave_json_set_number(&w, "period_seconds", result->period_seconds);
     price_report_put(&w, &result->prices.shares);
     cleave_json_set_number(&w, "simulate_seconds", result->wall_seconds[result->rule]);
     cleave_json_set_number(&w, "scan_simulate_seconds", result->wall_seconds[CLEAVE_RULE_SCAN]);
-    put_seconds(&w, "events_simulate_seconds", result, CLEAVE_RULE_EVENTS,
-                result->wall_seconds[CLEAVE_RULE_EVENTS]);
+    put_seconds_by_events(&w, "events_simulate_seconds", result,
+                          result->wall_seconds[CLEAVE_RULE_EVENTS]);
     cleave_json_set_integer(&w, "tasks", priced->n_items);
     cleave_json_set_integer(&w, "transfers", priced->n_messages);
     cleave_json_set_integer(&w, "bytes_sent", priced->bytes_sent);

@@ -324,7 +324,7 @@ static cleave_status run_points(const sweep_values *values, sweep *of, cleave_ar
         r.n_done += of->records[p].is_done;
     cleave_progress_begin(&r.progress, "sweeping", values->quiet);
     cleave_status status = run_waves(&r, error);
-    cleave_progress_end(&r.progress, NULL);
+    cleave_progress_end(&r.progress);
     remove_unfinished(of, values->output);
     interrupt_ignore();
     return status == CLEAVE_OK ? write_state(&r, error) : status;

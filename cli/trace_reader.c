@@ -2,6 +2,8 @@
    escapes and brackets.  Each element is then parsed like any other document. */
 #include "cli/trace_reader.h"
 
+#include "base/list.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -110,14 +112,8 @@ static cleave_status fail_at(const trace_reader *reader, const char *what, cleav
 static cleave_status append(trace_reader *reader, int c, cleave_error *error) {
     if (reader->n == MAX_EVENT_BYTES)
         return fail_at(reader, "longer than 1 MiB", error);
-    if (reader->n == reader->capacity) {
-        size_t capacity = 2 * reader->capacity + 256;
-        char *grown = realloc(reader->text, capacity);
-        if (grown == NULL)
-            return cleave_fail_memory(error, "reading a trace");
-        reader->text = grown;
-        reader->capacity = capacity;
-    }
+    if (!cleave_bytes_reserve(&reader->text, &reader->capacity, reader->n + 1))
+        return cleave_fail_memory(error, "reading a trace");
     reader->text[reader->n++] = (char)c;
     return CLEAVE_OK;
 }

@@ -150,7 +150,7 @@ static cleave_status validate(const void *any, char *const *arguments, cleave_ar
         status = validate_one(&runs.rows[i], arena, &table.runs[i], error);
         n_priced += status == CLEAVE_OK && table.runs[i].refused == NULL;
     }
-    cleave_progress_end(&progress, NULL);
+    cleave_progress_end(&progress);
     CLEAVE_TRY(status);
     if (n_priced == 0)
         return cleave_fail(error, CLEAVE_NO_LAYOUT, "%s:%d: %s%s", values->runs, runs.rows[0].line,

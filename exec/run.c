@@ -371,7 +371,7 @@ static cleave_status run_steps(running *run, cleave_error *error) {
             return fail_interrupted(options, done, error);
         cleave_progress_update(&progress, (double)done / (double)options->steps, note);
     }
-    cleave_progress_end(&progress, NULL);
+    cleave_progress_end(&progress);
     return options->stream ? find_times_between(run, error) : CLEAVE_OK;
 }
 

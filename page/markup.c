@@ -2,6 +2,7 @@
 #include "page/markup.h"
 
 #include "base/file.h"
+#include "base/list.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -10,18 +11,9 @@
 #include <string.h>
 
 static void append(cleave_markup *to, const char *text, size_t n) {
+    to->failed = to->failed || !cleave_bytes_reserve(&to->text, &to->capacity, to->n + n + 1);
     if (to->failed)
         return;
-    if (n >= to->capacity - to->n) {
-        size_t capacity = 2 * to->capacity + n + 1024;
-        char *grown = realloc(to->text, capacity);
-        if (grown == NULL) {
-            to->failed = true;
-            return;
-        }
-        to->text = grown;
-        to->capacity = capacity;
-    }
     memcpy(to->text + to->n, text, n);
     to->n += n;
     to->text[to->n] = '\0';

@@ -227,7 +227,7 @@ static cleave_status run(session *s, cleave_error *error) {
 }
 
 static void end(session *s) {
-    cleave_progress_end(&s->progress, NULL);
+    cleave_progress_end(&s->progress);
     cleave_node_costs_destroy(s->costs);
     for (int32_t i = 0; i < s->n_pricers; i++) {
         cleave_repeats_destroy(s->pricers[i].repeats);

@@ -276,7 +276,7 @@ static cleave_status measure_works(calibration *c, const calibrate_works *works,
         if (c->rank == 0 && cleave_clock_seconds() - c->saved_seconds > save_interval_seconds)
             CLEAVE_TRY(save(c, error));
     }
-    cleave_progress_end(&progress, NULL);
+    cleave_progress_end(&progress);
     return CLEAVE_OK;
 }
 

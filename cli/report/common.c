@@ -23,14 +23,13 @@ void report_put_patterns(cleave_markup *page) {
     cleave_markup_put(page, "</svg>\n");
 }
 
-void report_put_legend(cleave_markup *page, char prefix, const char *const *names, int n) {
-    const char letter[2] = {prefix, '\0'};
+void report_put_legend(cleave_markup *page) {
     cleave_markup_put(page, "<ul class=\"legend\">");
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < EXPLAIN_N_SORTS; i++)
         cleave_markup_put(page,
                           "<li><svg width=\"14\" height=\"14\" aria-hidden=\"true\"><rect "
-                          "class=\"%s%d\" width=\"14\" height=\"14\"/></svg>%s</li>",
-                          letter, i, names[i]);
+                          "class=\"s%d\" width=\"14\" height=\"14\"/></svg>%s</li>",
+                          i, explain_sort_names[i]);
     cleave_markup_put(page, "</ul>\n");
 }
 

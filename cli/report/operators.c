@@ -119,7 +119,7 @@ cleave_status report_put_operators(cleave_markup *page, const report *of, cleave
     if (told == NULL)
         return cleave_fail_memory(error, "listing operators");
     cleave_page_begin_section(page, "operators", "Critical path by operator, and why");
-    report_put_legend(page, 's', explain_sort_names, EXPLAIN_N_SORTS);
+    report_put_legend(page);
     cleave_markup_put(
         page,
         "<div class=\"scroll\"><table class=\"operators\"><thead><tr><th>operator</th>"

@@ -43,7 +43,7 @@ double report_bound_seconds(const report *of);
 /* Patterns that tell sorts of time and of memory apart without colour; once in a page. */
 void report_put_patterns(cleave_markup *page);
 /* What the classes of a drawing, PREFIX0, PREFIX1 .., mean. */
-void report_put_legend(cleave_markup *page, char prefix, const char *const *names, int n);
+void report_put_legend(cleave_markup *page);
 
 typedef struct report_text {
     char text[64];

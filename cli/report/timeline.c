@@ -38,7 +38,7 @@ cleave_status report_put_timeline(cleave_markup *page, const report_step *const 
     cleave_json_end_object(&w);
     if (status == CLEAVE_OK) {
         cleave_page_begin_section(page, "timeline", "The step over time");
-        report_put_legend(page, 's', explain_sort_names, EXPLAIN_N_SORTS);
+        report_put_legend(page);
         cleave_markup_put(page, "<div class=\"timeline\" tabindex=\"0\" role=\"application\" "
                                 "aria-label=\"Timeline\"></div>\n<p class=\"readout\" "
                                 "role=\"status\"></p>\n<noscript><p>The timeline is drawn by the "

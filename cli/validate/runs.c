@@ -57,7 +57,7 @@ static const option_row columns[] = {
     {"reserved", "BYTES", OPTION_BYTES, offsetof(run_record, reserved),
      .help = "measured: reserved there by the allocator"},
 };
-const option_table run_columns = {columns, (int)(sizeof columns / sizeof columns[0])};
+static const option_table run_columns = {columns, (int)(sizeof columns / sizeof columns[0])};
 
 typedef struct reading {
     const char *path;

@@ -33,8 +33,6 @@ typedef struct run_table {
     run_record *rows;
 } run_table;
 
-extern const option_table run_columns;
-
 /* Reads a whole table; paths in it are relative to its folder.  BAD_INPUT, with file, line and
    column, for what is no table, for columns and values that are not known, and for numbers that
    contradict each other. */

@@ -25,14 +25,6 @@ static void choose_roles(const cleave_kernel_call *call, int wanted,
     arrays[Z] = &call->input_gradients[wanted];
 }
 
-static bool has_axis(const cleave_model *model, const cleave_operand *operand, int axis) {
-    for (int d = 0; d < model->tensors[operand->tensor].rank; d++)
-        for (int t = 0; t < operand->map[d].n_terms; t++)
-            if (operand->map[d].terms[t].axis == axis)
-                return true;
-    return false;
-}
-
 /* Inserts an axis into its class, loops of larger strides in the class' first operand outside. */
 static void insert(loops *list, loop item, int by) {
     int i = list->n++;
@@ -135,7 +127,8 @@ static bool classify(const cleave_kernel_call *call, int wanted, int packed, con
         bool in[N_ROLES];
         loop item = {.extent = call->part.hi[a] - call->part.lo[a]};
         for (int role = 0; role < N_ROLES; role++) {
-            in[role] = has_axis(call->model, operands[role], a);
+            in[role] = cleave_operand_maps_axis(
+                operands[role], call->model->tensors[operands[role]->tensor].rank, a);
             item.stride[role] = reach[role].stride[a];
         }
         if (item.extent == 1)

@@ -26,14 +26,6 @@ static int64_t extent_of(const cleave_kernel_call *call, int axis) {
     return call->part.hi[axis] - call->part.lo[axis];
 }
 
-static bool reads(const cleave_model *model, const cleave_operand *operand, int axis) {
-    for (int d = 0; d < model->tensors[operand->tensor].rank; d++)
-        for (int t = 0; t < operand->map[d].n_terms; t++)
-            if (operand->map[d].terms[t].axis == axis)
-                return true;
-    return false;
-}
-
 /* The tape is x, p x, x w or p x w. */
 static bool read_tape(const cleave_nest *nest, pool *p) {
     p->scale = 1;
@@ -63,7 +55,9 @@ static bool is_channel(const cleave_kernel_call *call, const pool *p, int axis) 
             if (x->map[d].terms[t].axis == axis && (x->map[d].n_terms > 1 || x->map[d].offset != 0))
                 return false;
     return p->input.stride[axis] == 1 && p->output.stride[axis] == 1 &&
-           !(p->weighted && reads(call->model, &call->nest->inputs[1], axis));
+           !(p->weighted && cleave_operand_maps_axis(
+                                &call->nest->inputs[1],
+                                call->model->tensors[call->nest->inputs[1].tensor].rank, axis));
 }
 
 static bool describe(const cleave_kernel_call *call, pool *p) {
@@ -91,7 +85,8 @@ static bool describe(const cleave_kernel_call *call, pool *p) {
     for (int a = 0; a < nest->n_axes; a++) {
         if (extent_of(call, a) == 1)
             continue;
-        bool window = !reads(model, &nest->output, a);
+        bool window =
+            !cleave_operand_maps_axis(&nest->output, model->tensors[nest->output.tensor].rank, a);
         if (!window && is_channel(call, p, a)) {
             p->channel = a;
             p->channels = extent_of(call, a);

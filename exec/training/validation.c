@@ -233,7 +233,7 @@ static cleave_status run_batches(cleave_validation *v, const cleave_values *valu
         CLEAVE_TRY(run_batch(v, step, error));
         cleave_progress_update(&progress, (double)(step + 1) / (double)n, NULL);
     }
-    cleave_progress_end(&progress, NULL);
+    cleave_progress_end(&progress);
     return CLEAVE_OK;
 }
 

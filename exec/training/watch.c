@@ -86,7 +86,7 @@ cleave_status cleave_watch_again(cleave_values *values, cleave_rank *rank, int64
         if (first > -HUGE_VAL)
             return fail_at(rank->program, step, last, (int32_t)-first, error);
     }
-    cleave_progress_end(&progress, NULL);
+    cleave_progress_end(&progress);
     return cleave_fail(error, CLEAVE_BAD_INPUT, "the loss of step %lld is not a number",
                        (long long)last + 1);
 }

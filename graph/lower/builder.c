@@ -99,9 +99,10 @@ int32_t lower_buffer(lower_builder *builder, cleave_buffer_kind kind, int32_t de
                                 exact ? cleave_exact_type(of) : value, box);
 }
 
-int32_t lower_buffer_bytes(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
-                           cleave_type type, int64_t bytes) {
-    add_buffer(builder, kind, device, -1, type, bytes)->box.lo[0] = 0; /* no box is of rank -1 */
+int32_t lower_message_bytes(lower_builder *builder, int32_t device, cleave_type type,
+                            int64_t bytes) {
+    cleave_buffer *made = add_buffer(builder, CLEAVE_BUFFER_MESSAGE, device, -1, type, bytes);
+    made->box.lo[0] = 0; /* no box is of rank -1 */
     return builder->buffers.n - 1;
 }
 

@@ -111,14 +111,15 @@ void *lower_array(lower_builder *builder, size_t count, size_t size);
 #define LOWER_ARRAY(builder, type, count)                                                          \
     ((type *)lower_array((builder), (size_t)(count), sizeof(type)))
 
-/* A buffer for a dense piece of a tensor, or for `bytes` without one (tensor -1): of values, or by
-   its kind of what is exact (a parameter's gradient and state); or of another type. */
+/* A buffer for a dense piece of a tensor, or of a message of `bytes` without one (tensor -1): of
+   values, or by its kind of what is exact (a parameter's gradient and state); or of another type.
+ */
 int32_t lower_buffer(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
                      int32_t tensor, const cleave_box *box);
 int32_t lower_buffer_of_type(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
                              int32_t tensor, cleave_type type, const cleave_box *box);
-int32_t lower_buffer_bytes(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
-                           cleave_type type, int64_t bytes);
+int32_t lower_message_bytes(lower_builder *builder, int32_t device, cleave_type type,
+                            int64_t bytes);
 
 /* Dimensions past the rank are left as they are: boxes and regions are large and many, so they are
    filled where they lie. */

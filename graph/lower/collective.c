@@ -191,10 +191,10 @@ static void run_bucket(lower_builder *builder, movement *move, const move_bucket
     LOWER_PUSH(builder, &builder->collectives, collective);
     int64_t received = most_received(&state) * state.unit_bytes;
     for (int32_t i = 0; i < n; i++)
-        state.received[i] = bucket->kind == CLEAVE_ALL_GATHER
-                                ? -1
-                                : lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE,
-                                                     bucket->devices[i], state.type, received);
+        state.received[i] =
+            bucket->kind == CLEAVE_ALL_GATHER
+                ? -1
+                : lower_message_bytes(builder, bucket->devices[i], state.type, received);
     if (builder->options->symbolic_collectives)
         run_symbolic(&state);
     else

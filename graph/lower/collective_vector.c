@@ -254,8 +254,7 @@ void reduction_pack(const reduction *state, int32_t i) {
         builder->sent[place.buffer] = true;
     } else {
         int64_t bytes = state->n_units * state->unit_bytes;
-        state->buffer[i] =
-            lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE, device, state->type, bytes);
+        state->buffer[i] = lower_message_bytes(builder, device, state->type, bytes);
     }
     lower_copy_begin(builder);
     int32_t end = state->first_source[i + 1];

@@ -136,11 +136,10 @@ static void take_buffers(lower_builder *builder, movement *move, const move_exch
         int32_t device = exchange->devices[i];
         move_member *member = &move->members[exchange->stage][device];
         if (member->sent_bytes > 0)
-            member->send_buffer = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE, device, type,
-                                                     member->sent_bytes);
+            member->send_buffer = lower_message_bytes(builder, device, type, member->sent_bytes);
         if (member->received_bytes > 0)
-            member->receive_buffer = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE, device,
-                                                        type, member->received_bytes);
+            member->receive_buffer =
+                lower_message_bytes(builder, device, type, member->received_bytes);
     }
 }
 

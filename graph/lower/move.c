@@ -130,14 +130,14 @@ static void post_stage(lower_builder *builder, movement *move, move_stage stage)
             continue;
         move_end from, to;
         if (!move_sent_in_place(builder, move, transfer, &from)) {
-            transfer->send_buffer = lower_buffer_bytes(builder, CLEAVE_BUFFER_MESSAGE,
-                                                       transfer->source, type, transfer->bytes);
+            transfer->send_buffer =
+                lower_message_bytes(builder, transfer->source, type, transfer->bytes);
             from = (move_end){transfer->send_buffer, 0};
             pack(builder, move, transfer);
         }
         if (!move_received_in_place(builder, move, transfer, &to)) {
-            transfer->receive_buffer = lower_buffer_bytes(
-                builder, CLEAVE_BUFFER_MESSAGE, transfer->destination, type, transfer->bytes);
+            transfer->receive_buffer =
+                lower_message_bytes(builder, transfer->destination, type, transfer->bytes);
             to = (move_end){transfer->receive_buffer, 0};
         }
         transfer->run = lower_messages(builder, move->tensor, move->lane, transfer->source,

@@ -27,6 +27,13 @@
 #define ON_THE_WAY                                                                                 \
     { 0, 1 }
 
+#define CHORES_OF_TORCH(add)                                                                       \
+    {                                                                                              \
+        [CLEAVE_CHORE_BUCKET] = {2, 2}, [CLEAVE_CHORE_PACK] = {1, 1},                              \
+        [CLEAVE_CHORE_UNPACK] = {1, 1}, [CLEAVE_CHORE_ACCUMULATE] = BY_A_KERNEL,                   \
+        [CLEAVE_CHORE_ADD] = add                                                                   \
+    }
+
 /* Its softmax of f32 is PyTorch's, and the mask before it is filled in place. */
 #define MEGATRON_DEEPSPEED(called, keeps_the_normed)                                               \
     {                                                                                              \
@@ -44,32 +51,20 @@ const cleave_framework_row cleave_frameworks[CLEAVE_N_FRAMEWORKS] = {
     [CLEAVE_COMPILED] = {.name = "compiled",
                          .gathers = FSDP2(false),
                          .buckets = CLEAVE_BUCKETS_KEPT,
-                         .chores = {[CLEAVE_CHORE_ADD] = ON_THE_WAY,
-                                    [CLEAVE_CHORE_ACCUMULATE] = BY_A_KERNEL,
-                                    [CLEAVE_CHORE_UNPACK] = {1, 1},
-                                    [CLEAVE_CHORE_PACK] = {1, 1},
-                                    [CLEAVE_CHORE_BUCKET] = {2, 2}}},
+                         .chores = CHORES_OF_TORCH(ON_THE_WAY)},
     [CLEAVE_EAGER] = {.name = "eager",
                       .is_eager = true,
                       .spells_out = true,
                       .loss = LOSS_OF_TORCH,
                       .gathers = FSDP2(false),
                       .buckets = CLEAVE_BUCKETS_KEPT,
-                      .chores = {[CLEAVE_CHORE_ADD] = BY_A_KERNEL,
-                                 [CLEAVE_CHORE_ACCUMULATE] = BY_A_KERNEL,
-                                 [CLEAVE_CHORE_UNPACK] = {1, 1},
-                                 [CLEAVE_CHORE_PACK] = {1, 1},
-                                 [CLEAVE_CHORE_BUCKET] = {2, 2}}},
+                      .chores = CHORES_OF_TORCH(BY_A_KERNEL)},
     /* It compiles each block, and its loss is torch's, of f32. */
     [CLEAVE_TORCHTITAN] = {.name = "torchtitan",
                            .loss = LOSS_OF_TORCH,
                            .gathers = FSDP2(true),
                            .buckets = CLEAVE_BUCKETS_KEPT,
-                           .chores = {[CLEAVE_CHORE_ADD] = ON_THE_WAY,
-                                      [CLEAVE_CHORE_ACCUMULATE] = BY_A_KERNEL,
-                                      [CLEAVE_CHORE_UNPACK] = {1, 1},
-                                      [CLEAVE_CHORE_PACK] = {1, 1},
-                                      [CLEAVE_CHORE_BUCKET] = {2, 2}}},
+                           .chores = CHORES_OF_TORCH(ON_THE_WAY)},
     /* FullyShardedDataParallel, and flash-attn's loss. */
     [CLEAVE_LLM_FOUNDRY] = {.name = "llm-foundry",
                             .is_eager = true,

@@ -5,16 +5,16 @@
 
 #include <string.h>
 
-static bool has_opcode(const cleave_nest *nest, cleave_opcode opcode) {
+static bool has_dropout(const cleave_nest *nest) {
     for (int i = 0; i < nest->n_instructions; i++)
-        if (nest->tape[i].opcode == opcode)
+        if (nest->tape[i].opcode == CLEAVE_OP_DROPOUT)
             return true;
     return false;
 }
 
 /* exp(s - m) / l, as it is given: where it is dropped out, too, what is kept of s stands for it. */
 static bool gives_weights(const cleave_nest *nest) {
-    return cleave_nest_gives_softmax(nest) && !has_opcode(nest, CLEAVE_OP_DROPOUT);
+    return cleave_nest_gives_softmax(nest) && !has_dropout(nest);
 }
 
 /* Is input 0 of a nest the scores of a softmax that has a result of its own? */
@@ -169,7 +169,7 @@ static void note_waiting(framework_lives *l, int32_t item) {
     const cleave_item *at = &program->items[item];
     const cleave_compute *compute = &program->computes[at->subject];
     const cleave_nest *nest = &program->model->nests[compute->nest];
-    bool masks = nest->attention == NULL && has_opcode(nest, CLEAVE_OP_DROPOUT);
+    bool masks = nest->attention == NULL && has_dropout(nest);
     if (!masks && !(l->framework->is_eager && ends_kept_product(l, compute->nest)))
         return;
     int32_t *first = &l->waiting[(int64_t)compute->nest * program->n_devices + at->device];

@@ -90,7 +90,7 @@ static cleave_status try_changes(explanation *e, explain_changes *changes,
         e->tried += choices[op].tried;
         e->not_tried += explain_changes_count(changes, op, whole) - 1 - choices[op].tried;
     }
-    cleave_progress_end(&progress, NULL);
+    cleave_progress_end(&progress);
     e->choices = choices;
     return status;
 }
@@ -110,7 +110,7 @@ static cleave_status find_schedules(explanation *e, const explain_options *optio
                                     options->memory_limit_bytes, &pricer, error));
     cleave_progress_begin(&progress, "trying other schedules", options->quiet);
     cleave_status status = explain_schedules_try(&pricer, e->layout, &e->schedules, error);
-    cleave_progress_end(&progress, NULL);
+    cleave_progress_end(&progress);
     cleave_pricer_destroy(&pricer);
     return status;
 }

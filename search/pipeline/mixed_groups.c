@@ -53,7 +53,6 @@ cleave_status mixed_make_pools(mixing *x, bool *made) {
     for (int32_t d = 0; d < all.n_devices && all.devices != NULL; d++)
         all.devices[d] = d;
     x->pools[x->n_kinds] = all;
-    x->n_pools = x->n_kinds + 1;
     return all.devices != NULL ? CLEAVE_OK : short_of_memory(x);
 }
 

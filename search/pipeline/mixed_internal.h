@@ -53,8 +53,8 @@ typedef struct shape_of {
 typedef struct mixing {
     pipeline_finder *f;
     cleave_few_blocks few;
-    int32_t n_pools, n_kinds; /* with that of all devices; without */
-    pool pools[MOST_POOLS + 1];
+    int32_t n_kinds;
+    pool pools[MOST_POOLS + 1]; /* [n_kinds + 1] with that of all devices */
     int32_t n_arrangements;
     arrangement arrangements[MOST_ARRANGEMENTS];
     CLEAVE_LIST(pool_group) groups;

@@ -35,15 +35,6 @@ static int token_axis(const cleave_model *model, int32_t op, int32_t places) {
     return -1;
 }
 
-/* Does an operand go along an axis of its nest? */
-static bool goes_along(const cleave_model *model, const cleave_operand *operand, int axis) {
-    for (int d = 0; d < model->tensors[operand->tensor].rank; d++)
-        for (int t = 0; t < operand->map[d].n_terms; t++)
-            if (operand->map[d].terms[t].axis == axis)
-                return true;
-    return false;
-}
-
 /* Does every nest of an operator write along an axis, so that its parts need nothing of each other?
  */
 static bool is_written_along(const cleave_model *model, int32_t op, int axis) {
@@ -79,10 +70,12 @@ static int expert_axis(const cleave_model *model, int32_t op) {
     const cleave_operator *of = &model->operators[op];
     const cleave_nest *nest = &model->nests[of->main_nest];
     for (int a = 0; a < nest->n_axes && baseline_is_dense(model, op); a++) {
-        bool all = nest->operator_axis[a] >= 0 && !of->axes[nest->operator_axis[a]].whole &&
-                   goes_along(model, &nest->output, a);
+        bool all =
+            nest->operator_axis[a] >= 0 && !of->axes[nest->operator_axis[a]].whole &&
+            cleave_operand_maps_axis(&nest->output, model->tensors[nest->output.tensor].rank, a);
         for (int i = 0; i < 2; i++)
-            all = all && goes_along(model, &nest->inputs[i], a);
+            all = all && cleave_operand_maps_axis(&nest->inputs[i],
+                                                  model->tensors[nest->inputs[i].tensor].rank, a);
         if (all)
             return nest->operator_axis[a];
     }

@@ -376,7 +376,6 @@ static cleave_status gather_sets(cleave_port_maker *m, cleave_operator_ports *po
             set->read = s->port;
         else
             set->give = s->port;
-        set->outside = set->write == NULL;
         result.key = cleave_hash_join(result.key, cleave_hash_join(s->key, (uint64_t)s->sort));
     }
     *ports = result;

@@ -21,7 +21,6 @@ typedef struct cleave_port_set {
     const cleave_port *write; /* a nest of the operator writes it */
     const cleave_port *read;  /* nests read it, through views perhaps */
     const cleave_port *give;  /* what they give a gradient of; the same as `read` mostly */
-    bool outside;             /* the operator reads what it does not write itself */
 } cleave_port_set;
 
 typedef struct cleave_operator_ports {

@@ -66,10 +66,6 @@ static int32_t find_last(const int32_t *ascending, int32_t n, int32_t number) {
     return low;
 }
 
-int32_t cleave_turned_block(const cleave_turned *turned, int32_t item) {
-    return find_last(turned->first_item, turned->n_blocks, item);
-}
-
 static cleave_turned_item item_of(const cleave_turned *turned, int32_t turn, int32_t item) {
     int32_t first = turned->first_item[turned->turns[turn].block];
     return (cleave_turned_item){
@@ -86,7 +82,7 @@ cleave_turned_item cleave_turned_at(const cleave_turned *turned, int32_t number)
 /* A block takes its micro-batches in order, without a gap. */
 cleave_turned_item cleave_turned_refers_to(const cleave_turned *turned, int32_t turn,
                                            int32_t item) {
-    int32_t block = cleave_turned_block(turned, item);
+    int32_t block = find_last(turned->first_item, turned->n_blocks, item);
     const int32_t *turns = &turned->turn_of[turned->first_turn[block]];
     int32_t later = 0;
     if (cleave_turned_times(turned, block) > 1)

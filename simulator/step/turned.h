@@ -36,7 +36,6 @@ cleave_turned_item cleave_turned_at(const cleave_turned *turned, int32_t number)
 /* What something in a turn refers to: an item of its own micro-batch, or one that is there once. */
 cleave_turned_item cleave_turned_refers_to(const cleave_turned *turned, int32_t turn, int32_t item);
 
-int32_t cleave_turned_block(const cleave_turned *turned, int32_t item);
 /* How often a block is done. */
 static inline int32_t cleave_turned_times(const cleave_turned *turned, int32_t block) {
     return turned->first_turn[block + 1] - turned->first_turn[block];

@@ -9,6 +9,7 @@
    the median, and the 10th and 90th percentiles.  With PARTS in the environment, what each part
    adds is printed, too. */
 #include "../support/price_whole.h"
+#include "../support/shipped.h"
 #include "arguments.h"
 #include "graph/import/import.h"
 #include "row.h"
@@ -41,13 +42,10 @@ typedef struct bench_case {
 } bench_case;
 
 static cleave_status prepare(bench_case *c, cleave_error *error) {
-    char path[4096];
     bool applies;
-    snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, c->name);
-    CLEAVE_TRY(cleave_model_import(path, (int64_t)BATCH_OF_DEVICE * c->n_devices, true, &c->arena,
-                                   &c->model, error));
-    snprintf(path, sizeof path, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR, c->machine_name);
-    CLEAVE_TRY(cleave_machine_read(path, c->n_devices, &c->arena, &c->machine, error));
+    CLEAVE_TRY(shipped_model(c->name, (int64_t)BATCH_OF_DEVICE * c->n_devices, &c->arena, &c->model,
+                             error));
+    CLEAVE_TRY(shipped_machine(c->machine_name, c->n_devices, &c->arena, &c->machine, error));
     CLEAVE_TRY(cleave_baseline_layout(&c->model, &c->machine, "data-parallel", 0, &c->arena,
                                       &c->data_parallel, &applies, error));
     CLEAVE_TRY(cleave_node_costs_create(&c->model, &c->machine, &c->costs, error));

@@ -8,6 +8,7 @@
    lowering, of preparing (prices, links) and of the simulation itself; then all but M of the full
    program, and by how many times its simulation takes longer: the ratio, that over D / M, and the
    ratio of all three together. */
+#include "../support/shipped.h"
 #include "arguments.h"
 #include "costmodel/cost.h"
 #include "graph/import/import.h"
@@ -163,12 +164,10 @@ static cleave_status compare(const setting *s, const cleave_model *model, const 
 
 static cleave_status run_model(const setting *s, const char *name, int32_t n_devices,
                                cleave_error *error) {
-    char path[512];
     cleave_arena arena = {0};
     cleave_model model;
     cleave_machine machine;
-    snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, name);
-    cleave_status status = cleave_model_import(path, 4 * n_devices, true, &arena, &model, error);
+    cleave_status status = shipped_model(name, 4 * n_devices, &arena, &model, error);
     if (status == CLEAVE_OK)
         status = cleave_machine_read(CLEAVE_SOURCE_DIR "/configs/machines/h100-512x8.json",
                                      n_devices, &arena, &machine, error);

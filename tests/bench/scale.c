@@ -9,6 +9,7 @@
    them is pricing whole models, and the blocks of layers; milliseconds of the step found, of data
    parallel and of the lower bound, and the first over the last. */
 #include "../support/deep_transformer.h"
+#include "../support/shipped.h"
 #include "arguments.h"
 #include "graph/import/import.h"
 #include "graph/model/attention.h"
@@ -71,10 +72,8 @@ static cleave_status import_language(const language_model *of, int64_t batch, cl
 
 static cleave_status import(const bench_case *of, cleave_arena *arena, cleave_model *model,
                             cleave_error *error) {
-    char path[4096];
     if (of->model != NULL) {
-        snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, of->model);
-        return cleave_model_import(path, of->batch, true, arena, model, error);
+        return shipped_model(of->model, of->batch, arena, model, error);
     }
     if (of->language != NULL)
         return import_language(of->language, of->batch, arena, model, error);
@@ -124,16 +123,15 @@ static cleave_status run(const bench_case *of, cleave_error *error) {
     cleave_machine machine;
     cleave_search_result result;
     cleave_window_found found = {0};
-    char path[4096], what[80], layers[40];
+    char what[80], layers[40];
     double start = bench_processor_seconds(), windows = 0;
     bool is_language = of->language != NULL; /* of which no window fits */
     const cleave_search_options options = {
         .method = "auto", .optimizer_states = is_language ? 2 : 1, .quiet = true};
     cleave_status status = import(of, &arena, &model, error);
     double imported = bench_processor_seconds();
-    snprintf(path, sizeof path, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR, of->machine);
     if (status == CLEAVE_OK)
-        status = cleave_machine_read(path, of->devices, &arena, &machine, error);
+        status = shipped_machine(of->machine, of->devices, &arena, &machine, error);
     double begun = bench_processor_seconds();
     if (status == CLEAVE_OK)
         status = cleave_search(&model, &machine, &options, &arena, &result, error);

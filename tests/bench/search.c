@@ -5,6 +5,7 @@
    and in all, and the peak; milliseconds of the step found, of data parallel and of the lower
    bound. */
 #include "search/search.h"
+#include "../support/shipped.h"
 #include "arguments.h"
 #include "graph/import/import.h"
 #include "row.h"
@@ -23,14 +24,11 @@ static cleave_status run(const bench_case *of, double seconds, cleave_error *err
     cleave_model model;
     cleave_machine machine;
     cleave_search_result result;
-    char path[4096];
     cleave_search_options options = {
         .method = "mcmc", .time_seconds = seconds, .seed = 1, .optimizer_states = 1, .quiet = true};
-    snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, of->model);
-    cleave_status status = cleave_model_import(path, of->batch, true, &arena, &model, error);
-    snprintf(path, sizeof path, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR, of->machine);
+    cleave_status status = shipped_model(of->model, of->batch, &arena, &model, error);
     if (status == CLEAVE_OK)
-        status = cleave_machine_read(path, of->devices, &arena, &machine, error);
+        status = shipped_machine(of->machine, of->devices, &arena, &machine, error);
     if (status == CLEAVE_OK)
         status = cleave_search(&model, &machine, &options, &arena, &result, error);
     if (status == CLEAVE_OK) {

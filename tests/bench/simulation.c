@@ -11,6 +11,7 @@
      one pass of the scan alone, the least that an answer could take
    then the predicted step over `first`, over `again`, and over `ready` and `first` together.
    Lowering is in none of them.  Processor time, so that a busy machine counts less. */
+#include "../support/shipped.h"
 #include "arguments.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
@@ -113,9 +114,7 @@ static cleave_status run(bench_case *c, char **given, cleave_error *error) {
     static const char *const methods[] = {"data-parallel", "layer-per-device", "single",
                                           "random:1",      "random:2",         "random:3",
                                           "random:4"};
-    char path[4096];
-    snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, c->model_name);
-    CLEAVE_TRY(cleave_model_import(path, c->batch, true, &c->arena, &c->model, error));
+    CLEAVE_TRY(shipped_model(c->model_name, c->batch, &c->arena, &c->model, error));
     CLEAVE_TRY(cleave_machine_read(c->machine_file, 0, &c->arena, &c->machine, error));
     CLEAVE_TRY(cleave_cost_cache_create(&c->model, &c->machine, &c->cache, error));
     printf("%-18s %8s %8s %8s %8s %8s %8s %9s %9s %9s %9s\n", c->model_name, "items", "messages",

@@ -2,6 +2,7 @@
    kernels' times within that step, and what fraction of the core's peak (an FMA loop of the same
    run) the kernels reach.  Medians over repetitions, of the last of three steps each.
      usage: bench_step [REPETITIONS [PART_OF_A_NAME]] */
+#include "../support/shipped.h"
 #include "arguments.h"
 #include "exec/run.h"
 #include "exec/world/world.h"
@@ -39,7 +40,6 @@ typedef struct sample {
 
 static cleave_status run_once(const bench_case *of, cleave_world *world, cleave_arena *arena,
                               sample *result, cleave_error *error) {
-    char path[4096];
     cleave_model model;
     cleave_layout layout;
     cleave_run_result run;
@@ -48,8 +48,7 @@ static cleave_status run_once(const bench_case *of, cleave_world *world, cleave_
         .optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD),
         .quiet = true,
     };
-    snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, of->model);
-    CLEAVE_TRY(cleave_model_import(path, of->batch, true, arena, &model, error));
+    CLEAVE_TRY(shipped_model(of->model, of->batch, arena, &model, error));
     CLEAVE_TRY(cleave_layout_create(&model, 1, arena, &layout, error));
     CLEAVE_TRY(cleave_run(world, &model, &layout, &options, arena, &run, error));
     *result = (sample){run.last_step_seconds / run.kernel_seconds, run.kernel_seconds,

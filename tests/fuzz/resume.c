@@ -4,6 +4,7 @@
 
    What a state is of has to be told by the state, and the space changes with the costs: so its hash
    in the input is replaced by that of the search. */
+#include "../support/shipped.h"
 #include "fuzz.h"
 
 #include "base/file.h"
@@ -63,8 +64,7 @@ static const searched *small_search(void) {
         return &of;
     if (cleave_model_import(CLEAVE_SOURCE_DIR "/tests/data/oracles/tiny_mlp.onnx", 8, true,
                             &of.arena, &of.model, NULL) != CLEAVE_OK ||
-        cleave_machine_read(CLEAVE_SOURCE_DIR "/configs/machines/two-cores.json", 2, &of.arena,
-                            &of.machine, NULL) != CLEAVE_OK)
+        shipped_machine("two-cores", 2, &of.arena, &of.machine, NULL) != CLEAVE_OK)
         abort();
     snprintf(of.path, sizeof of.path, "/tmp/cleave_fuzz_resume_%d.json", (int)getpid());
     learn_space(&of);

@@ -1,5 +1,6 @@
 /* The additive model on real and small models. */
 #include "../support/price_whole.h"
+#include "../support/shipped.h"
 #include "graph/import/import.h"
 #include "search/price/price.h"
 #include "search/solve/model.h"
@@ -47,9 +48,7 @@ static cleave_additive_model make(int32_t most_values) {
 
 static void import(const char *name, int64_t batch) {
     cleave_error error = {""};
-    char path[4096];
-    snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, name);
-    cr_assert_eq(cleave_model_import(path, batch, true, &arena, &model, &error), CLEAVE_OK, "%s",
+    cr_assert_eq(shipped_model(name, batch, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
 }
 

@@ -2,6 +2,7 @@
    and what is sent in it, are those of its program, bit for bit, whatever the price was made of; so
    a report need lower no more than the result.  Also on a machine where steps settle, whose
    estimates do without. */
+#include "../support/shipped.h"
 #include "graph/import/import.h"
 #include "search/price/price.h"
 #include "search/problem/baselines.h"
@@ -50,11 +51,9 @@ static int check_baseline(trial *t, const char *method) {
 }
 
 static void begin(trial *t, const char *model, bool settles) {
-    char path[4096];
     *t = (trial){0};
     snprintf(t->name, sizeof t->name, "%s, %s", model, settles ? "settled" : "not settled");
-    snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, model);
-    ok(t, cleave_model_import(path, 16, true, &t->arena, &t->model, &t->error));
+    ok(t, shipped_model(model, 16, &t->arena, &t->model, &t->error));
     t->machine = make_machine(&t->arena, 2, 4, "1 TiB");
     for (int32_t l = 0; l < t->machine.n_links && settles; l++)
         t->machine.links[l].protocol.receiving.small = 1.2;

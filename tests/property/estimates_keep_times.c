@@ -5,6 +5,7 @@
    it is said to send is what it sends; and what memory it is said to need at most is not less than
    what it needs, nor is a plan by slots. */
 #include "../support/models.h"
+#include "../support/shipped.h"
 #include "graph/import/import.h"
 #include "graph/program/traffic.h"
 #include "simulator/step/estimate_checks.h"
@@ -231,9 +232,7 @@ Test(estimates, keep_times_of_real_models) {
                   .shards = i / 2 % 2 != 0,
                   .together_bytes = i % 3 == 0 ? 1 << 18 : 0};
         cleave_error error = {""};
-        char path[4096];
-        snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, names[i / 4]);
-        ok(&w, cleave_model_import(path, 16, true, &w.arena, &w.model, &error), &error);
+        ok(&w, shipped_model(names[i / 4], 16, &w.arena, &w.model, &error), &error);
         check(&w, 4, n_changes() / 10);
     }
 }

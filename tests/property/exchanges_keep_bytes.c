@@ -2,6 +2,7 @@
    expanded: between every two devices, tensor by tensor, for random layouts; and its closed form is
    near to what those take. */
 #include "../support/models.h"
+#include "../support/shipped.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "simulator/step/simulate.h"
@@ -91,11 +92,9 @@ static void compare(trial *t, uint64_t seed) {
 
 static void check(const char *name, int32_t n_nodes, int32_t per_node, int n_layouts) {
     trial t = {0};
-    char path[4096];
     cleave_error error = {""};
-    snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, name);
     t.machine = make_machine(&t.arena, n_nodes, per_node, "1 TiB");
-    ok(cleave_model_import(path, 48, true, &t.arena, &t.model, &error), &error);
+    ok(shipped_model(name, 48, &t.arena, &t.model, &error), &error);
     ok(cleave_cost_cache_create(&t.model, &t.machine, &t.cache, &error), &error);
     for (int seed = 0; seed < n_layouts; seed++)
         compare(&t, (uint64_t)seed);

@@ -2,6 +2,7 @@
    every device, what the program itself takes and what is sent are those of the program of all of
    them, to the bit. */
 #include "../support/drawn_schedule.h"
+#include "../support/shipped.h"
 #include "graph/import/import.h"
 #include "search/price/price.h"
 #include "simulator/step/few.h"
@@ -32,12 +33,9 @@ static void ok(const trial *t, cleave_status status) {
 }
 
 static void begin(trial *t, const char *model, int64_t batch, const char *machine) {
-    char path[300];
     *t = (trial){0};
-    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s.onnx", model);
-    ok(t, cleave_model_import(path, batch, true, &t->arena, &t->model, &t->error));
-    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", machine);
-    ok(t, cleave_machine_read(path, N_DEVICES, &t->arena, &t->machine, &t->error));
+    ok(t, shipped_model(model, batch, &t->arena, &t->model, &t->error));
+    ok(t, shipped_machine(machine, N_DEVICES, &t->arena, &t->machine, &t->error));
     ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &t->pricer, &t->error));
 }
 

@@ -2,6 +2,7 @@
    reported of all: every figure of `simulate --json`, shares of the critical path and what
    `explain` says of each operator among them, to the bit. */
 #include "../support/drawn_schedule.h"
+#include "../support/shipped.h"
 #include "graph/import/import.h"
 #include "search/explain/path.h"
 #include "search/search.h"
@@ -27,12 +28,9 @@ static void ok(const trial *t, cleave_status status) {
 
 static void begin(trial *t, const char *model, int64_t batch, const char *machine,
                   int32_t n_devices) {
-    char path[300];
     *t = (trial){0};
-    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s.onnx", model);
-    ok(t, cleave_model_import(path, batch, true, &t->arena, &t->model, &t->error));
-    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", machine);
-    ok(t, cleave_machine_read(path, n_devices, &t->arena, &t->machine, &t->error));
+    ok(t, shipped_model(model, batch, &t->arena, &t->model, &t->error));
+    ok(t, shipped_machine(machine, n_devices, &t->arena, &t->machine, &t->error));
 }
 
 /* All that is reported. */

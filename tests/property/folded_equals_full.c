@@ -4,6 +4,7 @@
    micro-batches, recomputation and sharded state, too.  Layouts that are symmetric but for one
    thing are not taken for symmetric. */
 #include "../support/models.h"
+#include "../support/shipped.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "graph/program/traffic.h"
@@ -276,10 +277,8 @@ static bool compare(trial *t, bool expanded, int *n_less) {
 }
 
 static void import(trial *t, const char *file, int64_t batch) {
-    char path[300];
     cleave_error error = {""};
-    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s.onnx", file);
-    ok(t, cleave_model_import(path, batch, true, &t->arena, &t->model, &error), &error);
+    ok(t, shipped_model(file, batch, &t->arena, &t->model, &error), &error);
     if (t->random.key % 3 == 2) /* gradients are clipped */
         ok(t, cleave_model_clip(&t->model, &error), &error);
 }

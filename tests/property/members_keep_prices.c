@@ -1,6 +1,7 @@
 /* Law 6: the price of a family that is put together from its members, some of which are remembered
    from other layouts, is that of the family lowered and priced as a whole, field by field: items,
    messages, collectives and what is in use when. */
+#include "../support/shipped.h"
 #include "graph/import/import.h"
 #include "simulator/step/price_members.h"
 
@@ -151,9 +152,7 @@ Test(members, keep_prices_of_real_models) {
         for (size_t d = 0; d < 2 * sizeof devices / sizeof devices[0]; d++) {
             walk w = {.name = names[i]};
             cleave_error error = {""};
-            char path[4096];
-            snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, names[i]);
-            ok(&w, cleave_model_import(path, 24, true, &w.arena, &w.model, &error), &error);
+            ok(&w, shipped_model(names[i], 24, &w.arena, &w.model, &error), &error);
             check(&w, devices[d / 2], d % 2 != 0);
             cr_assert(w.n_compared > n_changes() / 10, "%s: %d families with members", names[i],
                       w.n_compared);

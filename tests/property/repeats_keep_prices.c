@@ -2,6 +2,7 @@
    of them: step, memory and bytes, bit for bit, for drawn splits of a block, folded and not. */
 #include "../support/deep_transformer.h"
 #include "../support/price_whole.h"
+#include "../support/shipped.h"
 #include "../support/window_split.h"
 #include "graph/import/import.h"
 #include "graph/model/attention.h"
@@ -42,10 +43,8 @@ static void ok(const trial *t, cleave_status status) {
 }
 
 static void import(trial *t, const repeat_case *of) {
-    char path[300];
     if (of->model != NULL) {
-        snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s.onnx", of->model);
-        ok(t, cleave_model_import(path, of->batch, true, &t->arena, &t->model, &t->error));
+        ok(t, shipped_model(of->model, of->batch, &t->arena, &t->model, &t->error));
         return;
     }
     const deep_transformer shape = {of->layers, 256, 4, 32, 1000};
@@ -54,13 +53,11 @@ static void import(trial *t, const repeat_case *of) {
 }
 
 static void begin(trial *t, const repeat_case *of) {
-    char path[300];
     *t = (trial){0};
     snprintf(t->name, sizeof t->name, "%s, %d layers, on %d of %s",
              of->model != NULL ? of->model : "deep", of->layers, of->devices, of->machine);
     import(t, of);
-    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", of->machine);
-    ok(t, cleave_machine_read(path, of->devices, &t->arena, &t->machine, &t->error));
+    ok(t, shipped_machine(of->machine, of->devices, &t->arena, &t->machine, &t->error));
     ok(t, cleave_choose_collectives(&t->machine, false, &t->arena, &t->rules, &t->error));
     ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &t->pricer, &t->error));
     ok(t, cleave_problem_create(&t->model, &t->machine, NULL, &t->arena, &t->problem, &t->error));

@@ -3,6 +3,7 @@
    and by random layouts, on two machines: one of shared links, and one of a slow link where
    messages wait for polls, so that communication falls far behind.  Batch normalisation exchanges
    statistics in the main lane all the while. */
+#include "../support/shipped.h"
 #include "base/order.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
@@ -71,11 +72,9 @@ static void compare(trial *t, const cleave_model *model, const char *name, const
 }
 
 static void compare_layouts(trial *t, const char *name, int64_t batch, int n_random) {
-    char path[4096];
     cleave_model model;
     cleave_error error = {""};
-    snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, name);
-    ok(cleave_model_import(path, batch, true, &t->arena, &model, &error), &error);
+    ok(shipped_model(name, batch, &t->arena, &model, &error), &error);
     compare(t, &model, name, "data-parallel", 0);
     compare(t, &model, name, "one-weird-trick", 0);
     for (int seed = 1; seed <= n_random; seed++)
@@ -87,9 +86,7 @@ Test(scan, stays_near_events_with_collectives_in_steps) {
     trial t = {0};
     cleave_error error = {""};
     for (int i = 0; i < 2; i++) {
-        ok(cleave_machine_read(CLEAVE_SOURCE_DIR "/configs/machines/k80-16x4.json", n_devices[i],
-                               &t.arena, &t.machine, &error),
-           &error);
+        ok(shipped_machine("k80-16x4", n_devices[i], &t.arena, &t.machine, &error), &error);
         compare_layouts(&t, "resnet50", 8 * (int64_t)n_devices[i] / 2, 1);
         compare_layouts(&t, "alexnet", 16 * (int64_t)n_devices[i] / 2, 5);
         compare_layouts(&t, "byte_lstm", 64, 3);

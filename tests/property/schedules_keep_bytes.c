@@ -6,6 +6,7 @@
 #include "../support/interpreter.h"
 #include "../support/models.h"
 #include "../support/perceptron.h"
+#include "../support/shipped.h"
 #include "base/order.h"
 #include "base/random.h"
 #include "graph/import/import.h"
@@ -419,9 +420,7 @@ Test(schedules, arenas_are_near_what_lives_at_once) {
     cleave_error error = {""};
     double worst = 1, drawn[MOST_DRAWN];
     int n_drawn = 0;
-    ok(cleave_model_import(CLEAVE_SOURCE_DIR "/configs/models/byte_gpt.onnx", 16, true, &arena,
-                           &model, &error),
-       &error, "byte_gpt");
+    ok(shipped_model("byte_gpt", 16, &arena, &model, &error), &error, "byte_gpt");
     for (int32_t P = 1; P <= N_DEVICES; P *= 2)
         for (int i = 0; i < N_KINDS * 2; i++) {
             cleave_arena scratch = {0};

@@ -4,6 +4,7 @@
  */
 #include "../support/deep_transformer.h"
 #include "../support/price_whole.h"
+#include "../support/shipped.h"
 #include "../support/window_split.h"
 #include "graph/import/import.h"
 #include "graph/model/attention.h"
@@ -33,7 +34,6 @@ static void ok(const trial *t, cleave_status status) {
 
 static void begin(trial *t, const char *model, int layers, const char *machine, int32_t n_devices,
                   int64_t batch) {
-    char path[300];
     *t = (trial){0};
     snprintf(t->name, sizeof t->name, "%s on %d of %s, batch %lld", model, n_devices, machine,
              (long long)batch);
@@ -41,12 +41,10 @@ static void begin(trial *t, const char *model, int layers, const char *machine, 
         const deep_transformer shape = {layers, 256, 4, 32, 1000};
         ok(t, deep_transformer_import(&shape, batch, &t->arena, &t->model, &t->error));
     } else {
-        snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s.onnx", model);
-        ok(t, cleave_model_import(path, batch, true, &t->arena, &t->model, &t->error));
+        ok(t, shipped_model(model, batch, &t->arena, &t->model, &t->error));
         ok(t, cleave_model_fuse_attention(&t->model, NULL, &t->arena, &t->model, &t->error));
     }
-    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", machine);
-    ok(t, cleave_machine_read(path, n_devices, &t->arena, &t->machine, &t->error));
+    ok(t, shipped_machine(machine, n_devices, &t->arena, &t->machine, &t->error));
     ok(t, cleave_problem_create(&t->model, &t->machine, NULL, &t->arena, &t->problem, &t->error));
     ok(t, cleave_choose_collectives(&t->machine, false, &t->arena, &t->rules, &t->error));
     ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &t->pricer, &t->error));

@@ -1,4 +1,5 @@
 #include "trial.h"
+#include "shipped.h"
 
 #include "graph/import/import.h"
 #include "models.h"
@@ -21,9 +22,7 @@ void trial_import(trial *t, const char *path, int64_t batch) {
 }
 
 void trial_read_machine(trial *t, const char *name, int32_t n_devices) {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR, name);
-    trial_ok(t, cleave_machine_read(path, n_devices, &t->arena, &t->machine, &t->error));
+    trial_ok(t, shipped_machine(name, n_devices, &t->arena, &t->machine, &t->error));
 }
 
 void trial_begin(trial *t, int optimizer_states) {

@@ -5,14 +5,14 @@
 
 /* ---- looking back ---------------------------------------------------------------------------- */
 
-cleave_value *cleave_match_value(const cleave_match *m, const char *name) {
+static cleave_value *value_of(const cleave_match *m, const char *name) {
     int32_t id = cleave_name_map_find(&m->im->names, name);
     return id >= 0 ? &m->im->values.items[id] : NULL;
 }
 
 /* The live node of ONNX's own domain that makes a value, or null. */
 const cleave_onnx_node *cleave_match_maker(const cleave_match *m, const char *name) {
-    const cleave_value *value = cleave_match_value(m, name);
+    const cleave_value *value = value_of(m, name);
     if (value == NULL || value->producer < 0 || !m->live[value->producer])
         return NULL;
     const cleave_onnx_node *node = &m->im->graph.nodes[value->producer];
@@ -57,7 +57,7 @@ const cleave_onnx_attribute *cleave_match_attribute(const cleave_onnx_node *node
 
 /* The constant that a value is, or null. */
 static const cleave_onnx_tensor *constant_of(const cleave_match *m, const char *name) {
-    const cleave_value *value = cleave_match_value(m, name);
+    const cleave_value *value = value_of(m, name);
     if (value == NULL)
         return NULL;
     if (value->state == CLEAVE_VALUE_CONSTANT)
@@ -140,7 +140,7 @@ static bool collect_factors(cleave_match *m, const char *name, bool outermost, c
         f->scale *= number;
         return true;
     }
-    if (!outermost && cleave_match_value(m, name)->n_uses > 1)
+    if (!outermost && value_of(m, name)->n_uses > 1)
         return add_factor(f, name);
     if (cleave_match_is_type(node, "Mul", 2))
         return cleave_match_take(m, node) && collect_factors(m, node->inputs[0], false, f) &&
@@ -213,7 +213,7 @@ const char *cleave_match_through_cast(cleave_match *m, const char *name) {
 bool cleave_match_is_weight(const cleave_match *m, const char *name, int rank) {
     const cleave_onnx_node *node = cleave_match_maker(m, name);
     const cleave_value *value =
-        cleave_match_value(m, cleave_match_is_type(node, "Identity", 1) ? node->inputs[0] : name);
+        value_of(m, cleave_match_is_type(node, "Identity", 1) ? node->inputs[0] : name);
     if (value == NULL || value->state != CLEAVE_VALUE_SOURCE)
         return false;
     return (value->initializer != NULL ? value->initializer->rank : value->input->rank) == rank;
@@ -226,7 +226,7 @@ bool cleave_match_is_closed(const cleave_match *m) {
     for (int i = 1; i < m->n; i++) {
         const cleave_onnx_node *node = &m->im->graph.nodes[m->nodes[i]];
         for (int32_t k = 0; k < node->n_outputs; k++) {
-            const cleave_value *value = cleave_match_value(m, node->outputs[k]);
+            const cleave_value *value = value_of(m, node->outputs[k]);
             int32_t inside = 0;
             for (int j = 0; value != NULL && j < m->n; j++) {
                 const cleave_onnx_node *reader = &m->im->graph.nodes[m->nodes[j]];
@@ -255,11 +255,11 @@ cleave_status cleave_match_replace(cleave_match *m, const char *type, int n_inpu
         m->live[m->nodes[i]] = i == 0;
         for (int32_t k = 0; k < node->n_inputs; k++)
             if (node->inputs[k][0] != '\0')
-                cleave_match_value(m, node->inputs[k])->n_uses--;
+                value_of(m, node->inputs[k])->n_uses--;
     }
     for (int i = 0; i < n_inputs; i++) {
         names[i] = inputs[i];
-        cleave_match_value(m, inputs[i])->n_uses++;
+        value_of(m, inputs[i])->n_uses++;
     }
     for (int i = 0; i < n_attributes; i++)
         copies[i] = attributes[i];

@@ -23,7 +23,6 @@ typedef struct cleave_factors {
 
 /* ---- looking back: null and false where there is no such thing ---- */
 
-cleave_value *cleave_match_value(const cleave_match *m, const char *name);
 /* The live node of ONNX's own domain that makes a value as its first output. */
 const cleave_onnx_node *cleave_match_maker(const cleave_match *m, const char *name);
 /* Is it of that type, and has it its first n inputs? */

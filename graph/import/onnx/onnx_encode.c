@@ -5,6 +5,8 @@
  */
 #include "graph/import/onnx/onnx_encode.h"
 
+#include "base/list.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,17 +21,9 @@ typedef struct buffer {
 /* ---- fields ---------------------------------------------------------------------------------- */
 
 static void put_raw(buffer *b, const void *data, size_t n) {
+    b->failed = b->failed || !cleave_bytes_reserve(&b->data, &b->capacity, b->n + n);
     if (b->failed || n == 0)
         return;
-    if (n > b->capacity - b->n) {
-        size_t wanted = b->capacity * 2 > b->n + n ? b->capacity * 2 : b->n + n;
-        char *larger = realloc(b->data, wanted);
-        b->failed = larger == NULL;
-        if (b->failed)
-            return;
-        b->data = larger;
-        b->capacity = wanted;
-    }
     memcpy(b->data + b->n, data, n);
     b->n += n;
 }

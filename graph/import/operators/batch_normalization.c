@@ -64,7 +64,7 @@ static cleave_status add_normalize(cleave_importer *im, normalization *norm, boo
                             : add_by_channel(&nest, norm->variance);
     int scale = add_by_channel(&nest, norm->scale), bias = add_by_channel(&nest, norm->bias);
     int normal = cleave_statistics_emit(
-        &nest, 0, mean, variance, training ? 1 / (double)norm->batch.count : 1, norm->epsilon);
+        &nest, mean, variance, training ? 1 / (double)norm->batch.count : 1, norm->epsilon);
     int scaled = cleave_nest_emit(&nest, CLEAVE_OP_MUL, normal, scale, 0, 0);
     cleave_nest_emit(&nest, CLEAVE_OP_ADD, scaled, bias, 0, 0);
     return cleave_import_end_result(im, &nest);

@@ -30,7 +30,7 @@ static int emit_normal(const cleave_importer *im, const cleave_statistics *stati
                        double epsilon, cleave_nest *nest) {
     int mean = cleave_statistics_input(im, statistics, nest, CLEAVE_STATISTIC_MEAN);
     int m2 = cleave_statistics_input(im, statistics, nest, CLEAVE_STATISTIC_M2);
-    return cleave_statistics_emit(nest, 0, mean, m2, 1 / (double)statistics->count, epsilon);
+    return cleave_statistics_emit(nest, mean, m2, 1 / (double)statistics->count, epsilon);
 }
 
 static void emit_affine(cleave_nest *nest, int normal, int scale, int bias) {

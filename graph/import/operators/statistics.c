@@ -50,9 +50,8 @@ int cleave_statistics_input(const cleave_importer *im, const cleave_statistics *
     return input;
 }
 
-int cleave_statistics_emit(cleave_nest *nest, int x, int mean, int variance, double p,
-                           double epsilon) {
-    int centred = cleave_nest_emit(nest, CLEAVE_OP_SUB, x, mean, 0, 0);
+int cleave_statistics_emit(cleave_nest *nest, int mean, int variance, double p, double epsilon) {
+    int centred = cleave_nest_emit(nest, CLEAVE_OP_SUB, 0, mean, 0, 0);
     int shifted = cleave_nest_emit(nest, CLEAVE_OP_SCALE, variance, 0, p, epsilon);
     int inverse = cleave_nest_emit(nest, CLEAVE_OP_RSQRT, shifted, 0, 0, 0);
     return cleave_nest_emit(nest, CLEAVE_OP_MUL, centred, inverse, 0, 0);

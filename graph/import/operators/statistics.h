@@ -23,7 +23,7 @@ cleave_status cleave_statistics_add(cleave_importer *im, cleave_statistics *stat
 /* Adds a row of the record as an input of a nest that has all axes of the operator. */
 int cleave_statistics_input(const cleave_importer *im, const cleave_statistics *statistics,
                             cleave_nest *nest, int row);
-/* Emits (x - mean) / sqrt(p x variance + epsilon), of registers; returns the register. */
-int cleave_statistics_emit(cleave_nest *nest, int x, int mean, int variance, double p,
-                           double epsilon);
+/* Emits (x - mean) / sqrt(p x variance + epsilon), of registers, x the first; returns the register.
+ */
+int cleave_statistics_emit(cleave_nest *nest, int mean, int variance, double p, double epsilon);
 #endif

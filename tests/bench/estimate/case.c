@@ -1,4 +1,5 @@
 #include "tests/bench/estimate/case.h"
+#include "../../support/shipped.h"
 
 #include "graph/import/import.h"
 #include "search/search.h"
@@ -10,12 +11,9 @@
 enum { BATCH_OF_DEVICE = 64 };
 
 static cleave_status read_case(bench_case *c, cleave_error *error) {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, c->name);
-    CLEAVE_TRY(cleave_model_import(path, (int64_t)BATCH_OF_DEVICE * c->n_devices, true, &c->arena,
-                                   &c->model, error));
-    snprintf(path, sizeof path, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR, c->machine_name);
-    return cleave_machine_read(path, c->n_devices, &c->arena, &c->machine, error);
+    CLEAVE_TRY(shipped_model(c->name, (int64_t)BATCH_OF_DEVICE * c->n_devices, &c->arena, &c->model,
+                             error));
+    return shipped_machine(c->machine_name, c->n_devices, &c->arena, &c->machine, error);
 }
 
 static cleave_status make_layout(bench_case *c, cleave_error *error) {

@@ -1,4 +1,5 @@
 /* What calibration measures, in which order, and which surroundings it gives to a kernel. */
+#include "../../support/shipped.h"
 #include "cli/calibrate/bytes.h"
 #include "cli/calibrate/works.h"
 #include "graph/import/import.h"
@@ -95,12 +96,10 @@ Test(calibrate_works, a_layout_has_its_own_surroundings) {
     int64_t touched[2], usual;
     double weights[2];
     bool applies = false;
-    cr_assert_eq(cleave_model_import(CLEAVE_SOURCE_DIR "/configs/models/lenet5.onnx", 64, true,
-                                     &arena, &model, &error),
-                 CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_machine_read(CLEAVE_SOURCE_DIR "/configs/machines/two-cores.json", 2,
-                                     &arena, &machine, &error),
-                 CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(shipped_model("lenet5", 64, &arena, &model, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_assert_eq(shipped_machine("two-cores", 2, &arena, &machine, &error), CLEAVE_OK, "%s",
+                 error.message);
     calibrate_works works = {0};
     for (int i = 0; i < 2; i++) {
         cr_assert_eq(cleave_baseline_layout(&model, &machine, names[i], 0, &arena, &layout,
@@ -131,12 +130,9 @@ Test(calibrate_works, kernels_are_measured_at_the_extents_of_micro_batches) {
     calibrate_works works = {0};
     int64_t touched_bytes = 0;
     bool has[5] = {false};
-    cr_assert_eq(cleave_model_import(CLEAVE_SOURCE_DIR "/configs/models/mlp.onnx", 8, true, &arena,
-                                     &model, &error),
-                 CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_machine_read(CLEAVE_SOURCE_DIR "/configs/machines/two-cores.json", 2,
-                                     &arena, &machine, &error),
-                 CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(shipped_model("mlp", 8, &arena, &model, &error), CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(shipped_machine("two-cores", 2, &arena, &machine, &error), CLEAVE_OK, "%s",
+                 error.message);
     cr_assert_eq(calibrate_works_add(&works, &model, &machine, &touched_bytes, &error), CLEAVE_OK,
                  "%s", error.message);
     for (int32_t w = 0; w < works.n; w++) {

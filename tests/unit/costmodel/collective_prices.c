@@ -1,5 +1,6 @@
 /* The closed form of an all-reduce against its steps, simulated by events on a machine that does
    nothing else, with what they differ by; and the rules of the choice against all algorithms. */
+#include "../../support/shipped.h"
 #include "graph/lower/lower.h"
 #include "simulator/step/simulate.h"
 
@@ -17,9 +18,7 @@ TestSuite(collective_prices, .fini = tear_down);
 static cleave_machine load(const char *name, int32_t n_devices) {
     cleave_machine machine;
     cleave_error error = {""};
-    char path[512];
-    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", name);
-    cr_assert_eq(cleave_machine_read(path, n_devices, &arena, &machine, &error), CLEAVE_OK, "%s",
+    cr_assert_eq(shipped_machine(name, n_devices, &arena, &machine, &error), CLEAVE_OK, "%s",
                  error.message);
     machine.collectives.n_spans = 0; /* these are of steps */
     return machine;

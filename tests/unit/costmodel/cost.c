@@ -1,5 +1,6 @@
 /* Prices: which source is taken, what fits find, and collectives in closed form. */
 #include "costmodel/cost.h"
+#include "../../support/shipped.h"
 #include "costmodel/byte_price.h"
 #include "costmodel/cost_exchange.h"
 
@@ -297,9 +298,7 @@ Test(cost, kernels_stay_in_order_as_their_array_grows) {
 static cleave_machine machine_of(const char *name) {
     cleave_machine machine;
     cleave_error error = {""};
-    char path[512];
-    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", name);
-    cr_assert_eq(cleave_machine_read(path, 0, &arena, &machine, &error), CLEAVE_OK, "%s",
+    cr_assert_eq(shipped_machine(name, 0, &arena, &machine, &error), CLEAVE_OK, "%s",
                  error.message);
     return machine;
 }

@@ -1,5 +1,6 @@
 /* Machine files: the ones that ship, what routes they give, what is refused, and the round trip. */
 #include "costmodel/machine.h"
+#include "../../support/shipped.h"
 
 #include "base/file.h"
 #include "graph/model/collective_steps.h"
@@ -17,10 +18,8 @@ static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(machine, .fini = tear_down);
 
 static void load(const char *name, int32_t n_devices) {
-    char path[512];
     cleave_error error = {""};
-    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", name);
-    cr_assert_eq(cleave_machine_read(path, n_devices, &arena, &machine, &error), CLEAVE_OK, "%s",
+    cr_assert_eq(shipped_machine(name, n_devices, &arena, &machine, &error), CLEAVE_OK, "%s",
                  error.message);
 }
 

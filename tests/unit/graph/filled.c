@@ -1,30 +1,10 @@
 /* Rows of experts' tables that are filled in the mean, and the work that is left. */
 #include "graph/model/filled.h"
 
-#include "graph/import/import.h"
 #include "graph/program/work.h"
+#include "imported.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <string.h>
-
-static cleave_arena arena;
-static cleave_model model;
-
-static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(filled, .fini = tear_down);
-
-static void import_text(const char *text) {
-    cleave_error error = {""};
-    const cleave_import_request request = {.file = "hand",
-                                           .data = text,
-                                           .bytes = strlen(text),
-                                           .batch = 2,
-                                           .sequence = 8,
-                                           .with_loss = true};
-    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
-}
 
 /* 8 tokens choose 2 of 4 experts: an even choice fills 4 rows of each. */
 static void import_with(const char *capacity) {
@@ -35,7 +15,7 @@ static void import_with(const char *capacity) {
              "\"intermediate_size\": 24, \"num_local_experts\": 4, \"num_experts_per_tok\": 2, "
              "%s}",
              capacity);
-    import_text(text);
+    import_config(text, 2, 8);
 }
 
 static void import_experts(int capacity) {
@@ -79,10 +59,12 @@ Test(filled, experts_with_room_for_all_are_priced_by_the_tokens_that_choose_them
 /* A bias is no row: what it is added to stays zero where nobody has a row, or the products behind
    it would be of whole tables. */
 Test(filled, biases_of_experts_leave_empty_rows_empty) {
-    import_text("{\"model_type\": \"gpt_oss\", \"hidden_size\": 16, \"num_hidden_layers\": 1, "
-                "\"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"vocab_size\": 20, "
-                "\"intermediate_size\": 24, \"num_local_experts\": 4, \"num_experts_per_tok\": 2, "
-                "\"rope_parameters\": {\"rope_type\": \"default\"}}");
+    import_config(
+        "{\"model_type\": \"gpt_oss\", \"hidden_size\": 16, \"num_hidden_layers\": 1, "
+        "\"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"vocab_size\": 20, "
+        "\"intermediate_size\": 24, \"num_local_experts\": 4, \"num_experts_per_tok\": 2, "
+        "\"rope_parameters\": {\"rope_type\": \"default\"}}",
+        2, 8);
     for (int i = 0; i < 3; i++) {
         const cleave_nest *nest = main_nest(products[i]);
         cleave_part part = cleave_part_whole(nest, 0);

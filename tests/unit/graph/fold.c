@@ -1,5 +1,6 @@
 /* What a fold finds, and what it refuses, on a network of products small enough to say by hand. */
 #include "graph/model/fold.h"
+#include "../../support/shipped.h"
 #include "graph/import/import.h"
 #include "graph/lower/fragment.h"
 
@@ -22,9 +23,8 @@ static void begin(subject *s, int64_t batch) {
     *s = (subject){0};
     for (int32_t d = 0; d < DEVICES; d++)
         devices[d] = d;
-    cr_assert_eq(cleave_model_import(CLEAVE_SOURCE_DIR "/configs/models/mlp.onnx", batch, true,
-                                     &s->arena, &s->model, &s->error),
-                 CLEAVE_OK, "%s", s->error.message);
+    cr_assert_eq(shipped_model("mlp", batch, &s->arena, &s->model, &s->error), CLEAVE_OK, "%s",
+                 s->error.message);
     cleave_layout_create(&s->model, DEVICES, &s->arena, &s->layout, &s->error);
     for (int32_t op = 0; op < s->model.n_operators; op++) {
         int32_t degree[CLEAVE_MAX_AXES] = {DEVICES}; /* axis n comes first */

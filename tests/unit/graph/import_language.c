@@ -24,15 +24,7 @@ Test(import_language, a_block_of_llama_is_twelve_operators) {
                                           {"mlp.up_proj", "b0=3 m=10 k=48 c=32"},
                                           {"mlp.down_proj", "b0=3 m=10 k=32 c=48"},
                                           {"output", "n=3 t=10 k=32"}};
-    const cleave_import_request request = {.file = "hand.json",
-                                           .data = llama,
-                                           .bytes = sizeof llama - 1,
-                                           .batch = 3,
-                                           .sequence = 10,
-                                           .with_loss = true};
-    cleave_error error = {""};
-    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    import_config(llama, 3, 10);
     cr_expect_eq(model.n_operators, 2 * 12 + 4, "%d operators", model.n_operators);
     for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
         char name[128];

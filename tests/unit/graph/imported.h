@@ -34,6 +34,19 @@ static inline void import(const bytes *graph, int opset, int64_t batch, bool wit
                  CLEAVE_OK, "%s", error.message);
 }
 
+/* A config.json, with a loss. */
+static inline void import_config(const char *text, int64_t batch, int64_t sequence) {
+    cleave_error error = {""};
+    const cleave_import_request request = {.file = "hand.json",
+                                           .data = text,
+                                           .bytes = strlen(text),
+                                           .batch = batch,
+                                           .sequence = sequence,
+                                           .with_loss = true};
+    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
+                 error.message);
+}
+
 static inline void expect_bytes_refused(const void *data, size_t n, int64_t batch,
                                         const char *message) {
     cleave_error error = {""};

@@ -4,18 +4,6 @@
 
 TestSuite(seen_in_parts, .fini = tear_down);
 
-static void import_config(const char *text) {
-    cleave_error error = {""};
-    const cleave_import_request request = {.file = "hand.json",
-                                           .data = text,
-                                           .bytes = strlen(text),
-                                           .batch = 2,
-                                           .sequence = 8,
-                                           .with_loss = true};
-    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
-}
-
 static int32_t count_pieces(int32_t tensor) {
     const cleave_tensor *of = &model.tensors[tensor];
     cleave_piece_list pieces = {0};
@@ -40,7 +28,8 @@ Test(seen_in_parts, gate_and_up_that_take_turns_are_one_box_each) {
     import_config("{\"model_type\": \"gpt_oss\", \"hidden_size\": 16, \"num_hidden_layers\": 1, "
                   "\"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"vocab_size\": 20, "
                   "\"intermediate_size\": 24, \"num_local_experts\": 4, "
-                  "\"num_experts_per_tok\": 2, \"rope_parameters\": {\"rope_type\": \"default\"}}");
+                  "\"num_experts_per_tok\": 2, \"rope_parameters\": {\"rope_type\": \"default\"}}",
+                  2, 8);
     for (int32_t n = 0; n < model.n_nests; n++)
         for (int i = 0; i < model.nests[n].n_inputs; i++) {
             int32_t tensor = model.nests[n].inputs[i].tensor;

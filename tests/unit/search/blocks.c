@@ -2,6 +2,7 @@
    the one that has fewer layers. */
 #include "search/problem/blocks.h"
 #include "../../support/deep_transformer.h"
+#include "../../support/shipped.h"
 #include "graph/import/import.h"
 
 #include <criterion/criterion.h>
@@ -17,10 +18,7 @@ TestSuite(blocks, .fini = tear_down);
 
 static cleave_model import(const char *name) {
     cleave_model model;
-    char path[300];
-    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s.onnx", name);
-    cr_assert_eq(cleave_model_import(path, 8, true, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    cr_assert_eq(shipped_model(name, 8, &arena, &model, &error), CLEAVE_OK, "%s", error.message);
     return model;
 }
 

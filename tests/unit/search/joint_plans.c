@@ -1,5 +1,6 @@
 /* What plans of stages count is what their layouts need: the memory of the program that each is
    lowered to, as its memory plan has it. */
+#include "../../support/shipped.h"
 #include "costmodel/cost.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
@@ -42,9 +43,7 @@ static void set_up(void) {
     cleave_error error = {""};
     ok(cleave_model_import_as(&request, &arena, &model, &error), &error);
     ok(cleave_model_fuse_attention(&model, NULL, &arena, &model, &error), &error);
-    ok(cleave_machine_read(CLEAVE_SOURCE_DIR "/configs/machines/a100-128x8.json", N_DEVICES, &arena,
-                           &machine, &error),
-       &error);
+    ok(shipped_machine("a100-128x8", N_DEVICES, &arena, &machine, &error), &error);
     ok(cleave_problem_create(&model, &machine, NULL, &arena, &problem, &error), &error);
     ok(cleave_few_blocks_make(&model, &problem.blocks, &arena, &few, &error), &error);
 }

@@ -1,6 +1,7 @@
 /* The search on many devices, as a whole: what comes out is no worse than any baseline, no better
    than its bound, and keeps to constraints; what was not priced is said. */
 #include "../../support/price_whole.h"
+#include "../../support/shipped.h"
 #include "graph/import/import.h"
 #include "graph/model/attention.h"
 #include "search/price/price.h"
@@ -20,14 +21,11 @@ static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(many, .fini = tear_down);
 
 static void load(const char *name, const char *of_machine, int32_t n_devices, int64_t batch) {
-    char path[300];
-    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s.onnx", name);
-    cr_assert_eq(cleave_model_import(path, batch, true, &arena, &model, &error), CLEAVE_OK, "%s",
+    cr_assert_eq(shipped_model(name, batch, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
     cr_assert_eq(cleave_model_fuse_attention(&model, NULL, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
-    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", of_machine);
-    cr_assert_eq(cleave_machine_read(path, n_devices, &arena, &machine, &error), CLEAVE_OK, "%s",
+    cr_assert_eq(shipped_machine(of_machine, n_devices, &arena, &machine, &error), CLEAVE_OK, "%s",
                  error.message);
 }
 

@@ -1,5 +1,6 @@
 /* Stages, micro-batches and recomputation as a search finds them: cuts are the best there are, what
    people name is what they get, and where memory is short something is found that fits. */
+#include "../../support/shipped.h"
 #include "search/pipeline/stages.h"
 #include "search/problem/baselines.h"
 #include "search/search.h"
@@ -331,9 +332,8 @@ Test(pipelines, random_keeps_to_what_is_asked_for) {
 
 static void import_gpt(void) {
     cleave_error error = {""};
-    cr_assert_eq(cleave_model_import(CLEAVE_SOURCE_DIR "/configs/models/byte_gpt.onnx", 16, true,
-                                     &arena, &model, &error),
-                 CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(shipped_model("byte_gpt", 16, &arena, &model, &error), CLEAVE_OK, "%s",
+                 error.message);
 }
 
 /* Products within nodes of 2 devices, a stage for each of 2 nodes. */

@@ -1,5 +1,6 @@
 /* What is found once at the beginning of a search: what is alike, and what repeats. */
 #include "search/problem/problem.h"
+#include "../../support/shipped.h"
 
 #include "graph/import/import.h"
 
@@ -15,10 +16,7 @@ TestSuite(problem, .fini = tear_down);
 
 static cleave_model import(const char *name) {
     cleave_model model;
-    char path[300];
-    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s.onnx", name);
-    cr_assert_eq(cleave_model_import(path, 8, true, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    cr_assert_eq(shipped_model(name, 8, &arena, &model, &error), CLEAVE_OK, "%s", error.message);
     return model;
 }
 

@@ -1,4 +1,5 @@
 /* The search on real models: windows, paddings, concatenation and batch normalisation. */
+#include "../../support/shipped.h"
 #include "graph/import/import.h"
 #include "search/search.h"
 
@@ -60,9 +61,8 @@ Test(search_models, mlp_and_lenet5_are_never_worse_than_their_baselines) {
 Test(search_models, walk_does_not_leave_the_dense_layers_of_alexnet_to_data_parallelism) {
     cleave_error error = {""};
     import("configs/models/alexnet.onnx", 32);
-    cr_assert_eq(cleave_machine_read(CLEAVE_SOURCE_DIR "/configs/machines/two-cores.json", 2,
-                                     &arena, &machine, &error),
-                 CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(shipped_machine("two-cores", 2, &arena, &machine, &error), CLEAVE_OK, "%s",
+                 error.message);
     options.proposals = 500;
     run();
     expect_no_worse_than_baselines();
@@ -76,9 +76,8 @@ Test(search_models, walk_does_not_leave_the_dense_layers_of_alexnet_to_data_para
 static void begin_on_64_k80s(const char *path, int64_t batch) {
     cleave_error error = {""};
     import(path, batch);
-    cr_assert_eq(cleave_machine_read(CLEAVE_SOURCE_DIR "/configs/machines/k80-16x4.json", 64,
-                                     &arena, &machine, &error),
-                 CLEAVE_OK, "%s", error.message);
+    cr_assert_eq(shipped_machine("k80-16x4", 64, &arena, &machine, &error), CLEAVE_OK, "%s",
+                 error.message);
     options.proposals = 0;
     options.n_threads = 2;
 }

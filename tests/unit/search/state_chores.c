@@ -2,6 +2,7 @@
    data-parallel layout does for them, whatever of their state is sharded. */
 #include "search/problem/state_chores.h"
 #include "../../support/perceptron.h"
+#include "../../support/shipped.h"
 #include "../../support/test_machine.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
@@ -78,9 +79,7 @@ Test(state_chores, products_alone_add_up_by_themselves) {
     cleave_machine machine = make_machine(&arena, 1, 2, "1 GiB");
     int n_biases = 0;
     machine.kinds[0].framework = CLEAVE_MEGATRON;
-    ok(cleave_model_import(CLEAVE_SOURCE_DIR "/configs/models/mlp.onnx", 8, true, &arena, &model,
-                           &error),
-       &error);
+    ok(shipped_model("mlp", 8, &arena, &model, &error), &error);
     for (int32_t n = 0; n < model.n_nests; n++) {
         const cleave_nest *nest = &model.nests[n];
         const cleave_operator *of = &model.operators[nest->op];

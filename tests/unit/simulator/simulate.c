@@ -1,5 +1,6 @@
 /* From programs to timelines, task graphs and traces, on machines that ship. */
 #include "simulator/step/simulate.h"
+#include "../../support/shipped.h"
 
 #include "base/json.h"
 #include "base/list.h"
@@ -31,10 +32,8 @@ typedef struct maker {
 static maker *maker_create(const char *machine, int32_t n_devices) {
     maker *m = calloc(1, sizeof *m);
     cr_assert_not_null(m);
-    char path[512];
     cleave_error error = {""};
-    snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/machines/%s.json", machine);
-    cr_assert_eq(cleave_machine_read(path, n_devices, &m->arena, &m->machine, &error), CLEAVE_OK,
+    cr_assert_eq(shipped_machine(machine, n_devices, &m->arena, &m->machine, &error), CLEAVE_OK,
                  "%s", error.message);
     cr_assert_eq(cleave_cost_cache_create(&model, &m->machine, &m->cache, &error), CLEAVE_OK);
     return m;
