@@ -68,6 +68,8 @@ static cleave_status find(pipeline_finder *f) {
     if (f->planned.n == 0 || size <= LITTLE_WORK || is_mixed)
         CLEAVE_TRY(pipeline_add_known(f));
     CLEAVE_TRY(pipeline_try_known(f));
+    if (pipeline_may_plan(f) && !f->is_small)
+        CLEAVE_TRY(pipeline_try_doubtful(f));
     return f->is_small && pipeline_may_plan(f) ? pipeline_polish(f) : CLEAVE_OK;
 }
 
@@ -79,6 +81,7 @@ cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *c
                          .costs = costs,
                          .options = options,
                          .arena = arena,
+                         .most_lowered = INT64_MAX,
                          .found = found,
                          .error = error};
     cleave_status status = find(&f);
