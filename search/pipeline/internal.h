@@ -28,6 +28,7 @@ typedef struct pipeline_candidate {
     int32_t arrangement;              /* of places: which groups of which devices; else 0 */
     const cleave_joint_plan *plan;
     bool by_room;         /* of a baseline: stages are cut by the memory of their devices, too */
+    bool is_doubtful;     /* of a baseline: it comes when all others have been tried */
     bool is_done;         /* it was tried, and will not be again */
     int32_t tries;        /* how often it has been planned with less memory */
     double least_kept;    /* of a baseline, bytes that some device keeps for backward at least */
@@ -99,7 +100,7 @@ typedef struct pipeline_finder {
     int32_t n_looked_at;                   /* of these the first have been looked at */
     const cleave_few_blocks *few;          /* of the model, for plans */
     CLEAVE_LIST(pipeline_cut) cuts;
-    bool is_small;                      /* so few operators and devices that more is looked at */
+    bool is_little, is_small;           /* so few operators and devices that more is looked at */
     CLEAVE_LIST(pipeline_start) starts; /* of what is small */
     pipeline_lessons lessons, known_lessons, failed; /* of plans; of baselines; these did not fit */
     int64_t most_lowered; /* parts of what is tried from now on; what has more is not */
@@ -208,6 +209,8 @@ cleave_status pipeline_polish(pipeline_finder *f);
    alike. */
 bool pipeline_may_plan(const pipeline_finder *f);
 cleave_status pipeline_plan_shapes(pipeline_finder *f);
+/* Free splits besides of all numbers that are expected to take at most so long. */
+cleave_status pipeline_plan_doubtful(pipeline_finder *f, double most_seconds);
 /* mixed.c: the same where devices are of several kinds. */
 cleave_status pipeline_plan_mixed(pipeline_finder *f);
 /* A shape planned for so many bytes of a device; and added to what is planned, if it is more than

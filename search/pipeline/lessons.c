@@ -238,7 +238,8 @@ cleave_status pipeline_try_known(pipeline_finder *f) {
         double to_beat = pipeline_seconds_to_beat(f);
         if (of->least_seconds > to_beat || is_hopeless(f, of))
             break;
-        if (!is_enough(&tried[of->n_groups]) && !has_no_room(f, of) && !is_behind(f, of, to_beat))
+        if (!of->is_doubtful && !is_enough(&tried[of->n_groups]) && !has_no_room(f, of) &&
+            !is_behind(f, of, to_beat))
             CLEAVE_TRY(try_known(f, of, &tried[of->n_groups]));
     }
     return CLEAVE_OK;
@@ -277,6 +278,8 @@ static int32_t most_promising_known(const pipeline_finder *f, double *seconds) {
 }
 
 cleave_status pipeline_try_doubtful(pipeline_finder *f) {
+    if (f->is_little)
+        CLEAVE_TRY(pipeline_plan_doubtful(f, doubtful_by * pipeline_best_known(f)));
     f->most_lowered = MOST_DOUBTFUL;
     while (f->most_lowered > 0 && !pipeline_is_over(f)) {
         double known_seconds, most = doubtful_by * pipeline_best_known(f);
