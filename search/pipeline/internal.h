@@ -28,7 +28,8 @@ typedef struct pipeline_candidate {
     int32_t arrangement;              /* of places: which groups of which devices; else 0 */
     const cleave_joint_plan *plan;
     bool by_room;         /* of a baseline: stages are cut by the memory of their devices, too */
-    bool is_done;         /* a plan that was tried, and will not be again */
+    bool is_doubtful;     /* of a baseline: it comes when all others have been tried */
+    bool is_done;         /* it was tried, and will not be again */
     int32_t tries;        /* how often it has been planned with less memory */
     double least_kept;    /* of a baseline, bytes that some device keeps for backward at least */
     double least_seconds; /* of a baseline, that it may take, as far as is known from work alone; of
@@ -100,9 +101,10 @@ typedef struct pipeline_finder {
     int32_t n_looked_at;                   /* of these the first have been looked at */
     const cleave_few_blocks *few;          /* of the model, for plans */
     CLEAVE_LIST(pipeline_cut) cuts;
-    bool is_small;                      /* so few operators and devices that more is looked at */
+    bool is_little, is_small;           /* so few operators and devices that more is looked at */
     CLEAVE_LIST(pipeline_start) starts; /* of what is small */
     pipeline_lessons lessons, known_lessons, failed; /* of plans; of baselines; these did not fit */
+    int64_t most_lowered; /* parts of what is tried from now on; what has more is not */
     cleave_pipelines *found;
     cleave_error *error;
 } pipeline_finder;
@@ -137,6 +139,8 @@ cleave_status pipeline_try_planned(pipeline_finder *f);
 /* What a plan is expected to take by what was learnt so far; infinite where it did not fit. */
 double pipeline_expect(const pipeline_finder *f, const pipeline_candidate *of);
 cleave_status pipeline_try_known(pipeline_finder *f);
+/* Then those of both that are expected to be a little behind, as far as it costs little. */
+cleave_status pipeline_try_doubtful(pipeline_finder *f);
 
 /* try.c.  The best of what is known; null: nothing is. */
 const cleave_price *pipeline_best(const pipeline_finder *f);
@@ -162,7 +166,8 @@ int32_t pipeline_window(const pipeline_finder *f, int32_t n_devices);
    is too large. */
 cleave_status pipeline_try_layout(pipeline_finder *f, const cleave_layout *layout, bool *tried,
                                   cleave_price *price);
-/* The same of a candidate; `tried` false: or it is not legal, or too large. */
+/* The same of a candidate; `tried` false: or it is not legal, or too large, or has more parts than
+   may still be lowered, of which none may be then. */
 cleave_status pipeline_try_candidate(pipeline_finder *f, const pipeline_candidate *of, bool *tried,
                                      cleave_price *price);
 
@@ -205,6 +210,8 @@ cleave_status pipeline_polish(pipeline_finder *f);
    alike. */
 bool pipeline_may_plan(const pipeline_finder *f);
 cleave_status pipeline_plan_shapes(pipeline_finder *f);
+/* Free splits besides of all numbers that are expected to take at most so long. */
+cleave_status pipeline_plan_doubtful(pipeline_finder *f, double most_seconds);
 /* mixed.c: the same where devices are of several kinds. */
 cleave_status pipeline_plan_mixed(pipeline_finder *f);
 /* A shape planned for so many bytes of a device; and added to what is planned, if it is more than

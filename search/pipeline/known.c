@@ -105,6 +105,12 @@ static bool may_shard(const pipeline_finder *f, const pipeline_candidate *of) {
            cleave_pricer_state_is_large(f->pricer, 1.0 / ((double)n_tensor * of->n_groups));
 }
 
+/* Updates may be quicker so even where there is memory for all of them, as messages are few. */
+static bool may_shard_in_doubt(const pipeline_finder *f, const pipeline_candidate *of) {
+    return f->options->baseline == NULL && f->options->wish.zero == 0 &&
+           cleave_model_trains(f->pricer->model) && of->sharded == CLEAVE_SHARDED_UPDATE;
+}
+
 /* Can it not be the best? */
 static bool is_hopeless(const pipeline_finder *f, const pipeline_candidate *of) {
     return pipeline_least_seconds(f, of) > pipeline_seconds_to_beat(f);
@@ -179,7 +185,9 @@ static cleave_status add_shards(pipeline_finder *f, const cleave_layout *layout,
         bool is_known = cleave_schedule_is_plain(&layout->schedule) && !recomputes &&
                         of.sharded <= CLEAVE_SHARDED_UPDATE &&
                         cleave_schedule_wish_allows_plain(&f->options->wish);
-        if (is_known || !may_shard(f, &of) || pipeline_is_too_large(f, layout, (int)of.sharded))
+        of.is_doubtful = !may_shard(f, &of);
+        if (is_known || (of.is_doubtful && !may_shard_in_doubt(f, &of)) ||
+            pipeline_is_too_large(f, layout, (int)of.sharded))
             continue;
         CLEAVE_TRY(pipeline_foresee_known(f, layout, time, &of));
         if (!CLEAVE_LIST_PUSH(&f->known, of))

@@ -11,6 +11,10 @@
 enum { MOST_TRIED = 6, MOST_TRIED_IN_VAIN = 16, MOST_PLANNED = 8, MOST_AGAIN = 3 };
 /* Of few operators on few devices so many plans. */
 enum { MOST_PLANNED_OF_SMALL = 64 };
+/* What is expected to take so much more than the best may still be the best, so it is simulated,
+   too, as long as so many parts are lowered for that. */
+static const double doubtful_by = 1.5;
+enum { MOST_DOUBTFUL = 1 << 15 };
 /* Of memory that is left so much is planned for; what is then not quicker by a little is not tried.
  */
 static const double most_used = 0.9, much_less = 0.99;
@@ -99,6 +103,21 @@ static void leave_out_like(pipeline_finder *f, const pipeline_candidate *of) {
         }
 }
 
+static cleave_status try_plan(pipeline_finder *f, pipeline_candidate *of) {
+    cleave_price price;
+    bool tried;
+    CLEAVE_TRY(pipeline_try_candidate(f, of, &tried, &price));
+    if (!tried) {
+        of->is_done = true;
+        of->least_seconds = (double)INFINITY;
+    }
+    if (!tried && f->options->only_folds)
+        leave_out_like(f, of);
+    if (tried && price.excess_bytes == 0)
+        CLEAVE_TRY(learn(f, of, &price, &f->lessons));
+    return tried ? plan_again(f, &price, of) : CLEAVE_OK;
+}
+
 /* Always the one that is expected to be quickest, as long as it may be the best. */
 cleave_status pipeline_try_planned(pipeline_finder *f) {
     const int32_t most = f->is_small ? MOST_PLANNED_OF_SMALL : MOST_PLANNED, before = f->lessons.n;
@@ -106,25 +125,12 @@ cleave_status pipeline_try_planned(pipeline_finder *f) {
     while (f->lessons.n - before < most && !pipeline_is_over(f)) {
         const cleave_price *best = pipeline_best(f);
         int32_t i = most_promising(f);
-        cleave_price price;
-        bool tried;
         double to_beat =
             best != NULL && best->excess_bytes == 0 ? (double)best->step * 1e-12 : (double)INFINITY;
         if (i < 0 || pipeline_expect(f, &f->planned.items[i]) > to_beat * behind)
             break;
-        pipeline_candidate *of = &f->planned.items[i];
         pipeline_progress(f, (double)(f->lessons.n - before) / most, "simulating stages");
-        CLEAVE_TRY(pipeline_try_candidate(f, of, &tried, &price));
-        if (!tried) {
-            of->is_done = true;
-            of->least_seconds = (double)INFINITY;
-        }
-        if (!tried && f->options->only_folds)
-            leave_out_like(f, of);
-        if (tried && price.excess_bytes == 0)
-            CLEAVE_TRY(learn(f, of, &price, &f->lessons));
-        if (tried)
-            CLEAVE_TRY(plan_again(f, &price, of));
+        CLEAVE_TRY(try_plan(f, &f->planned.items[i]));
     }
     return CLEAVE_OK;
 }
@@ -200,6 +206,25 @@ static bool is_enough(const known_tries *tried) {
     return tried->fit >= MOST_TRIED || tried->failed >= MOST_TRIED_IN_VAIN;
 }
 
+static bool has_no_room(const pipeline_finder *f, const pipeline_candidate *of) {
+    bool matters = pipeline_best(f) != NULL || f->options->only_fitting;
+    return has_failed(f, of) ||
+           (matters && pipeline_least_state(f, of) + of->least_kept > (double)pipeline_memory(f));
+}
+
+/* `outcome` is left as it is where it can't be tried. */
+static cleave_status try_known(pipeline_finder *f, pipeline_candidate *of, known_tries *outcome) {
+    cleave_price price;
+    bool is_tried;
+    of->is_done = true;
+    CLEAVE_TRY(pipeline_try_candidate(f, of, &is_tried, &price));
+    if (!is_tried)
+        return CLEAVE_OK;
+    bool fits = price.excess_bytes == 0;
+    *(fits ? &outcome->fit : &outcome->failed) += 1;
+    return learn(f, of, &price, fits ? &f->known_lessons : &f->failed);
+}
+
 /* In the order of the times that they may take; those that may not be the best are left out. */
 cleave_status pipeline_try_known(pipeline_finder *f) {
     known_tries *tried = /* by groups */
@@ -209,23 +234,64 @@ cleave_status pipeline_try_known(pipeline_finder *f) {
     if (f->known.n > 0)
         qsort(f->known.items, (size_t)f->known.n, sizeof *f->known.items, compare_candidates);
     for (int32_t i = 0; i < f->known.n && !pipeline_is_over(f); i++) {
-        const pipeline_candidate *of = &f->known.items[i];
+        pipeline_candidate *of = &f->known.items[i];
         double to_beat = pipeline_seconds_to_beat(f);
-        cleave_price price;
-        bool is_tried;
         if (of->least_seconds > to_beat || is_hopeless(f, of))
             break;
-        if (is_enough(&tried[of->n_groups]) || has_failed(f, of) ||
-            ((pipeline_best(f) != NULL || f->options->only_fitting) &&
-             pipeline_least_state(f, of) + of->least_kept > (double)pipeline_memory(f)) ||
-            is_behind(f, of, to_beat))
-            continue;
-        CLEAVE_TRY(pipeline_try_candidate(f, of, &is_tried, &price));
-        if (!is_tried)
-            continue;
-        bool fits = price.excess_bytes == 0;
-        *(fits ? &tried[of->n_groups].fit : &tried[of->n_groups].failed) += 1;
-        CLEAVE_TRY(learn(f, of, &price, fits ? &f->known_lessons : &f->failed));
+        if (!of->is_doubtful && !is_enough(&tried[of->n_groups]) && !has_no_room(f, of) &&
+            !is_behind(f, of, to_beat))
+            CLEAVE_TRY(try_known(f, of, &tried[of->n_groups]));
+    }
+    return CLEAVE_OK;
+}
+
+/* ---- what is in doubt ---- */
+
+/* What groups that take the same turns, of plans or of baselines, have come out to take, the least;
+   infinite: none were tried. */
+static double expect_known(const pipeline_finder *f, const pipeline_candidate *of) {
+    double least = (double)INFINITY;
+    for (int32_t i = 0; i < f->lessons.n; i++) {
+        const pipeline_candidate *plan = &f->lessons.items[i].of;
+        if (plan->n_groups == of->n_groups && plan->n_virtual == of->n_virtual &&
+            plan->kind == of->kind && plan->micro_batches == of->micro_batches)
+            least = fmin(least, f->lessons.items[i].ratio * plan->least_seconds);
+    }
+    for (int32_t i = 0; i < f->known_lessons.n; i++)
+        if (are_akin(&f->known_lessons.items[i].of, of))
+            least = fmin(least, f->known_lessons.items[i].ratio * of->least_seconds);
+    return least;
+}
+
+static int32_t most_promising_known(const pipeline_finder *f, double *seconds) {
+    int32_t best = -1;
+    *seconds = (double)INFINITY;
+    for (int32_t i = 0; i < f->known.n; i++) {
+        const pipeline_candidate *of = &f->known.items[i];
+        double expected = of->is_done ? (double)INFINITY : expect_known(f, of);
+        if (expected < *seconds && !has_no_room(f, of)) {
+            best = i;
+            *seconds = expected;
+        }
+    }
+    return best;
+}
+
+cleave_status pipeline_try_doubtful(pipeline_finder *f) {
+    if (f->is_little)
+        CLEAVE_TRY(pipeline_plan_doubtful(f, doubtful_by * pipeline_best_known(f)));
+    f->most_lowered = MOST_DOUBTFUL;
+    while (f->most_lowered > 0 && !pipeline_is_over(f)) {
+        double known_seconds, most = doubtful_by * pipeline_best_known(f);
+        int32_t plan = most_promising(f), known = most_promising_known(f, &known_seconds);
+        double plan_seconds =
+            plan >= 0 ? pipeline_expect(f, &f->planned.items[plan]) : (double)INFINITY;
+        known_tries outcome = {0};
+        if (fmin(plan_seconds, known_seconds) > most || (plan < 0 && known < 0))
+            break;
+        pipeline_progress(f, 1 - (double)f->most_lowered / MOST_DOUBTFUL, "simulating stages");
+        CLEAVE_TRY(plan_seconds <= known_seconds ? try_plan(f, &f->planned.items[plan])
+                                                 : try_known(f, &f->known.items[known], &outcome));
     }
     return CLEAVE_OK;
 }

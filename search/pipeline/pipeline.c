@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* Operators x devices for which all baselines are tried even so; and for which more plans are made,
-   and simulated. */
+/* Operators x devices for which baselines are tried beside plans, and free splits of more of these;
+   and for which still more plans are made, and simulated. */
 enum { LITTLE_WORK = 1024, SMALL_WORK = 64 };
 
 cleave_status cleave_schedule_wish_begin(const char *kind, const char *recompute, const char *zero,
@@ -60,14 +60,17 @@ static cleave_status find(pipeline_finder *f) {
     f->batch = f->sorts.batch;
     const int64_t size = (int64_t)model->n_operators * f->pricer->machine->n_devices;
     f->is_small = size <= SMALL_WORK;
+    f->is_little = size <= LITTLE_WORK;
     bool is_mixed = f->n_used_kinds > 1;
     if (pipeline_may_plan(f))
         CLEAVE_TRY(is_mixed ? pipeline_plan_mixed(f) : pipeline_plan_shapes(f));
     /* Plans have what baselines have, and more, as far as formulas can tell, but groups of several
        kinds of devices. */
-    if (f->planned.n == 0 || size <= LITTLE_WORK || is_mixed)
+    if (f->planned.n == 0 || f->is_little || is_mixed)
         CLEAVE_TRY(pipeline_add_known(f));
     CLEAVE_TRY(pipeline_try_known(f));
+    if (pipeline_may_plan(f) && !f->is_small)
+        CLEAVE_TRY(pipeline_try_doubtful(f));
     return f->is_small && pipeline_may_plan(f) ? pipeline_polish(f) : CLEAVE_OK;
 }
 
@@ -79,6 +82,7 @@ cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *c
                          .costs = costs,
                          .options = options,
                          .arena = arena,
+                         .most_lowered = INT64_MAX,
                          .found = found,
                          .error = error};
     cleave_status status = find(&f);

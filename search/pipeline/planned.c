@@ -412,21 +412,21 @@ static cleave_status free_neighbours(pipeline_finder *f, const cleave_group_prob
 
 /* What free splits are expected to take is what they have come out to take, or may by what was
    learnt from others; of baselines' that tells nothing of free ones. */
-static void expect_again(const pipeline_finder *f, pipeline_numbers *cut) {
+static double expect_cut(const pipeline_finder *f, const pipeline_numbers *cut) {
     double expected = (double)INFINITY;
     for (int32_t i = 0; i < f->planned.n; i++) {
         const pipeline_candidate *of = &f->planned.items[i];
         if (of->n_groups == cut->n_groups && of->micro_batches == cut->micro_batches)
             expected = fmin(expected, pipeline_expect(f, of));
     }
-    if (cut->is_free)
-        cut->expected_seconds = expected;
+    return expected;
 }
 
 /* Plans what was left out for an expectation that has been refuted since. */
 static cleave_status look_again(pipeline_finder *f, const cleave_group_problem *problem,
                                 pipeline_numbers *cut) {
-    expect_again(f, cut);
+    if (cut->is_free)
+        cut->expected_seconds = expect_cut(f, cut);
     cut->stays_behind = false;
     CLEAVE_TRY(add_cut(f, problem, false, cut));
     return cut->is_free ? add_cut(f, problem, true, cut) : CLEAVE_OK;
@@ -451,19 +451,17 @@ static cleave_status add_cuts(pipeline_finder *f, const cleave_group_problem *pr
     return free_neighbours(f, problem);
 }
 
-static cleave_status add_planned(pipeline_finder *f) {
-    const cleave_group_problem problem = {.model = f->pricer->model,
-                                          .few = f->few,
-                                          .machine = f->pricer->machine,
-                                          .constraints = f->options->constraints,
-                                          .optimizer_states = f->pricer->lower.optimizer_states,
-                                          .recompute = f->options->wish.recompute,
-                                          .sharded = f->options->wish.zero - 1,
-                                          .folds = f->options->only_folds,
-                                          .least_bubble =
-                                              f->pricer->is_stream ? 0 : pipeline_least_bubble,
-                                          .memory_bytes = pipeline_memory(f)};
-    return add_cuts(f, &problem);
+static cleave_group_problem problem_of(const pipeline_finder *f) {
+    return (cleave_group_problem){.model = f->pricer->model,
+                                  .few = f->few,
+                                  .machine = f->pricer->machine,
+                                  .constraints = f->options->constraints,
+                                  .optimizer_states = f->pricer->lower.optimizer_states,
+                                  .recompute = f->options->wish.recompute,
+                                  .sharded = f->options->wish.zero - 1,
+                                  .folds = f->options->only_folds,
+                                  .least_bubble = f->pricer->is_stream ? 0 : pipeline_least_bubble,
+                                  .memory_bytes = pipeline_memory(f)};
 }
 
 static cleave_status begin(pipeline_finder *f) {
@@ -480,12 +478,25 @@ static cleave_status begin(pipeline_finder *f) {
    much more than that, they are looked at again, for that may keep out no more than it does. */
 cleave_status pipeline_plan_shapes(pipeline_finder *f) {
     CLEAVE_TRY(begin(f));
+    const cleave_group_problem problem = problem_of(f);
     bool is_refuted = f->numbers.n > 0;
     for (int look = 1; is_refuted && !pipeline_is_over(f); look++) {
-        CLEAVE_TRY(add_planned(f));
+        CLEAVE_TRY(add_cuts(f, &problem));
         double most = pipeline_in_doubt * fmin(pipeline_best_known(f), best_expected(f, 0));
         CLEAVE_TRY(pipeline_try_planned(f));
         is_refuted = look < MOST_LOOKS && fmin(pipeline_best_known(f), best_expected(f, 0)) > most;
+    }
+    return CLEAVE_OK;
+}
+
+cleave_status pipeline_plan_doubtful(pipeline_finder *f, double most) {
+    const cleave_group_problem problem = problem_of(f);
+    for (int32_t i = 0; i < f->n_looked_at && !pipeline_is_over(f); i++) {
+        pipeline_numbers *cut = &f->numbers.items[i];
+        if (cut->is_free || expect_cut(f, cut) > most)
+            continue;
+        cut->is_free = true;
+        CLEAVE_TRY(add_cut(f, &problem, true, cut));
     }
     return CLEAVE_OK;
 }

@@ -16,12 +16,16 @@ enum { PARTS_OF_SHARDED = 4 };
 /* Parts beyond which a layout that does not fold is not lowered where nothing else is. */
 enum { MOST_UNFOLDED = 9 << 12 };
 
-bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micro_batches,
-                         int sharded) {
+/* Parts that are lowered of all micro-batches. */
+static int64_t count_lowered(int64_t n_parts, int32_t micro_batches, int sharded) {
     bool is_few = sharded <= CLEAVE_SHARDED_UPDATE && micro_batches > CLEAVE_FEW_MICRO_BATCHES;
     int32_t lowered = is_few ? CLEAVE_FEW_MICRO_BATCHES : micro_batches;
-    if ((sharded > CLEAVE_SHARDED_UPDATE ? PARTS_OF_SHARDED : 1) * n_parts * lowered <=
-        CLEAVE_MOST_PARTS_TRIED)
+    return (sharded > CLEAVE_SHARDED_UPDATE ? PARTS_OF_SHARDED : 1) * n_parts * lowered;
+}
+
+bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micro_batches,
+                         int sharded) {
+    if (count_lowered(n_parts, micro_batches, sharded) <= CLEAVE_MOST_PARTS_TRIED)
         return true;
     snprintf(f->found->why_none, sizeof f->found->why_none,
              "%lld parts of operators in %d micro-batches are more than are lowered (%d)",
@@ -169,6 +173,14 @@ cleave_status pipeline_try_layout(pipeline_finder *f, const cleave_layout *layou
     return status;
 }
 
+/* From what may still be lowered; false: it is not enough, and nothing is left then. */
+static bool takes_lowering(pipeline_finder *f, const cleave_layout *layout) {
+    int64_t parts = count_lowered(cleave_layout_count_parts(layout), layout->schedule.micro_batches,
+                                  most_sharded(layout));
+    f->most_lowered = f->most_lowered >= parts ? f->most_lowered - parts : 0;
+    return f->most_lowered > 0;
+}
+
 cleave_status pipeline_try_candidate(pipeline_finder *f, const pipeline_candidate *of, bool *tried,
                                      cleave_price *price) {
     cleave_arena scratch = {0};
@@ -176,7 +188,8 @@ cleave_status pipeline_try_candidate(pipeline_finder *f, const pipeline_candidat
     *price = (cleave_price){0};
     cleave_status status = make_layout(f, of, &scratch, &layout);
     *tried = status == CLEAVE_OK && !pipeline_is_too_large(f, &layout, most_sharded(&layout)) &&
-             cleave_layout_check(f->pricer->model, &layout, NULL) == CLEAVE_OK;
+             cleave_layout_check(f->pricer->model, &layout, NULL) == CLEAVE_OK &&
+             takes_lowering(f, &layout);
     if (*tried)
         status = pipeline_try_layout(f, &layout, tried, price);
     if (status == CLEAVE_OK && *tried && f->is_small)

@@ -1,7 +1,9 @@
 /* A search that may choose its stages and schedule finds about what one that is told them finds:
    chains of drawn sizes on drawn machines, with as much memory as is drawn.  A plan whose formula
    says too little must not keep others out, as one does of chain 19, and updates are sharded where
-   that is quicker in steps, as of chains 3, 10 and 17. */
+   that is quicker in steps, as of chains 3, 10 and 17.  Of few operators on few devices what
+   formulas put behind the best is simulated as well: sharded updates of baselines in stages are the
+   best of chain 31, cuts of baselines of chain 35, free splits of chain 58. */
 #include "../support/perceptron.h"
 #include "../support/test_machine.h"
 #include "search/search.h"
@@ -10,16 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What is found differs by a little either way.  By hand 2 of the first 30 chains are above it, by
-   up to 4 %, and 5 of the next 30, by up to 11 %. */
-#define BY_CHANCE 1.02
+/* What is found differs by a little either way. */
+#define BY_CHANCE 1.01
 
-/* The i-th chain that is looked at, and what is allowed of it. */
-static const struct {
-    int chain;
-    double most;
-} usual[] = {{3, BY_CHANCE},  {4, BY_CHANCE},  {8, BY_CHANCE},
-             {10, BY_CHANCE}, {17, BY_CHANCE}, {19, 1.04}};
+/* The chains that are looked at.  Before plans and baselines that are in doubt were simulated, too,
+   all but the first three were beaten by 2 to 14 %. */
+static const int usual[] = {3, 4, 8, 31, 35, 51, 58, 65, 68, 73, 77};
 
 static int asked(const char *name, int usually) {
     const char *text = getenv(name); /* by hand */
@@ -70,7 +68,7 @@ static double search(subject *s, const cleave_schedule_wish *wish) {
     return seconds;
 }
 
-static void compare(int seed, double allowed, double *most) {
+static void compare(int seed, double *most) {
     static const char *const kinds[] = {"1f1b", "zb-h1", "interleaved", "zb-interleaved"};
     subject s = {0};
     draw(&s, seed);
@@ -84,7 +82,7 @@ static void compare(int seed, double allowed, double *most) {
             wish.stages = stages;
             double told = search(&s, &wish), ratio = isfinite(told) ? open / told : 0;
             *most = fmax(*most, ratio);
-            cr_expect_leq(ratio, allowed, "chain %d: %d stages of %s take %.6g s, auto %.6g s",
+            cr_expect_leq(ratio, BY_CHANCE, "chain %d: %d stages of %s take %.6g s, auto %.6g s",
                           seed, stages, kinds[k], told, open);
         }
     cleave_arena_free(&s.arena);
@@ -94,8 +92,8 @@ Test(auto_is_no_worse, than_what_is_told) {
     int first = asked("CLEAVE_TEST_FIRST", 0), n = asked("CLEAVE_TEST_CASES", 0);
     double most = 0;
     for (size_t i = 0; n == 0 && i < sizeof usual / sizeof usual[0]; i++)
-        compare(usual[i].chain, usual[i].most, &most);
+        compare(usual[i], &most);
     for (int i = first; i < first + n; i++)
-        compare(i, BY_CHANCE, &most);
+        compare(i, &most);
     printf("auto takes at most %.4f of what a search takes that is told\n", most);
 }
