@@ -175,7 +175,8 @@ static cleave_status begin(session *s, cleave_error *error) {
         return CLEAVE_OK;
     CLEAVE_TRY(foresee_report(s, error));
     /* Where nothing can fit, the additive model gives a lean layout to name. */
-    bool solves = methods[method].solves && !session_interrupted(s);
+    bool solves = methods[method].solves && !session_interrupted(s) &&
+                  cleave_schedule_wish_allows_plain(session_wish(s));
     return solves || session_is_hopeless(s) ? session_solve(s, error) : CLEAVE_OK;
 }
 
