@@ -128,7 +128,7 @@ static cleave_status begin_shape(pipeline_finder *f, const pipeline_candidate *o
         if (status == CLEAVE_OK && (wish->context > 1 || of->expert > 1))
             cleave_fail(&why, CLEAVE_BAD_INPUT, "the model has %s",
                         of->expert > 1 ? "no experts" : "too few heads");
-        if (why.message[0] != '\0')
+        if (why.message[0] != '\0' && f->found->why_none[0] == '\0') /* of the simplest shape */
             memcpy(f->found->why_none, why.message, sizeof why.message);
         return CLEAVE_OK;
     }

@@ -1,5 +1,6 @@
 /* What a search is told of products, sequences, schedules and state holds for auto as for any
-   baseline: auto is then no worse than the baselines that are told the same. */
+   baseline: auto is then no worse than the baselines that are told the same, and what nothing can
+   be made of is refused with the reason. */
 #include "search/problem/baselines.h"
 #include "search/search.h"
 
@@ -7,6 +8,7 @@
 #include "graph/import/import.h"
 
 #include <math.h>
+#include <string.h>
 
 static cleave_arena arena;
 static cleave_model model;
@@ -65,4 +67,27 @@ Test(told, auto_is_no_worse_than_baselines_told_the_same) {
 Test(told, auto_has_the_context_that_it_is_told) {
     const cleave_schedule_wish context = {OPEN, .context = 2, .micro_batches = 1, .stages = 1};
     cr_expect_eq(seconds("auto", &context), seconds("megatron", &context));
+}
+
+static void expect_refused(const char *method, const cleave_schedule_wish *wish, const char *why) {
+    cleave_search_result result;
+    cleave_error error = {""};
+    cr_expect_eq(search(method, wish, &result, &error), CLEAVE_BAD_INPUT, "%s, %s", method, why);
+    cr_expect_neq(strstr(error.message, why), NULL, "%s", error.message);
+}
+
+Test(told, what_nothing_can_be_made_of_is_refused_with_the_reason) {
+    expect_refused("single", &(cleave_schedule_wish){OPEN, .micro_batches = 2},
+                   "method \"single\" takes the whole batch at once");
+    expect_refused("one-weird-trick", &(cleave_schedule_wish){OPEN, .zero = 2},
+                   "method \"one-weird-trick\" takes the whole batch at once");
+    expect_refused("data-parallel", &(cleave_schedule_wish){OPEN, .tensor = 2},
+                   "devices share no product");
+    expect_refused("auto", &(cleave_schedule_wish){OPEN, .tensor = 3},
+                   "4 devices can't be cut into groups of 3");
+    expect_refused("megatron", &(cleave_schedule_wish){OPEN, .stages = 5},
+                   "4 devices can't be cut into equal groups for 5 stages");
+    expect_refused("auto", &(cleave_schedule_wish){OPEN, .expert = 2}, "the model has no experts");
+    expect_refused("zero-3", &(cleave_schedule_wish){OPEN, .zero = 2},
+                   "method zero-3 is one of zero 3, not of zero 1");
 }
