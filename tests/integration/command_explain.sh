@@ -134,4 +134,8 @@ expect_error 2 B diff "$work/dp.layout.json" "${diff[@]}"
 expect_error 2 "given twice" diff a b c "${diff[@]}"
 expect_error 2 missing.json diff "$work/dp.layout.json" "$work/missing.json" "${diff[@]}"
 expect_error 2 "was made for" diff "$work/dp.layout.json" "$work/dp.layout.json" --model "$models/lenet5.onnx" --batch 8
+
+# --- a page of a plan beside which no baseline fits
+expect_ok report --model "$models/alexnet.onnx" --batch 32 --machine "$tree/configs/machines/two-cores.json" --quiet \
+    --layout "$tree/configs/layouts/alexnet-32-two-cores.layout.json" --memory-limit 9MiB -o "$work/page.html"
 finish
