@@ -53,6 +53,8 @@ cleave_status cleave_file_writer_open(cleave_file_writer *writer, const char *pa
                                       cleave_error *error) {
     *writer = (cleave_file_writer){0};
     struct stat info;
+    if (path[0] == '\0')
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "a file without a name can't be written");
     if (strlen(path) >= sizeof writer->path)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: the path is too long", path);
     /* What is renamed would take the place of a device. */

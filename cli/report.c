@@ -13,13 +13,14 @@ typedef struct report_values {
         *reduce_precision, *frozen;
     int64_t batch, sequence, splits;
     double memory_limit, momentum, clip_norm, capacity_factor;
-    bool quiet;
+    bool forward, quiet;
 } report_values;
 
 static const option_row rows[] = {
     ROW_MODEL(report_values),
     ROWS_IMPORT(report_values),
     ROW_MACHINE(report_values),
+    ROW_FORWARD(report_values),
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(report_values, layout), .required = true,
      .help = "the layout to show"},
     {"--run", "RUN.json", OPTION_TEXT, offsetof(report_values, run),
@@ -51,7 +52,8 @@ static cleave_status price_known(const report_values *values, const report_step 
     for (int32_t b = 0; cleave_baseline_names[b] != NULL && !*any; b++) {
         options.method = cleave_baseline_names[b];
         cleave_status status = cleave_search(&model, step->machine, &options, arena, known, error);
-        if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT)
+        /* BAD_INPUT: of that name there is nothing, as of stages where a node is all there is. */
+        if (status == CLEAVE_FAILED)
             return status;
         *any = status == CLEAVE_OK;
     }
@@ -124,7 +126,7 @@ static cleave_status make(const void *any, char *const *arguments, cleave_arena 
     report_step step = {0};
     int states;
     CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &states, error));
-    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &model, error));
+    CLEAVE_TRY(inputs_model(INPUTS_MODEL(values), values->forward, arena, &model, error));
     CLEAVE_TRY(cleave_layout_read(values->layout, &model, arena, &layout, error));
     CLEAVE_TRY(cleave_machine_read(values->machine, layout.n_devices, arena, &machine, error));
     cleave_status status = report_step_make(&model, &machine, &layout, states, arena, &step, error);

@@ -38,11 +38,11 @@ cleave_status session_add_found(session *s, const char *method, const cleave_lay
                                 const cleave_price *price, cleave_error *error) {
     int32_t place = 0;
     for (int32_t g = 0; g < s->n_given; g++) {
-        /* Of a baseline by another name than the one asked for it is not the result. */
+        /* Of a baseline by another name than the one asked for, or where more is asked for than
+           its name says, it is not the result. */
         const char *given = s->given[g].method;
-        if (given != NULL &&
-            (session_searches(s) ||
-             (strcmp(given, s->options->method) == 0 && session_allows(s, s->given[g].layout))) &&
+        if (given != NULL && (session_searches(s) || strcmp(given, s->options->method) == 0) &&
+            session_allows(s, s->given[g].layout) &&
             session_same_layout(s, layout, s->given[g].layout))
             return CLEAVE_OK;
     }

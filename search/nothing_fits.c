@@ -51,7 +51,7 @@ static const cleave_layout *leanest(const session *s, const cleave_price **price
     for (int32_t g = 0; g < s->n_given; g++) {
         const session_given *given = &s->given[g];
         bool is_wanted = session_searches(s) || given == asked_for(s);
-        if (is_wanted && session_is_priced(given) &&
+        if (is_wanted && session_is_priced(given) && session_allows(s, given->layout) &&
             (layout == NULL || given->price.excess_bytes < (*price)->excess_bytes)) {
             layout = given->layout;
             *price = &given->price;
@@ -279,7 +279,11 @@ cleave_status session_fail_nothing_fits(session *s, cleave_error *error) {
     format_reach(s, reach, sizeof reach);
     format_room(s->model, room, sizeof room);
     if (layout == NULL)
-        return cleave_fail(error, CLEAVE_NO_LAYOUT, "no layout was priced%s%s", under, reach);
+        return cleave_fail(error, CLEAVE_NO_LAYOUT, "no layout %s%s%s",
+                           s->n_given > 0 || s->stages_tried
+                               ? "that was tried is as it is asked for"
+                               : "was priced",
+                           under, reach);
     return cleave_fail(error, CLEAVE_NO_LAYOUT,
                        "no layout fits in %s of memory per device%s: the least that any of %lld "
                        "layouts tried needs is %s (%s)%s%s",

@@ -22,7 +22,7 @@ typedef struct reported {
     const cleave_price *full;     /* the step that is reported, where it is known; else null */
     cleave_price_grounds grounds; /* with room for rules where they are asked for */
     int32_t baseline;             /* in the result; -1: none */
-    bool is_wished; /* found by a method that does not search: it is what was asked for */
+    bool is_wished; /* made as the options ask for it, which a plain layout does not show */
     bool is_local_optimum;
 } reported;
 
@@ -74,7 +74,7 @@ static void collect(const session *s, report *r) {
                                       .price = s->found[i].price,
                                       .grounds = s->found[i].grounds,
                                       .baseline = -1,
-                                      .is_wished = !session_searches(s),
+                                      .is_wished = true,
                                       .is_local_optimum = s->found[i].is_local_optimum};
     for (int32_t i = 0; i < s->n_rivals; i++)
         r->items[r->n++] = (reported){.method = s->rivals[i].method,

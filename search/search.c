@@ -175,7 +175,8 @@ static cleave_status begin(session *s, cleave_error *error) {
         return CLEAVE_OK;
     CLEAVE_TRY(foresee_report(s, error));
     /* Where nothing can fit, the additive model gives a lean layout to name. */
-    bool solves = methods[method].solves && !session_interrupted(s);
+    bool solves = methods[method].solves && !session_interrupted(s) &&
+                  cleave_schedule_wish_allows_plain(session_wish(s));
     return solves || session_is_hopeless(s) ? session_solve(s, error) : CLEAVE_OK;
 }
 
@@ -237,6 +238,15 @@ static void end(session *s) {
     cleave_arena_free(&s->work);
 }
 
+/* A method that says by its name what is sharded can't be told otherwise. */
+static cleave_status check_zero(const cleave_search_options *options, cleave_error *error) {
+    if (!session_is_told_otherwise(options->method, options->schedule))
+        return CLEAVE_OK;
+    return cleave_fail(error, CLEAVE_BAD_INPUT, "method %s is one of zero %d, not of zero %d",
+                       options->method, (int)cleave_baseline_shards(options->method),
+                       options->schedule->zero - 1);
+}
+
 /* What goes with the kind of step. */
 static cleave_status check_step(const cleave_model *model, const cleave_search_options *options,
                                 cleave_error *error) {
@@ -272,6 +282,7 @@ cleave_status cleave_search(const cleave_model *model, const cleave_machine *mac
                            "method \"%s\" is not known: it is auto, exact, mcmc, branch-and-bound, "
                            "%sor random",
                            options->method, cleave_baseline_list);
+    CLEAVE_TRY(check_zero(options, error));
     CLEAVE_TRY(check_step(model, options, error));
     const cleave_constraints *given = options->constraints;
     bool constrains = given != NULL && (given->fixed != NULL || given->sorts != 0 ||

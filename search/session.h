@@ -158,6 +158,8 @@ cleave_status session_begin_stream(session *s, cleave_error *error);
 /* What is asked for of stages and micro-batches; and may the layout be the result by that? */
 const cleave_schedule_wish *session_wish(const session *s);
 bool session_allows(const session *s, const cleave_layout *layout);
+/* Does what a baseline shards by its name differ from what is asked for?  `wish` may be null. */
+bool session_is_told_otherwise(const char *baseline, const cleave_schedule_wish *wish);
 /* Does the search look for layouts in stages and micro-batches? */
 bool session_stages(const session *s);
 /* Adds layouts in stages and micro-batches to what was found, where some may be the result, and to

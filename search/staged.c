@@ -27,6 +27,12 @@ bool session_allows(const session *s, const cleave_layout *layout) {
     return allows;
 }
 
+bool session_is_told_otherwise(const char *baseline, const cleave_schedule_wish *wish) {
+    int sharded = (int)cleave_baseline_shards(baseline);
+    return sharded != CLEAVE_SHARDED_NOTHING && wish != NULL && wish->zero > 0 &&
+           wish->zero != 1 + sharded;
+}
+
 /* The best of what is known and may be the result; null: nothing is. */
 static const cleave_price *best_price(const session *s) {
     const cleave_price *best = NULL;
@@ -244,7 +250,8 @@ static cleave_status add_rivals(session *s, const char *name, cleave_error *erro
     const char *baseline = name_baseline(s, name, &wish);
     const cleave_price *best = best_price(s);
     cleave_pipelines found;
-    if (!looks_for_them(s, &wish, false) || s->looked_for[session_find_baseline(name)])
+    if (!looks_for_them(s, &wish, false) || s->looked_for[session_find_baseline(name)] ||
+        session_is_told_otherwise(name, session_wish(s)))
         return CLEAVE_OK;
     const cleave_pipeline_options options = pipeline_options(s, &wish, baseline, best);
     CLEAVE_TRY(search_named(s, name, &options, &found, error));

@@ -87,7 +87,7 @@ static void print_summary(const explanation *e, cleave_arena *arena) {
     table_text(&t, "busiest link");
     explain_link_name(e->machine, path->busiest_link, link, sizeof link);
     if (path->busiest_link < 0)
-        table_text(&t, "none is used");
+        table_text(&t, "none, collectives apart"); /* these may be priced as a whole */
     else
         table_format(&t, "%s, %.1f %% of the step", link, 100 * share(path->link_busy, path->step));
     print_memory(e, &t);

@@ -239,8 +239,9 @@ static cleave_status read_step(const cleave_json_cursor *root, const cleave_mode
                                 step);
     if (forward == cleave_model_trains(model))
         return cleave_json_fail(found ? &at : root, error, "%s",
-                                forward ? "was made for one pass forward: say --forward"
-                                        : "was made for training, not for one pass forward");
+                                forward
+                                    ? "was made for one pass forward (--forward), not for training"
+                                    : "was made for training, not for one pass forward");
     return CLEAVE_OK;
 }
 

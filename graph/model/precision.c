@@ -185,26 +185,26 @@ static const char *const names[CLEAVE_N_TYPES] = {
     [CLEAVE_F16] = "fp16", [CLEAVE_F8] = "fp8",  [CLEAVE_STATISTICS] = "statistics",
 };
 
-static cleave_status find(const char *option, const char *name, cleave_type *precision,
-                          cleave_error *error) {
+static cleave_status find(const char *option, const char *known, const char *name,
+                          cleave_type *precision, cleave_error *error) {
     for (cleave_type type = 0; type < CLEAVE_N_TYPES; type++)
         if ((type == CLEAVE_F32 || cleave_type_is_short(type)) &&
             strcmp(name != NULL ? name : "f32", names[type]) == 0) {
             *precision = type;
             return CLEAVE_OK;
         }
-    return cleave_fail(error, CLEAVE_BAD_INPUT,
-                       "%s \"%.64s\" is none of \"f32\", \"bf16\", \"fp16\" and \"fp8\"", option,
-                       name);
+    return cleave_fail(error, CLEAVE_BAD_INPUT, "%s \"%.64s\" is none of %s", option, name, known);
 }
 
 cleave_status cleave_model_choose_precision(cleave_model *model, const char *precision,
                                             const char *reduce_precision, cleave_error *error) {
     cleave_type of_values = CLEAVE_F32, of_sums = CLEAVE_F32;
-    CLEAVE_TRY(find("precision", precision, &of_values, error));
+    CLEAVE_TRY(
+        find("precision", "\"f32\", \"bf16\", \"fp16\" and \"fp8\"", precision, &of_values, error));
     bool mixed = reduce_precision != NULL && strcmp(reduce_precision, "mixed") == 0;
     if (!mixed)
-        CLEAVE_TRY(find("reduce precision", reduce_precision, &of_sums, error));
+        CLEAVE_TRY(find("reduce precision", "\"f32\", \"bf16\", \"fp16\" and \"mixed\"",
+                        reduce_precision, &of_sums, error));
     cleave_type most = of_values == CLEAVE_F8 ? CLEAVE_BF16 : of_values;
     if (mixed ? of_values == CLEAVE_F32 : of_sums != CLEAVE_F32 && of_sums != most)
         return cleave_fail(error, CLEAVE_BAD_INPUT,

@@ -154,6 +154,8 @@ double pipeline_seconds_to_beat(const pipeline_finder *f);
 bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micro_batches,
                          int sharded);
 bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout, int sharded);
+/* The most that a layout shards of any parameter, cleave_sharded. */
+int pipeline_most_sharded(const cleave_layout *layout);
 /* May stages on so many groups be priced: are they small, or do their messages fold? */
 bool pipeline_may_group(const pipeline_finder *f, int32_t n_groups);
 /* So many devices of a group are neighbours: all of them if they may be, or those of a node, with

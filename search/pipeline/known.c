@@ -131,10 +131,12 @@ static cleave_status begin_shape(pipeline_finder *f, const pipeline_candidate *o
         *fits = false;
     if (status == CLEAVE_BAD_INPUT || (status == CLEAVE_OK && !*fits)) {
         const cleave_schedule_wish *wish = &f->options->wish;
-        if (status == CLEAVE_OK && (wish->context > 1 || of->expert > 1))
+        if (status == CLEAVE_OK)
             cleave_fail(&why, CLEAVE_BAD_INPUT, "the model has %s",
-                        of->expert > 1 ? "no experts" : "too few heads");
-        if (why.message[0] != '\0')
+                        of->expert > 1      ? "no experts"
+                        : wish->context > 1 ? "too few heads"
+                                            : "no products that so many devices share by pairs");
+        if (why.message[0] != '\0' && f->found->why_none[0] == '\0') /* of the simplest shape */
             memcpy(f->found->why_none, why.message, sizeof why.message);
         return CLEAVE_OK;
     }

@@ -5,6 +5,7 @@
 #include "base/progress.h"
 #include "search/pipeline/internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Operators x devices for which baselines are tried beside plans, and free splits of more of these;
@@ -74,6 +75,40 @@ static cleave_status find(pipeline_finder *f) {
     return f->is_small && pipeline_may_plan(f) ? pipeline_polish(f) : CLEAVE_OK;
 }
 
+/* Stages that no equal groups of devices have, one or several each. */
+static bool are_uncut(int32_t stages, int32_t n_devices) {
+    bool cuts = stages <= 1;
+    for (int32_t g = 2; g <= n_devices && !cuts; g++)
+        cuts = n_devices % g == 0 && stages % g == 0;
+    return !cuts;
+}
+
+/* For who asks for numbers that not even shapes can be made of. */
+static void say_why_none(const pipeline_finder *f) {
+    const cleave_schedule_wish *wish = &f->options->wish;
+    const char *baseline = f->options->baseline != NULL ? f->options->baseline : "megatron";
+    int32_t n_devices = f->pricer->machine->n_devices, group = wish->neighbours;
+    char *why = f->found->why_none;
+    const size_t bytes = sizeof f->found->why_none;
+    bool is_data_parallel = strcmp(baseline, "data-parallel") == 0;
+    if (group == 0)
+        group = wish->tensor > 0 ? wish->tensor : 1;
+    if (why[0] != '\0')
+        return;
+    if (!is_data_parallel && strcmp(baseline, "megatron") != 0)
+        snprintf(why, bytes,
+                 "method \"%s\" takes the whole batch at once, with all that is kept and no state "
+                 "sharded; data-parallel and megatron can have more",
+                 baseline);
+    else if (is_data_parallel && (wish->tensor > 1 || cleave_schedule_wish_is_megatron(wish)))
+        snprintf(why, bytes, "by method \"%s\" devices share no product, as by megatron", baseline);
+    else if (n_devices % group != 0)
+        snprintf(why, bytes, "%d devices can't be cut into groups of %d", n_devices, group);
+    else if (are_uncut(wish->stages, n_devices / group))
+        snprintf(why, bytes, "%d devices can't be cut into equal groups for %d stages", n_devices,
+                 wish->stages);
+}
+
 cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *costs,
                                      const cleave_pipeline_options *options, cleave_arena *arena,
                                      cleave_pipelines *found, cleave_error *error) {
@@ -88,6 +123,8 @@ cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *c
     cleave_status status = find(&f);
     bool none = found->n_tried == 0 && !pipeline_is_over(&f) &&
                 (found->why_none[0] != '\0' || (f.known.n == 0 && f.planned.n == 0));
+    if (none)
+        say_why_none(&f);
     CLEAVE_LIST_FREE(&f.known);
     CLEAVE_LIST_FREE(&f.planned);
     CLEAVE_LIST_FREE(&f.numbers);

@@ -33,7 +33,8 @@ static int by_least(const void *a, const void *b) {
 
 bool pipeline_may_plan(const pipeline_finder *f) {
     const cleave_constraints *constraints = f->options->constraints;
-    return f->options->baseline == NULL && f->options->wish.tensor == 0 && f->batch > 0 &&
+    return f->options->baseline == NULL && f->options->wish.tensor == 0 &&
+           !cleave_schedule_wish_is_megatron(&f->options->wish) && f->batch > 0 &&
            (constraints == NULL || constraints->n_fixed == 0);
 }
 

@@ -85,7 +85,7 @@ bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout
     return !pipeline_is_lowered(f, n_parts, layout->schedule.micro_batches, sharded);
 }
 
-static int most_sharded(const cleave_layout *layout) {
+int pipeline_most_sharded(const cleave_layout *layout) {
     int most = 0;
     for (int32_t t = 0; t < layout->n_tensors; t++)
         most = layout->sharded[t] > most ? layout->sharded[t] : most;
@@ -187,7 +187,8 @@ cleave_status pipeline_try_candidate(pipeline_finder *f, const pipeline_candidat
     cleave_layout layout;
     *price = (cleave_price){0};
     cleave_status status = make_layout(f, of, &scratch, &layout);
-    *tried = status == CLEAVE_OK && !pipeline_is_too_large(f, &layout, most_sharded(&layout)) &&
+    *tried = status == CLEAVE_OK &&
+             !pipeline_is_too_large(f, &layout, pipeline_most_sharded(&layout)) &&
              cleave_layout_check(f->pricer->model, &layout, NULL) == CLEAVE_OK &&
              takes_lowering(f, &layout);
     if (*tried)

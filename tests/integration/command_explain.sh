@@ -134,4 +134,15 @@ expect_error 2 B diff "$work/dp.layout.json" "${diff[@]}"
 expect_error 2 "given twice" diff a b c "${diff[@]}"
 expect_error 2 missing.json diff "$work/dp.layout.json" "$work/missing.json" "${diff[@]}"
 expect_error 2 "was made for" diff "$work/dp.layout.json" "$work/dp.layout.json" --model "$models/lenet5.onnx" --batch 8
+
+# --- a machine that says what collectives take: no link does what they do
+a100="$tree/configs/machines/a100-128x8.json"
+gpt=(--model "$models/byte_gpt.onnx" --batch 8)
+expect_ok search "${gpt[@]}" --machine "$a100" --devices 4 --method data-parallel --quiet -o "$work/dp4.layout.json"
+expect_ok explain "${gpt[@]}" --machine "$a100" --quiet --layout "$work/dp4.layout.json"
+grep -q '^busiest link  *none, collectives apart$' "$work/out" || fail "links of collectives: $(head -6 "$work/out")"
+
+# --- a page of a plan beside which no baseline fits
+expect_ok report --model "$models/alexnet.onnx" --batch 32 --machine "$tree/configs/machines/two-cores.json" --quiet \
+    --layout "$tree/configs/layouts/alexnet-32-two-cores.layout.json" --memory-limit 9MiB -o "$work/page.html"
 finish

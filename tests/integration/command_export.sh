@@ -69,6 +69,20 @@ for framework in torch jax; do
     done
 done
 
+# --- shared-out state is as it is asked for, where the framework has it
+for framework in torch jax; do
+    for options in '--zero 0' '--zero 1' '--method zero-1'; do
+        # shellcheck disable=SC2086
+        expect_ok search "${lenet[@]}" --machine "$k80" --devices 4 --for $framework $options --quiet -o "$work/for.json"
+        expect_ok export --to $framework "${lenet[@]}" --layout "$work/for.json" --machine "$k80" -o "$work/plan.json"
+        grep -qF ': 1.00 x the plan' "$work/out" || fail "$options finds what $framework does not run so: $(cat "$work/out")"
+        said=$(grep -qF '"update": "sharded"' "$work/for.json" && echo 1 || echo 0)
+        [ "$said" = $([ "$options" = '--zero 0' ] && echo 0 || echo 1) ] || fail "$options: $(cat "$work/for.json")"
+    done
+    expect_error 2 "$framework can't say them: a weight is gathered once" search "${lenet[@]}" --machine "$k80" --devices 4 \
+        --for $framework --zero 3 -o "$work/output"
+done
+
 # --- on some devices of a torus, the links of which lead to others
 expect_ok search "${lenet[@]}" --machine "$tree/configs/machines/tpu4-4x4x4.json" --devices 4 --for jax --time 1 --quiet -o "$work/for.json"
 expect_error 2 '--for jax goes without stages' search "${lenet[@]}" --machine "$k80" --devices 4 --for jax --stages 2 -o "$work/output"

@@ -34,6 +34,7 @@ expect_ok simulate "${gpt[@]}" --machine "$machine" --forward --layout "$work/st
 awk -v p="$period" -v q="$(json_value "$work/out" period_seconds)" -v s="$(json_value "$work/out" step_seconds)" \
     'BEGIN { exit !(p > 0.999 * q && p < 1.001 * q && q < 0.75 * s) }' || fail "a period of $period: $(cat "$work/out")"
 expect_ok explain "${gpt[@]}" "${quiet[@]}" --forward --layout "$work/stream.layout.json"
+expect_ok report "${gpt[@]}" "${quiet[@]}" --forward --layout "$work/stream.layout.json" -o "$work/page.html"
 
 # --- run: outputs in pieces come to one file, and are those of one rank; passes that follow each other
 expect_ok run "${gpt[@]}" --forward --quiet --save "$work/one.safetensors"
@@ -64,8 +65,9 @@ awk -v p="$period" -v q="$(json_value "$work/out" predicted_step_seconds)" -v m=
     'BEGIN { exit !(p > 0.9 * q && p < 1.1 * q && m > 0) }' || fail "predicted of passes in a row: $(cat "$work/out")"
 
 # --- a layout is for one kind of step
-expect_error 2 'say --forward' simulate "${gpt[@]}" --machine "$machine" --layout "$work/latency.layout.json"
-expect_error 2 'say --forward' run "${gpt[@]}" --layout "$work/latency.layout.json"
+expect_error 2 'was made for one pass forward' simulate "${gpt[@]}" --machine "$machine" --layout "$work/latency.layout.json"
+expect_error 2 'was made for one pass forward' run "${gpt[@]}" --layout "$work/latency.layout.json"
+expect_error 2 'was made for one pass forward' export --to torch "${gpt[@]}" --layout "$work/latency.layout.json" -o "$work/plan.json"
 expect_error 2 'made for training' simulate "${gpt[@]}" --machine "$machine" --forward --layout "$work/trained.layout.json"
 expect_ok diff "$work/latency.layout.json" "$work/latency.layout.json" "${gpt[@]}" --forward
 

@@ -103,6 +103,10 @@ expect_error 2 'takes statistics over the batch' search --model "$models/resnet5
 expect_error 2 'none of: 1f1b, gpipe, interleaved, zb-h1, zb-interleaved' search "${four[@]}" --schedule 2f2b -o "$work/x.json"
 expect_error 2 'none of: none, selective, alternate, full' search "${four[@]}" --recompute all -o "$work/x.json"
 expect_error 2 'stages and micro-batches that are asked for' search "${four[@]}" --stages 3 --micro-batches 2 -o "$work/x.json"
+expect_error 3 'no layout that was tried is as it is asked for under --only sample' search "${four[@]}" --only sample --stages 2 \
+    -o "$work/x.json"
+expect_error 2 'the model has no products that so many devices share' search --model "$models/rnnlm.onnx" --batch 8 --machine "$p100" \
+    --devices 4 --quiet --tensor 4 -o "$work/x.json"
 [ ! -e "$work/x.json" ] || fail "a refused search left a file"
 
 # --- and of files: one line, by whoever reads them

@@ -57,6 +57,8 @@ expect_error 2 --tasks simulate "${alexnet[@]}" --tasks a.dag
 expect_error 2 "--machine" diff a b --model m --page "$work/output"
 expect_error 2 "nowhere" search "${alexnet[@]}" --time 1 -o "$work/nowhere/output"
 expect_error 2 "$work: can't be written: it is a folder" search "${alexnet[@]}" -o "$work"
+expect_error 2 "a file without a name can't be written" search "${alexnet[@]}" -o ''
+expect_error 2 'none of "f32", "bf16", "fp16" and "mixed"' search "${alexnet[@]}" --reduce-precision bf8 -o "$work/output"
 # Before any work is done for it: these would take minutes.
 plan=$tree/configs/layouts/alexnet-32-two-cores.layout.json
 mkfifo "$work/pipe"
