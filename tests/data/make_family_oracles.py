@@ -34,7 +34,12 @@ EXPERTS = dict(**ROTARY, num_experts_per_tok=2)
 NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 CAUSAL = transformers.AutoModelForCausalLM
 MASKED = transformers.AutoModelForMaskedLM
+SIDED = ("bart", "mt5", "t5")  # kinds that have an encoder and a decoder
+SEQUENCES = transformers.AutoModelForSeq2SeqLM
+SIDES = dict(d_model=16, encoder_layers=1, encoder_attention_heads=4, encoder_ffn_dim=20, decoder_layers=2,
+             decoder_attention_heads=4, decoder_ffn_dim=20, dropout=0.0, attention_dropout=0.0, vocab_size=24)
 MODELS = {
+    "family_bart": (SEQUENCES, dict(model_type="bart", **SIDES, max_position_embeddings=8)),
     "family_llama": (CAUSAL, dict(model_type="llama", **ROTARY, rope_scaling=LLAMA3, attention_bias=True,
                                   mlp_bias=True)),
     "family_mistral": (CAUSAL, dict(model_type="mistral", **ROTARY, head_dim=6, sliding_window=3)),
@@ -166,7 +171,7 @@ MODELS = {
                                 attn_config=dict(clip_qkv=0.5, softmax_scale=0.3))),
     "family_electra": (MASKED, dict(model_type="electra", **SMALL, embedding_size=10, intermediate_size=20,
                                     max_position_embeddings=8, pad_token_id=None, **NO_DROPOUT)),
-    "family_mt5": (transformers.AutoModelForSeq2SeqLM,
+    "family_mt5": (SEQUENCES,
                    dict(model_type="mt5", d_model=16, d_kv=6, d_ff=20, num_layers=1, num_decoder_layers=2,
                         num_heads=3, vocab_size=24, dropout_rate=0.0, relative_attention_num_buckets=4,
                         relative_attention_max_distance=5, pad_token_id=0)),
@@ -175,7 +180,7 @@ MODELS = {
     "family_modernbert": (MASKED, dict(model_type="modernbert", **SMALL, intermediate_size=20, pad_token_id=None,
                                        max_position_embeddings=64, global_attn_every_n_layers=2, local_attention=4,
                                        global_rope_theta=100.0, local_rope_theta=20.0)),
-    "family_t5": (transformers.AutoModelForSeq2SeqLM,
+    "family_t5": (SEQUENCES,
                   dict(model_type="t5", d_model=16, d_kv=6, d_ff=20, num_layers=2, num_decoder_layers=1, num_heads=3,
                        vocab_size=24, dropout_rate=0.0, relative_attention_num_buckets=4,
                        relative_attention_max_distance=5, feed_forward_proj="gated-gelu", pad_token_id=0)),
@@ -206,7 +211,7 @@ def inputs_of(kind):
     data = {"input_ids": ids()}
     if kind in ("bert", "electra"):
         data["token_type_ids"] = torch.randint(2, (4, 6))
-    if kind in ("t5", "mt5"):
+    if kind in SIDED:
         data["decoder_input_ids"] = ids()
     return data, ids()
 

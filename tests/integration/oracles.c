@@ -335,6 +335,7 @@ int main(int n_arguments, char **arguments) {
         {"family_mt5", 4, 6},
         {"family_apertus", 4, 6},
         {"family_modernbert", 4, 6},
+        {"family_bart", 4, 6},
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)

@@ -6,6 +6,7 @@ const cleave_family cleave_families[] = {
      .has_own_head = true},
     {"arcee", &cleave_fields_arcee, cleave_compose_arcee, .has_text = true, .turns = true,
      .has_own_head = true},
+    {"bart", &cleave_fields_bart, cleave_compose_bart, .has_text = true},
     {"bert", &cleave_fields_bert, cleave_compose_bert, .has_text = true},
     {"bloom", &cleave_fields_bloom, cleave_compose_bloom, .has_text = true},
     {"camembert", &cleave_fields_roberta, cleave_compose_roberta, .has_text = true,

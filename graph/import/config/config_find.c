@@ -11,7 +11,6 @@ static const struct {
 } unsupported[] = {
     {"albert", "layers that share their weights"},
     {"bamba", "state-space layers"},
-    {"bart", "an encoder and a decoder, which are supported of T5 alone"},
     {"dbrx", "experts whose weights lie in one matrix"},
     {"deberta", "scores by relative positions and contents apart"},
     {"deberta-v2", "scores by relative positions and contents apart"},

@@ -7,6 +7,7 @@
 
 extern const cleave_fields cleave_fields_apertus;
 extern const cleave_fields cleave_fields_arcee;
+extern const cleave_fields cleave_fields_bart;
 extern const cleave_fields cleave_fields_bert;
 extern const cleave_fields cleave_fields_bloom;
 extern const cleave_fields cleave_fields_codegen;
@@ -68,6 +69,7 @@ extern const cleave_fields cleave_fields_vit;
 /* Each gives the name of the logits. */
 const char *cleave_compose_apertus(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_arcee(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_bart(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_bert(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_bloom(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_codegen(cleave_composer *c, const cleave_config *config);

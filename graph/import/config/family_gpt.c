@@ -1,6 +1,5 @@
-/* GPT-2, GPT-Neo and OPT: layer norms with biases, a unit of two products, and a table of
-   positions. GPT-2 keeps its weights transposed; GPT-Neo has windows in turns, and scores that
-   nothing scales.
+/* GPT-2 and GPT-Neo: layer norms with biases, a unit of two products, and a table of positions.
+   GPT-2 keeps its weights transposed; GPT-Neo has windows in turns, and scores that nothing scales.
  */
 #include "graph/import/config/family_gpt.h"
 #include "graph/import/config/families.h"
@@ -134,71 +133,4 @@ static const char *neo_block(cleave_composer *c, const cleave_config *config, co
 
 const char *cleave_compose_gpt_neo(cleave_composer *c, const cleave_config *config) {
     return compose_blocks(c, config, neo_block);
-}
-
-/* ---- OPT ------------------------------------------------------------------------------------- */
-
-static const char *opt_linear(cleave_composer *c, const cleave_config *config, const char *block,
-                              const char *what, const char *x, int64_t n_in, int64_t n_out) {
-    return cleave_compose_linear(c, cleave_compose_name(c, "%s.%s", block, what), x, n_in, n_out,
-                                 config->attention_bias);
-}
-
-static const char *opt_attend(cleave_composer *c, const cleave_config *config, const char *block,
-                              const char *x) {
-    static const char *const modules[] = {"q_proj", "k_proj", "v_proj"};
-    static const char *const heads[] = {"q", "k", "v"};
-    const char *scope = cleave_compose_name(c, "%s.self_attn", block), *parts[3];
-    const cleave_composed_attention how = cleave_gpt_attention(config);
-    for (int i = 0; i < 3; i++) {
-        parts[i] = opt_linear(c, config, scope, modules[i], x, config->width, config->width);
-        parts[i] = cleave_compose_split_heads(c, cleave_compose_name(c, "%s.%s", scope, heads[i]),
-                                              parts[i], &how.heads, i == 0);
-    }
-    x = cleave_compose_attention(c, scope, &how, parts[0], parts[1], parts[2]);
-    return opt_linear(c, config, scope, "out_proj", x, config->width, config->width);
-}
-
-static const char *opt_block(cleave_composer *c, const cleave_config *config, const char *x,
-                             int64_t layer) {
-    const char *block = cleave_compose_name(c, "model.decoder.layers.%lld", (long long)layer);
-    bool before = config->norms_before;
-    const char *y = before ? cleave_gpt_norm(c, config, block, "self_attn_layer_norm", x) : x;
-    y = opt_attend(c, config, block, y);
-    x = cleave_gpt_add(c, config, cleave_compose_name(c, "%s.attended", block), x, y);
-    x = before ? x : cleave_gpt_norm(c, config, block, "self_attn_layer_norm", x);
-    y = before ? cleave_gpt_norm(c, config, block, "final_layer_norm", x) : x;
-    y = opt_linear(c, config, block, "fc1", y, config->width, config->inner);
-    y = cleave_gpt_activate(c, config, block, y);
-    y = opt_linear(c, config, block, "fc2", y, config->inner, config->width);
-    x = cleave_gpt_add(c, config, cleave_compose_name(c, "%s.output", block), x, y);
-    return before ? x : cleave_gpt_norm(c, config, block, "final_layer_norm", x);
-}
-
-/* The first two rows of its table of positions are no positions. */
-const char *cleave_compose_opt(cleave_composer *c, const cleave_config *config) {
-    enum { FIRST = 2 };
-    cleave_config own = *config;
-    own.epsilon = 1e-5;
-    int64_t width = config->width,
-            embedded = config->embedded_width > 0 ? config->embedded_width : width;
-    const char *table;
-    const char *ids = cleave_compose_data(c, "input_ids", CLEAVE_ONNX_INT64, 1, &config->sequence);
-    const char *x = cleave_compose_embedding(c, "model.decoder.embed_tokens", ids,
-                                             config->vocabulary, embedded, &table);
-    if (embedded != width)
-        x = cleave_compose_linear(c, "model.decoder.project_in", x, embedded, width, false);
-    const char *positions =
-        cleave_compose_rows(c, "model.decoder.embed_positions", config->positions + FIRST, width,
-                            FIRST, config->sequence);
-    x = CLEAVE_COMPOSE(c, "Add", "model.decoder.embedded", x, positions);
-    for (int64_t i = 0; i < config->layers; i++)
-        x = opt_block(c, &own, x, i);
-    if (config->norms_before)
-        x = cleave_gpt_norm(c, &own, "model.decoder", "final_layer_norm", x);
-    if (embedded != width)
-        x = cleave_compose_linear(c, "model.decoder.project_out", x, width, embedded, false);
-    return config->tied
-               ? cleave_compose_tied(c, "lm_head", x, table)
-               : cleave_compose_linear(c, "lm_head", x, embedded, config->vocabulary, false);
 }

@@ -66,3 +66,21 @@ FIELDS_OF(t5, T5(2048, "relu"), FLAG("scale_decoder_outputs", scales, 1));
 
 /* Where the embedding's table gives the logits, nothing is scaled. */
 FIELDS_OF(mt5, T5(1024, "gated-gelu"));
+
+/* BART's names.  Its first files have switches of other models, which the class has not. */
+#define SIDES                                                                                      \
+    NEEDED("d_model", width), NEEDED("vocab_size", vocabulary), NEEDED("encoder_layers", layers),  \
+        NEEDED("num_hidden_layers", layers), NEEDED("decoder_layers", decoder_layers),             \
+        NEEDED("encoder_attention_heads", heads), NEEDED("decoder_attention_heads", heads),        \
+        NEEDED("encoder_ffn_dim", inner), NEEDED("decoder_ffn_dim", inner),                        \
+        ZERO("encoder_layerdrop"), ZERO("decoder_layerdrop"), RATE("dropout", dropout, 0.1),       \
+        RATE("attention_dropout", attention_dropout, 0),                                           \
+        RATE("activation_dropout", unit_dropout, 0), FLAG("scale_embedding", scales, 0),           \
+        FLAG("tie_word_embeddings", tied, 1), YES("is_encoder_decoder"), NOT("is_decoder"),        \
+        FUNCTION("activation_function", "gelu"), IDLE("add_bias_logits"),                          \
+        IDLE("add_final_layer_norm"), IDLE("classif_dropout"), IDLE("extra_pos_embeddings"),       \
+        IDLE("force_bos_token_to_be_generated"), IDLE("normalize_before"),                         \
+        IDLE("normalize_embedding"), IDLE("static_position_embeddings")
+#define SIDES_OF_TEXT SIDES, EXTENT("max_position_embeddings", positions, 1024)
+
+FIELDS_OF(bart, SIDES_OF_TEXT);
