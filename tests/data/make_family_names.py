@@ -22,7 +22,8 @@ from make_family_oracles import SIDED, checkpoint_name
 HEADS = {"bert": transformers.AutoModelForMaskedLM, "distilbert": transformers.AutoModelForMaskedLM,
          "roberta": transformers.AutoModelForMaskedLM,
          "vit": transformers.AutoModelForImageClassification, "electra": transformers.AutoModelForMaskedLM,
-         "modernbert": transformers.AutoModelForMaskedLM, **dict.fromkeys(SIDED, transformers.AutoModelForSeq2SeqLM)}
+         "modernbert": transformers.AutoModelForMaskedLM, **dict.fromkeys(SIDED, transformers.AutoModelForSeq2SeqLM),
+         "whisper": transformers.AutoModelForSpeechSeq2Seq}
 
 # Of functions, whose modules keep them; a bias of zeros; waves for positions.
 CONSTANTS = ("act_fn.beta", "act_fn.eps", "final_logits_bias", "embed_positions.weight")

@@ -34,12 +34,23 @@ EXPERTS = dict(**ROTARY, num_experts_per_tok=2)
 NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 CAUSAL = transformers.AutoModelForCausalLM
 MASKED = transformers.AutoModelForMaskedLM
-SIDED = ("bart", "mt5", "t5")  # kinds that have an encoder and a decoder
+SIDED = ("bart", "m2m_100", "mbart", "mt5", "pegasus", "t5", "whisper")  # kinds that have an encoder and a decoder
 SEQUENCES = transformers.AutoModelForSeq2SeqLM
 SIDES = dict(d_model=16, encoder_layers=1, encoder_attention_heads=4, encoder_ffn_dim=20, decoder_layers=2,
              decoder_attention_heads=4, decoder_ffn_dim=20, dropout=0.0, attention_dropout=0.0, vocab_size=24)
 MODELS = {
     "family_bart": (SEQUENCES, dict(model_type="bart", **SIDES, max_position_embeddings=8)),
+    "family_mbart": (SEQUENCES, dict(model_type="mbart", **SIDES, max_position_embeddings=8, scale_embedding=True)),
+    "family_pegasus": (SEQUENCES, dict(model_type="pegasus", **SIDES, scale_embedding=True, pad_token_id=0)),
+    "family_m2m_100": (SEQUENCES, dict(model_type="m2m_100", **SIDES, encoder_layerdrop=0.0, decoder_layerdrop=0.0)),
+    "family_whisper": (transformers.AutoModelForSpeechSeq2Seq,
+                       dict(model_type="whisper", **SIDES, num_mel_bins=5, max_source_positions=10,
+                            max_target_positions=8, pad_token_id=0, bos_token_id=0, eos_token_id=0,
+                            decoder_start_token_id=0)),
+    "family_xglm": (CAUSAL, dict(model_type="xglm", d_model=16, num_layers=2, attention_heads=4, ffn_dim=20,
+                                 vocab_size=24, dropout=0.0, attention_dropout=0.0)),
+    "family_biogpt": (CAUSAL, dict(model_type="biogpt", **SMALL, intermediate_size=20, max_position_embeddings=8,
+                                   **NO_DROPOUT)),
     "family_llama": (CAUSAL, dict(model_type="llama", **ROTARY, rope_scaling=LLAMA3, attention_bias=True,
                                   mlp_bias=True)),
     "family_mistral": (CAUSAL, dict(model_type="mistral", **ROTARY, head_dim=6, sliding_window=3)),
@@ -208,7 +219,7 @@ def inputs_of(kind):
     ids = lambda: torch.randint(2, 24, (4, 6))
     if kind == "vit":
         return {"pixel_values": torch.randn(4, 3, 12, 12)}, torch.randint(5, (4,))
-    data = {"input_ids": ids()}
+    data = {"input_features": torch.randn(4, 5, 20)} if kind == "whisper" else {"input_ids": ids()}
     if kind in ("bert", "electra"):
         data["token_type_ids"] = torch.randint(2, (4, 6))
     if kind in SIDED:
@@ -233,8 +244,8 @@ def drop(module, capacity):
 def values_of(model, kind):
     """Parameters, and what is kept beside them and not trained."""
     kept = {n: b for n, b in model.named_buffers() if n.endswith("e_score_correction_bias")}
-    return {checkpoint_name(kind, n): p.detach().float().numpy().copy()
-            for n, p in [*model.named_parameters(), *kept.items()]}
+    trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    return {checkpoint_name(kind, n): p.detach().float().numpy().copy() for n, p in [*trained, *kept.items()]}
 
 
 def oracle(name, make, config, folder):
@@ -247,7 +258,7 @@ def oracle(name, make, config, folder):
     model.train()
     with torch.no_grad():  # every parameter takes part, those that start at 0 or 1 too
         for p in model.parameters():
-            p += 0.1 * torch.randn_like(p)
+            p += 0.1 * torch.randn_like(p) * p.requires_grad
         for n, b in model.named_buffers():
             if n.endswith("e_score_correction_bias"):
                 b += 0.1 * torch.randn_like(b)
@@ -256,7 +267,8 @@ def oracle(name, make, config, folder):
             drop(module, capacity)
     data, targets = inputs_of(kind)
     write_safetensors(os.path.join(folder, f"{name}.weights.safetensors"), values_of(model, kind))
-    model = model.double()
+    if kind != "xglm":  # whose mask is no double
+        model = model.double()
     losses, optimizer = [], torch.optim.SGD(model.parameters(), 0.1)
     for _ in range(3):
         optimizer.zero_grad()

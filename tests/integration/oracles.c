@@ -335,6 +335,12 @@ int main(int n_arguments, char **arguments) {
         {"family_mt5", 4, 6},
         {"family_apertus", 4, 6},
         {"family_modernbert", 4, 6},
+        {"family_biogpt", 4, 6},
+        {"family_xglm", 4, 6},
+        {"family_whisper", 4, 6},
+        {"family_m2m_100", 4, 6},
+        {"family_pegasus", 4, 6},
+        {"family_mbart", 4, 6},
         {"family_bart", 4, 6},
     };
     int failed = 0;

@@ -174,6 +174,9 @@ static cleave_status check_tables(const cleave_json_cursor *root, const cleave_c
         if (config->labels == 0)
             return cleave_json_fail(root, error, "has no labels");
     }
+    if (config->places > CLEAVE_MOST_SEQUENCE)
+        return cleave_json_fail(root, error, "%lld max_source_positions are more than %d",
+                                (long long)config->places, CLEAVE_MOST_SEQUENCE);
     if (config->buckets > 0 && (config->buckets < 4 || config->distance <= config->buckets / 2))
         return cleave_json_fail(root, error,
                                 "%lld buckets up to a distance of %lld are too few, or too many",

@@ -9,6 +9,7 @@
 static const char *const harmless[] = {"_attn_implementation",
                                        "_attn_implementation_autoset",
                                        "_name_or_path",
+                                       "_num_labels",
                                        "architectures",
                                        "attention_softmax_in_fp32",
                                        "attn_implementation",

@@ -52,6 +52,7 @@ typedef struct cleave_config {
     int64_t types, padding; /* kinds of segments, the id that pads */
     int64_t first_position; /* row of the table of positions */
     int64_t decoder_layers, buckets, distance, image, patch, channels, labels;
+    int64_t places; /* that an encoder of sounds gives */
     double epsilon, dropout, attention_dropout, embedding_dropout, unit_dropout;
     /* Experts: how many, chosen for each token, how wide, and rows of each for a sample (0: enough
        for all).  Choices may be among some groups. */

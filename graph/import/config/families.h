@@ -9,6 +9,7 @@ extern const cleave_fields cleave_fields_apertus;
 extern const cleave_fields cleave_fields_arcee;
 extern const cleave_fields cleave_fields_bart;
 extern const cleave_fields cleave_fields_bert;
+extern const cleave_fields cleave_fields_biogpt;
 extern const cleave_fields cleave_fields_bloom;
 extern const cleave_fields cleave_fields_codegen;
 extern const cleave_fields cleave_fields_cohere2;
@@ -39,6 +40,7 @@ extern const cleave_fields cleave_fields_hunyuan_v1_dense;
 extern const cleave_fields cleave_fields_hunyuan_v1_moe;
 extern const cleave_fields cleave_fields_llama4;
 extern const cleave_fields cleave_fields_llama;
+extern const cleave_fields cleave_fields_m2m_100;
 extern const cleave_fields cleave_fields_minimax_m2;
 extern const cleave_fields cleave_fields_ministral;
 extern const cleave_fields cleave_fields_mistral;
@@ -65,12 +67,15 @@ extern const cleave_fields cleave_fields_stablelm;
 extern const cleave_fields cleave_fields_starcoder2;
 extern const cleave_fields cleave_fields_t5;
 extern const cleave_fields cleave_fields_vit;
+extern const cleave_fields cleave_fields_whisper;
+extern const cleave_fields cleave_fields_xglm;
 
 /* Each gives the name of the logits. */
 const char *cleave_compose_apertus(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_arcee(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_bart(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_bert(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_biogpt(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_bloom(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_codegen(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_cohere(cleave_composer *c, const cleave_config *config);
@@ -102,6 +107,8 @@ const char *cleave_compose_hunyuan_v1_dense(cleave_composer *c, const cleave_con
 const char *cleave_compose_hunyuan_v1_moe(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_llama(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_llama4(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_m2m_100(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_mbart(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_minimax_m2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_mixtral(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_modernbert(cleave_composer *c, const cleave_config *config);
@@ -112,6 +119,7 @@ const char *cleave_compose_olmo2(cleave_composer *c, const cleave_config *config
 const char *cleave_compose_olmo3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_olmoe(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_opt(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_pegasus(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_phi(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_phi3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_qwen2(cleave_composer *c, const cleave_config *config);
@@ -125,5 +133,7 @@ const char *cleave_compose_stablelm(cleave_composer *c, const cleave_config *con
 const char *cleave_compose_starcoder2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_t5(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_vit(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_whisper(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_xglm(cleave_composer *c, const cleave_config *config);
 
 #endif

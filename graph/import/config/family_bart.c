@@ -1,6 +1,6 @@
-/* OPT, and BART and its kin, which have an encoder beside the decoder: layer norms before
-   attention and unit or behind them, and a unit of two products.  Positions are a table, or waves
-   that nothing trains. */
+/* OPT, XGLM and BioGPT, and BART and its kin, which have an encoder beside the decoder, of sounds
+   where it is Whisper's: layer norms before attention and unit or behind them, and a unit of two
+   products.  Positions are a table, or waves that nothing trains. */
 #include "graph/import/config/families.h"
 #include "graph/import/config/family_gpt.h"
 
@@ -12,7 +12,9 @@ typedef struct stack {
     const cleave_config *config;
     const char *scope;
     bool is_causal;
+    bool plain_keys;    /* they have no bias */
     const char *memory; /* what the encoder gave; null: there is none */
+    int64_t places;     /* as many of it; 0: as many as a text has */
 } stack;
 
 static const char *name_of(const stack *s, const char *scope, const char *what) {
@@ -31,14 +33,18 @@ static const char *linear(const stack *s, const char *scope, const char *what, c
 static const char *attend(const stack *s, const char *scope, const char *x, const char *from) {
     static const char *const modules[] = {"q_proj", "k_proj", "v_proj"};
     static const char *const heads[] = {"q", "k", "v"};
+    const int64_t width = s->config->width;
     const char *parts[3];
     cleave_composed_attention how = cleave_gpt_attention(s->config);
     how.is_causal = s->is_causal && from == x;
+    cleave_heads seen = how.heads;
+    seen.length = from != x && s->places > 0 ? s->places : seen.length;
     for (int i = 0; i < 3; i++) {
-        parts[i] =
-            linear(s, scope, modules[i], i == 0 ? x : from, s->config->width, s->config->width);
+        const bool has_bias = s->config->attention_bias && !(i == 1 && s->plain_keys);
+        parts[i] = cleave_compose_linear(s->c, name_of(s, scope, modules[i]), i == 0 ? x : from,
+                                         width, width, has_bias);
         parts[i] = cleave_compose_split_heads(s->c, name_of(s, scope, heads[i]), parts[i],
-                                              &how.heads, i == 0);
+                                              i == 0 ? &how.heads : &seen, i == 0);
     }
     x = cleave_compose_attention(s->c, scope, &how, parts[0], parts[1], parts[2]);
     return linear(s, scope, "out_proj", x, s->config->width, s->config->width);
@@ -113,39 +119,35 @@ const char *cleave_compose_opt(cleave_composer *c, const cleave_config *config) 
 /* What they differ in. */
 typedef struct sides_style {
     bool norms_before, norms_embedding, norms_last;
-    bool waves; /* positions are, else a table */
-    int apart;  /* of half as many frequencies as the width, so many less is where 1 / 10000 is */
+    bool waves;    /* positions are, else a table */
+    int64_t first; /* position, or row of the table */
+    int apart;     /* half the width less that is as many frequencies as go down to 1 / 10000 */
 } sides_style;
 
 /* Sines, and then cosines, of what is the slower the further back: [length, width]. */
-static const char *waves_of(const stack *s, const sides_style *style, const char *name,
-                            int64_t first) {
+static const char *waves_of(const stack *s, const sides_style *style, const char *name) {
     const int64_t shape[] = {s->config->sequence, s->config->width}, half = shape[1] / 2;
     float *values = CLEAVE_ARENA_ARRAY(s->c->arena, float, shape[0] * shape[1]);
     s->c->failed = s->c->failed || values == NULL;
     for (int64_t t = 0; values != NULL && t < shape[0]; t++)
         for (int64_t i = 0; i < half; i++) {
             double angle =
-                (double)(first + t) * pow(10000, -(double)i / (double)(half - style->apart));
+                (double)(style->first + t) * pow(10000, -(double)i / (double)(half - style->apart));
             values[t * shape[1] + i] = (float)sin(angle);
             values[t * shape[1] + half + i] = (float)cos(angle);
         }
     return cleave_compose_floats(s->c, name, 2, shape, values);
 }
 
-/* What the layers read of rows of the embedding's table. */
-static const char *embed(const stack *s, const sides_style *style, const char *data,
-                         const char *table) {
+/* What the layers read of x, which has no places yet. */
+static const char *place(const stack *s, const sides_style *style, const char *x) {
     cleave_composer *c = s->c;
     const cleave_config *config = s->config;
-    const char *tokens = name_of(s, s->scope, "embed_tokens");
-    const char *positions = name_of(s, s->scope, "embed_positions");
-    const char *ids = cleave_compose_data(c, data, CLEAVE_ONNX_INT64, 1, &config->sequence);
-    const char *x = CLEAVE_COMPOSE(c, "Gather", tokens, table, ids);
-    x = cleave_compose_scaled(c, tokens, x, config->scales ? sqrt((double)config->width) : 1);
-    positions = style->waves ? waves_of(s, style, positions, config->first_position)
-                             : cleave_compose_rows(c, positions, config->positions + FIRST_ROW,
-                                                   config->width, FIRST_ROW, config->sequence);
+    const char *name = name_of(s, s->scope, "embed_positions");
+    const char *positions =
+        style->waves ? waves_of(s, style, name)
+                     : cleave_compose_rows(c, name, config->positions + style->first, config->width,
+                                           style->first, config->sequence);
     x = CLEAVE_COMPOSE(c, "Add", name_of(s, s->scope, "embedded"), x, positions);
     if (style->norms_embedding)
         x = cleave_gpt_norm(c, config, s->scope, "layernorm_embedding", x);
@@ -154,30 +156,136 @@ static const char *embed(const stack *s, const sides_style *style, const char *d
 
 static const char *run_side(const stack *s, const sides_style *style, int64_t layers,
                             const char *x) {
-    x = run_layers(s, layers, x);
+    x = run_layers(s, layers, place(s, style, x));
     return style->norms_last ? cleave_gpt_norm(s->c, s->config, s->scope, "layer_norm", x) : x;
 }
 
-static const char *compose_sides(cleave_composer *c, const cleave_config *config,
-                                 const sides_style *style) {
+/* Rows of the embedding's table, by ids that are the data so called. */
+static const char *look_up(const stack *s, const char *data, const char *table) {
+    const char *name = name_of(s, s->scope, "embed_tokens");
+    const char *ids = cleave_compose_data(s->c, data, CLEAVE_ONNX_INT64, 1, &s->config->sequence);
+    return cleave_compose_scaled(s->c, name, CLEAVE_COMPOSE(s->c, "Gather", name, table, ids),
+                                 s->config->scales ? sqrt((double)s->config->width) : 1);
+}
+
+static const char *table_of(cleave_composer *c, const cleave_config *config, const char *module) {
+    return cleave_compose_parameter(c, cleave_compose_name(c, "%s.weight", module), 2,
+                                    (int64_t[]){config->vocabulary, config->width});
+}
+
+static cleave_config config_of_sides(const cleave_config *config, const sides_style *style) {
     cleave_config own = *config;
     own.epsilon = 1e-5;
     own.attention_bias = true;
     own.norms_before = style->norms_before;
-    const char *table = cleave_compose_parameter(c, "model.shared.weight", 2,
-                                                 (int64_t[]){config->vocabulary, config->width});
+    return own;
+}
+
+static const char *compose_sides(cleave_composer *c, const cleave_config *config,
+                                 const sides_style *style) {
+    const cleave_config own = config_of_sides(config, style);
     const stack encoder = {.c = c, .config = &own, .scope = "model.encoder"};
-    const char *x = embed(&encoder, style, "input_ids", table);
-    x = run_side(&encoder, style, config->layers, x);
-    const stack decoder = {
-        .c = c, .config = &own, .scope = "model.decoder", .is_causal = true, .memory = x};
-    x = embed(&decoder, style, "decoder_input_ids", table);
+    stack decoder = {.c = c, .config = &own, .scope = "model.decoder", .is_causal = true};
+    const char *table = table_of(c, config, "model.shared");
+    const char *x = look_up(&encoder, "input_ids", table);
+    decoder.memory = run_side(&encoder, style, config->layers, x);
+    x = look_up(&decoder, "decoder_input_ids", table);
     x = run_side(&decoder, style, config->decoder_layers, x);
-    return config->tied
-               ? cleave_compose_tied(c, "lm_head", x, table)
-               : cleave_compose_linear(c, "lm_head", x, config->width, config->vocabulary, false);
+    return cleave_compose_tied(c, "lm_head", x, table);
 }
 
 const char *cleave_compose_bart(cleave_composer *c, const cleave_config *config) {
-    return compose_sides(c, config, &(sides_style){.norms_embedding = true});
+    return compose_sides(c, config, &(sides_style){.norms_embedding = true, .first = FIRST_ROW});
+}
+
+const char *cleave_compose_mbart(cleave_composer *c, const cleave_config *config) {
+    return compose_sides(
+        c, config,
+        &(sides_style){
+            .norms_before = true, .norms_embedding = true, .norms_last = true, .first = FIRST_ROW});
+}
+
+const char *cleave_compose_pegasus(cleave_composer *c, const cleave_config *config) {
+    return compose_sides(c, config,
+                         &(sides_style){.norms_before = true, .norms_last = true, .waves = true});
+}
+
+/* Positions begin behind the id that pads. */
+const char *cleave_compose_m2m_100(cleave_composer *c, const cleave_config *config) {
+    return compose_sides(c, config,
+                         &(sides_style){.norms_before = true,
+                                        .norms_last = true,
+                                        .waves = true,
+                                        .first = config->padding + 1,
+                                        .apart = 1});
+}
+
+/* ---- decoders alone -------------------------------------------------------------------------- */
+
+static const char *compose_alone(cleave_composer *c, const cleave_config *config,
+                                 const sides_style *style, const char *scope, const char *head) {
+    const cleave_config own = config_of_sides(config, style);
+    const stack decoder = {.c = c, .config = &own, .scope = scope, .is_causal = true};
+    const char *table = table_of(c, config, name_of(&decoder, scope, "embed_tokens"));
+    const char *x = look_up(&decoder, "input_ids", table);
+    x = run_side(&decoder, style, config->layers, x);
+    return config->tied
+               ? cleave_compose_tied(c, head, x, table)
+               : cleave_compose_linear(c, head, x, config->width, config->vocabulary, false);
+}
+
+const char *cleave_compose_xglm(cleave_composer *c, const cleave_config *config) {
+    const sides_style style = {
+        .norms_before = true, .norms_last = true, .waves = true, .first = FIRST_ROW, .apart = 1};
+    return compose_alone(c, config, &style, "model", "lm_head");
+}
+
+const char *cleave_compose_biogpt(cleave_composer *c, const cleave_config *config) {
+    const sides_style style = {.norms_before = true, .norms_last = true, .first = FIRST_ROW};
+    return compose_alone(c, config, &style, "biogpt", "output_projection");
+}
+
+/* ---- Whisper --------------------------------------------------------------------------------- */
+
+static const char *convolve(const stack *s, const char *module, const char *x, int64_t channels,
+                            int64_t stride) {
+    static const int64_t kernel = 3, pads[] = {1, 1};
+    cleave_composer *c = s->c;
+    const char *name = name_of(s, s->scope, module);
+    const char *weight = cleave_compose_parameter(c, name_of(s, name, "weight"), 3,
+                                                  (int64_t[]){s->config->width, channels, kernel});
+    const char *bias = cleave_compose_parameter(c, name_of(s, name, "bias"), 1, &s->config->width);
+    x = CLEAVE_COMPOSE(c, "Conv", name, x, weight, bias);
+    cleave_compose_integers(c, "kernel_shape", 1, &kernel);
+    cleave_compose_integers(c, "strides", 1, &stride);
+    cleave_compose_integers(c, "pads", 2, pads);
+    return CLEAVE_COMPOSE(c, "Gelu", name_of(s, name, "act"), x);
+}
+
+/* An encoder of sounds, given as the powers of frequencies in frames, of which two make one place;
+   keys have no bias. */
+const char *cleave_compose_whisper(cleave_composer *c, const cleave_config *config) {
+    const sides_style heard = {.norms_before = true, .norms_last = true, .waves = true, .apart = 1};
+    const sides_style said = {.norms_before = true, .norms_last = true};
+    cleave_config of_sounds = config_of_sides(config, &heard);
+    const cleave_config of_texts = of_sounds;
+    of_sounds.sequence = config->places;
+    const stack encoder = {
+        .c = c, .config = &of_sounds, .scope = "model.encoder", .plain_keys = true};
+    stack decoder = {.c = c,
+                     .config = &of_texts,
+                     .scope = "model.decoder",
+                     .is_causal = true,
+                     .plain_keys = true,
+                     .places = config->places};
+    const char *x = cleave_compose_data(c, "input_features", CLEAVE_ONNX_FLOAT, 2,
+                                        (int64_t[]){config->channels, 2 * config->places});
+    x = convolve(&encoder, "conv1", x, config->channels, 1);
+    x = convolve(&encoder, "conv2", x, config->width, 2);
+    x = cleave_compose_transpose(c, "model.encoder.frames", x, 3, (int64_t[]){0, 2, 1});
+    decoder.memory = run_side(&encoder, &heard, config->layers, x);
+    const char *table = table_of(c, config, "model.decoder.embed_tokens");
+    x = look_up(&decoder, "decoder_input_ids", table);
+    x = run_side(&decoder, &said, config->decoder_layers, x);
+    return cleave_compose_tied(c, "proj_out", x, table);
 }

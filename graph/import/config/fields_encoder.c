@@ -68,19 +68,35 @@ FIELDS_OF(t5, T5(2048, "relu"), FLAG("scale_decoder_outputs", scales, 1));
 FIELDS_OF(mt5, T5(1024, "gated-gelu"));
 
 /* BART's names.  Its first files have switches of other models, which the class has not. */
-#define SIDES                                                                                      \
+#define SIDES(function)                                                                            \
     NEEDED("d_model", width), NEEDED("vocab_size", vocabulary), NEEDED("encoder_layers", layers),  \
         NEEDED("num_hidden_layers", layers), NEEDED("decoder_layers", decoder_layers),             \
         NEEDED("encoder_attention_heads", heads), NEEDED("decoder_attention_heads", heads),        \
         NEEDED("encoder_ffn_dim", inner), NEEDED("decoder_ffn_dim", inner),                        \
-        ZERO("encoder_layerdrop"), ZERO("decoder_layerdrop"), RATE("dropout", dropout, 0.1),       \
-        RATE("attention_dropout", attention_dropout, 0),                                           \
-        RATE("activation_dropout", unit_dropout, 0), FLAG("scale_embedding", scales, 0),           \
-        FLAG("tie_word_embeddings", tied, 1), YES("is_encoder_decoder"), NOT("is_decoder"),        \
-        FUNCTION("activation_function", "gelu"), IDLE("add_bias_logits"),                          \
-        IDLE("add_final_layer_norm"), IDLE("classif_dropout"), IDLE("extra_pos_embeddings"),       \
+        RATE("activation_dropout", unit_dropout, 0), YES("tie_word_embeddings"),                   \
+        YES("is_encoder_decoder"), NOT("is_decoder"), FUNCTION("activation_function", function)
+#define SIDES_OF_TEXT(function)                                                                    \
+    SIDES(function), EXTENT("max_position_embeddings", positions, 1024),                           \
+        RATE("dropout", dropout, 0.1), RATE("attention_dropout", attention_dropout, 0),            \
+        FLAG("scale_embedding", scales, 0), IDLE("add_bias_logits"), IDLE("add_final_layer_norm"), \
+        IDLE("classif_dropout"), IDLE("extra_pos_embeddings"),                                     \
         IDLE("force_bos_token_to_be_generated"), IDLE("normalize_before"),                         \
         IDLE("normalize_embedding"), IDLE("static_position_embeddings")
-#define SIDES_OF_TEXT SIDES, EXTENT("max_position_embeddings", positions, 1024)
+#define KEEPS_LAYERS ZERO("encoder_layerdrop"), ZERO("decoder_layerdrop")
 
-FIELDS_OF(bart, SIDES_OF_TEXT);
+FIELDS_OF(bart, SIDES_OF_TEXT("gelu"), KEEPS_LAYERS);
+
+/* Sides of M2M-100 drop layers where nothing is said of it. */
+FIELDS_OF(m2m_100, SIDES("relu"), EXTENT("max_position_embeddings", positions, 1024),
+          RATE("dropout", dropout, 0.1), RATE("attention_dropout", attention_dropout, 0.1),
+          FLAG("scale_embedding", scales, 1), COUNT("pad_token_id", padding, 1),
+          NEEDED_ZERO("encoder_layerdrop"), NEEDED_ZERO("decoder_layerdrop"));
+
+FIELDS_OF(whisper, SIDES("gelu"), KEEPS_LAYERS, RATE("dropout", dropout, 0),
+          RATE("attention_dropout", attention_dropout, 0), EXTENT("num_mel_bins", channels, 80),
+          EXTENT("max_source_positions", places, 1500),
+          EXTENT("max_target_positions", positions, 448), NOT("apply_spec_augment"),
+          IDLE("classifier_proj_size"), IDLE("mask_feature_length"), IDLE("mask_feature_min_masks"),
+          IDLE("mask_feature_prob"), IDLE("mask_time_length"), IDLE("mask_time_min_masks"),
+          IDLE("mask_time_prob"), IDLE("median_filter_width"), IDLE("scale_embedding"),
+          IDLE("use_weighted_layer_sum"));

@@ -105,3 +105,23 @@ FIELDS_OF(mpt, NEEDED("d_model", width), NEEDED("n_layers", layers), NEEDED("n_h
           NOT("attn_config.qk_ln"), NOT("attn_config.qk_gn"),
           NOT("attn_config.attn_uses_sequence_id"), YES("attn_config.alibi"),
           EXACT("attn_config.alibi_bias_max", 8));
+
+FIELDS_OF(xglm, NEEDED("d_model", width), NEEDED("hidden_size", width),
+          NEEDED("num_layers", layers), NEEDED("num_hidden_layers", layers),
+          NEEDED("attention_heads", heads), NEEDED("num_attention_heads", heads),
+          NEEDED("ffn_dim", inner), NEEDED("vocab_size", vocabulary),
+          EXTENT("max_position_embeddings", positions, 2048), RATE("dropout", dropout, 0.1),
+          RATE("attention_dropout", attention_dropout, 0.1),
+          RATE("activation_dropout", unit_dropout, 0), ZERO("layerdrop"),
+          FLAG("scale_embedding", scales, 1), FLAG("tie_word_embeddings", tied, 1),
+          NOT("add_cross_attention"), NOT("is_decoder"), NOT("is_encoder_decoder"),
+          FUNCTION("activation_function", "gelu"));
+
+/* The class has norms' own epsilon, whatever the file says. */
+FIELDS_OF(biogpt, SIZES, NEEDED("vocab_size", vocabulary), EXTENT("intermediate_size", inner, 4096),
+          EXTENT("max_position_embeddings", positions, 1024),
+          RATE("hidden_dropout_prob", dropout, 0.1),
+          RATE("attention_probs_dropout_prob", attention_dropout, 0.1),
+          RATE("activation_dropout", unit_dropout, 0), ZERO("layerdrop"), IDLE("layer_norm_eps"),
+          FLAG("scale_embedding", scales, 1), FLAG("tie_word_embeddings", tied, 1),
+          FUNCTION("hidden_act", "gelu"));
