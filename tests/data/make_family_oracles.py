@@ -149,6 +149,8 @@ MODELS = {
                                      intermediate_size=20, tie_word_embeddings=False)),
     "family_gpt2": (CAUSAL, dict(model_type="gpt2", n_embd=16, n_layer=2, n_head=4, n_positions=12, vocab_size=24,
                                  attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0)),
+    "family_gpt_bigcode": (CAUSAL, dict(model_type="gpt_bigcode", n_embd=16, n_layer=2, n_head=4, n_positions=12,
+                                        vocab_size=24, attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0)),
     "family_opt": (CAUSAL, dict(model_type="opt", **SMALL, ffn_dim=20, max_position_embeddings=12, dropout=0.0)),
     "family_opt_after": (CAUSAL, dict(model_type="opt", **SMALL, ffn_dim=20, max_position_embeddings=12, dropout=0.0,
                                       word_embed_proj_dim=10, do_layer_norm_before=False, tie_word_embeddings=False)),

@@ -46,6 +46,7 @@ const cleave_family cleave_families[] = {
     {"glm4_moe", &cleave_fields_glm4_moe, cleave_compose_glm4_moe, .has_text = true, .turns = true,
      .turns_share = true, .has_own_head = true},
     {"gpt2", &cleave_fields_gpt2, cleave_compose_gpt2, .has_text = true},
+    {"gpt_bigcode", &cleave_fields_gpt_bigcode, cleave_compose_gpt_bigcode, .has_text = true},
     {"gpt_neo", &cleave_fields_gpt_neo, cleave_compose_gpt_neo, .has_text = true},
     {"gpt_neox", &cleave_fields_gpt_neox, cleave_compose_gpt_neox, .has_text = true, .turns = true,
      .turns_share = true},

@@ -1,6 +1,6 @@
-/* GPT-2 and GPT-Neo: layer norms with biases, a unit of two products, and a table of positions.
-   GPT-2 keeps its weights transposed; GPT-Neo has windows in turns, and scores that nothing scales.
- */
+/* GPT-2, GPTBigCode and GPT-Neo: layer norms with biases, a unit of two products, and a table of
+   positions.  GPT-2 keeps its weights transposed; the heads of GPTBigCode share a key; GPT-Neo has
+   windows in turns, and scores that nothing scales. */
 #include "graph/import/config/family_gpt.h"
 #include "graph/import/config/families.h"
 
@@ -32,42 +32,60 @@ const char *cleave_gpt_norm(cleave_composer *c, const cleave_config *config, con
                                config->epsilon, CLEAVE_NORM_LAYER);
 }
 
-/* ---- GPT-2 ----------------------------------------------------------------------------------- */
+/* ---- GPT-2 and GPTBigCode -------------------------------------------------------------------- */
 
-static const char *gpt2_attend(cleave_composer *c, const cleave_config *config, const char *block,
-                               const char *x, int64_t layer) {
-    const char *scope = cleave_compose_name(c, "%s.attn", block);
-    const char *which[] = {"q", "k", "v"}, *parts[3];
+/* A layer with a bias, by its scope. */
+typedef const char *(*biased_layer)(cleave_composer *c, const char *scope, const char *x,
+                                    int64_t n_in, int64_t n_out);
+
+static const char *biased_linear(cleave_composer *c, const char *scope, const char *x, int64_t n_in,
+                                 int64_t n_out) {
+    return cleave_compose_linear(c, scope, x, n_in, n_out, true);
+}
+
+/* One product gives all queries, and behind them keys and values. */
+static const char *fused_attend(cleave_composer *c, const cleave_config *config, const char *block,
+                                const char *x, int64_t layer, biased_layer product) {
+    static const char *const which[] = {"q", "k", "v"};
+    const char *scope = cleave_compose_name(c, "%s.attn", block), *parts[3];
     cleave_composed_attention how = cleave_gpt_attention(config);
+    const int64_t wide = config->width, narrow = config->kv_heads * config->head;
+    const int64_t ends[] = {0, wide, wide + narrow, wide + 2 * narrow};
     how.scale = config->scales ? how.scale : 1;
     how.scale /= config->scales_by_layer ? (double)(layer + 1) : 1;
-    x = cleave_compose_conv1d(c, cleave_compose_name(c, "%s.c_attn", scope), x, config->width,
-                              3 * config->width);
+    x = product(c, cleave_compose_name(c, "%s.c_attn", scope), x, wide, ends[3]);
     for (int i = 0; i < 3; i++) {
         parts[i] = cleave_compose_slice(c, cleave_compose_name(c, "%s.%s_part", scope, which[i]), x,
-                                        2, i * config->width, (i + 1) * config->width);
+                                        2, ends[i], ends[i + 1]);
         parts[i] = cleave_compose_split_heads(c, cleave_compose_name(c, "%s.%s", scope, which[i]),
                                               parts[i], &how.heads, i == 0);
     }
     x = cleave_compose_attention(c, scope, &how, parts[0], parts[1], parts[2]);
-    return cleave_compose_conv1d(c, cleave_compose_name(c, "%s.c_proj", scope), x, config->width,
-                                 config->width);
+    return product(c, cleave_compose_name(c, "%s.c_proj", scope), x, wide, wide);
+}
+
+static const char *fused_block(cleave_composer *c, const cleave_config *config, const char *x,
+                               int64_t layer, biased_layer product) {
+    const char *block = cleave_compose_name(c, "transformer.h.%lld", (long long)layer);
+    const char *mlp = cleave_compose_name(c, "%s.mlp", block);
+    const char *y = cleave_gpt_norm(c, config, block, "ln_1", x);
+    y = fused_attend(c, config, block, y, layer, product);
+    x = cleave_gpt_add(c, config, cleave_compose_name(c, "%s.attended", block), x, y);
+    y = cleave_gpt_norm(c, config, block, "ln_2", x);
+    y = product(c, cleave_compose_name(c, "%s.c_fc", mlp), y, config->width, config->inner);
+    y = cleave_gpt_activate(c, config, mlp, y);
+    y = product(c, cleave_compose_name(c, "%s.c_proj", mlp), y, config->inner, config->width);
+    return cleave_gpt_add(c, config, cleave_compose_name(c, "%s.output", block), x, y);
 }
 
 static const char *gpt2_block(cleave_composer *c, const cleave_config *config, const char *x,
                               int64_t layer) {
-    const char *block = cleave_compose_name(c, "transformer.h.%lld", (long long)layer);
-    const char *mlp = cleave_compose_name(c, "%s.mlp", block);
-    const char *y = cleave_gpt_norm(c, config, block, "ln_1", x);
-    y = gpt2_attend(c, config, block, y, layer);
-    x = cleave_gpt_add(c, config, cleave_compose_name(c, "%s.attended", block), x, y);
-    y = cleave_gpt_norm(c, config, block, "ln_2", x);
-    y = cleave_compose_conv1d(c, cleave_compose_name(c, "%s.c_fc", mlp), y, config->width,
-                              config->inner);
-    y = cleave_gpt_activate(c, config, mlp, y);
-    y = cleave_compose_conv1d(c, cleave_compose_name(c, "%s.c_proj", mlp), y, config->inner,
-                              config->width);
-    return cleave_gpt_add(c, config, cleave_compose_name(c, "%s.output", block), x, y);
+    return fused_block(c, config, x, layer, cleave_compose_conv1d);
+}
+
+static const char *bigcode_block(cleave_composer *c, const cleave_config *config, const char *x,
+                                 int64_t layer) {
+    return fused_block(c, config, x, layer, biased_linear);
 }
 
 /* The whole, of such blocks. */
@@ -93,6 +111,12 @@ static const char *compose_blocks(cleave_composer *c, const cleave_config *confi
 
 const char *cleave_compose_gpt2(cleave_composer *c, const cleave_config *config) {
     return compose_blocks(c, config, gpt2_block);
+}
+
+const char *cleave_compose_gpt_bigcode(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.kv_heads = 1;
+    return compose_blocks(c, &own, bigcode_block);
 }
 
 /* ---- GPT-Neo --------------------------------------------------------------------------------- */
