@@ -19,7 +19,8 @@ import transformers
 
 from make_family_oracles import SIDED, checkpoint_name
 
-HEADS = {"bert": transformers.AutoModelForMaskedLM, "distilbert": transformers.AutoModelForMaskedLM,
+HEADS = {"albert": transformers.AutoModelForMaskedLM, "bert": transformers.AutoModelForMaskedLM,
+         "distilbert": transformers.AutoModelForMaskedLM,
          "roberta": transformers.AutoModelForMaskedLM,
          "vit": transformers.AutoModelForImageClassification, "electra": transformers.AutoModelForMaskedLM,
          "modernbert": transformers.AutoModelForMaskedLM, **dict.fromkeys(SIDED, transformers.AutoModelForSeq2SeqLM),

@@ -184,6 +184,8 @@ MODELS = {
                                 attn_config=dict(clip_qkv=0.5, softmax_scale=0.3))),
     "family_electra": (MASKED, dict(model_type="electra", **SMALL, embedding_size=10, intermediate_size=20,
                                     max_position_embeddings=8, pad_token_id=None, **NO_DROPOUT)),
+    "family_albert": (MASKED, dict(model_type="albert", **{**SMALL, "num_hidden_layers": 3}, embedding_size=10,
+                                   intermediate_size=20, max_position_embeddings=8, pad_token_id=None)),
     "family_mt5": (SEQUENCES,
                    dict(model_type="mt5", d_model=16, d_kv=6, d_ff=20, num_layers=1, num_decoder_layers=2,
                         num_heads=3, vocab_size=24, dropout_rate=0.0, relative_attention_num_buckets=4,
@@ -222,7 +224,7 @@ def inputs_of(kind):
     if kind == "vit":
         return {"pixel_values": torch.randn(4, 3, 12, 12)}, torch.randint(5, (4,))
     data = {"input_features": torch.randn(4, 5, 20)} if kind == "whisper" else {"input_ids": ids()}
-    if kind in ("bert", "electra"):
+    if kind in ("albert", "bert", "electra"):
         data["token_type_ids"] = torch.randint(2, (4, 6))
     if kind in SIDED:
         data["decoder_input_ids"] = ids()

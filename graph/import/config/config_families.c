@@ -2,6 +2,7 @@
 #include "graph/import/config/families.h"
 
 const cleave_family cleave_families[] = {
+    {"albert", &cleave_fields_albert, cleave_compose_albert, .has_text = true},
     {"apertus", &cleave_fields_apertus, cleave_compose_apertus, .has_text = true, .turns = true,
      .has_own_head = true},
     {"arcee", &cleave_fields_arcee, cleave_compose_arcee, .has_text = true, .turns = true,

@@ -9,7 +9,6 @@
 static const struct {
     const char *model_type, *what;
 } unsupported[] = {
-    {"albert", "layers that share their weights"},
     {"bamba", "state-space layers"},
     {"dbrx", "experts whose weights lie in one matrix"},
     {"deberta", "scores by relative positions and contents apart"},

@@ -5,6 +5,7 @@
 
 #include "graph/import/config/config_fields.h"
 
+extern const cleave_fields cleave_fields_albert;
 extern const cleave_fields cleave_fields_apertus;
 extern const cleave_fields cleave_fields_arcee;
 extern const cleave_fields cleave_fields_bart;
@@ -72,6 +73,7 @@ extern const cleave_fields cleave_fields_whisper;
 extern const cleave_fields cleave_fields_xglm;
 
 /* Each gives the name of the logits. */
+const char *cleave_compose_albert(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_apertus(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_arcee(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_bart(cleave_composer *c, const cleave_config *config);

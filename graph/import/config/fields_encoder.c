@@ -18,6 +18,19 @@ FIELDS_OF(roberta, MASKED, COUNT("pad_token_id", padding, 1));
 FIELDS_OF(electra, MASKED, EXTENT("embedding_size", embedded_width, 128),
           IDLE("summary_last_dropout"));
 
+/* Layers are one, whose parameters all share. */
+FIELDS_OF(albert, SIZES, EXTENT("intermediate_size", inner, 16384),
+          NUMBER("layer_norm_eps", epsilon, 1e-12), NEEDED("vocab_size", vocabulary),
+          EXTENT("embedding_size", embedded_width, 128), EXTENT("type_vocab_size", types, 2),
+          EXTENT("max_position_embeddings", positions, 512),
+          RATE("hidden_dropout_prob", dropout, 0),
+          RATE("attention_probs_dropout_prob", attention_dropout, 0),
+          FLAG("tie_word_embeddings", tied, 1), IS("position_embedding_type", "absolute"),
+          EXACT("num_hidden_groups", 1), EXACT("inner_group_num", 1),
+          IDLE("classifier_dropout_prob"), IDLE("down_scale_factor"), IDLE("gap_size"),
+          IDLE("net_structure_type"), IDLE("num_memory_blocks"), EMPTY("layers_to_keep"),
+          FUNCTION("hidden_act", "gelu_new"));
+
 FIELDS_OF(modernbert, SIZES, NEEDED("vocab_size", vocabulary), NEEDED("intermediate_size", inner),
           EXTENT("max_position_embeddings", positions, 8192),
           EXTENT("global_attn_every_n_layers", whole_every, 3), LAYERS,
