@@ -10,7 +10,6 @@ static const struct {
     const char *model_type, *what;
 } unsupported[] = {
     {"bamba", "state-space layers"},
-    {"dbrx", "experts whose weights lie in one matrix"},
     {"deberta", "scores by relative positions and contents apart"},
     {"deberta-v2", "scores by relative positions and contents apart"},
     {"deepseek_v32", "attention to keys that an indexer chooses"},
@@ -104,8 +103,8 @@ static cleave_status fail_typeless(const cleave_json_cursor *root, cleave_error 
                                 "language models do");
     CLEAVE_TRY(cleave_json_string(&at, &name, error));
     return cleave_json_fail(root, error,
-                            "is no language model: it has a _class_name, \"%.64s\", and no "
-                            "model_type",
+                            "is of Diffusers, by its _class_name \"%.64s\", and no language model: "
+                            "such models are taken as ONNX files",
                             name);
 }
 

@@ -468,7 +468,7 @@ static const struct {
      8},
     {"{\"model_type\": \"hunyuan_v1_dence\", " SIZES "}", "(is it hunyuan_v1_dense?)", 8},
     {"{\"_class_name\": \"UNet2DConditionModel\", \"sample_size\": 64}",
-     "has a _class_name, \"UNet2DConditionModel\", and no model_type", 8},
+     "is of Diffusers, by its _class_name \"UNet2DConditionModel\", and no language model", 8},
     {"{\"model_type\": \"mistral3\", \"text_config\": {\"model_type\": \"mistral\"}}",
      "$.model_type: \"mistral3\" has several parts; of its texts alone is text_config, a "
      "\"mistral\"",
