@@ -335,6 +335,7 @@ int main(int n_arguments, char **arguments) {
         {"family_mt5", 4, 6},
         {"family_apertus", 4, 6},
         {"family_modernbert", 4, 6},
+        {"family_dbrx", 4, 6},
         {"family_albert", 4, 6},
         {"family_gpt_bigcode", 4, 6},
         {"family_biogpt", 4, 6},

@@ -19,6 +19,7 @@ const cleave_family cleave_families[] = {
      .has_own_head = true},
     {"cohere2", &cleave_fields_cohere2, cleave_compose_cohere2, .has_text = true, .turns = true,
      .has_own_head = true},
+    {"dbrx", &cleave_fields_dbrx, cleave_compose_dbrx, .has_text = true, .turns = true},
     {"deepseek_v2", &cleave_fields_deepseek_v2, cleave_compose_deepseek_v2, .has_text = true,
      .turns = true, .has_own_head = true},
     {"deepseek_v3", &cleave_fields_deepseek_v3, cleave_compose_deepseek_v3, .has_text = true,

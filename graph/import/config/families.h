@@ -15,6 +15,7 @@ extern const cleave_fields cleave_fields_bloom;
 extern const cleave_fields cleave_fields_codegen;
 extern const cleave_fields cleave_fields_cohere2;
 extern const cleave_fields cleave_fields_cohere;
+extern const cleave_fields cleave_fields_dbrx;
 extern const cleave_fields cleave_fields_deepseek_v2;
 extern const cleave_fields cleave_fields_deepseek_v3;
 extern const cleave_fields cleave_fields_distilbert;
@@ -83,6 +84,7 @@ const char *cleave_compose_bloom(cleave_composer *c, const cleave_config *config
 const char *cleave_compose_codegen(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_cohere(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_cohere2(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_dbrx(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_deepseek_v2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_deepseek_v3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_distilbert(cleave_composer *c, const cleave_config *config);

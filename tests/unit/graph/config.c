@@ -184,6 +184,7 @@ ParameterizedTestParameters(config, published_models_have_the_parameters_of_the_
                               {"biogpt"},
                               {"starcoder"},
                               {"albert_base_v2"},
+                              {"dbrx_base"},
                               {"vit_base"}};
     return cr_make_param_array(published, all, sizeof all / sizeof *all);
 }
@@ -451,6 +452,9 @@ Test(config, a_cap_that_is_null_is_none_and_one_left_out_is_the_familys) {
 #define BART                                                                                       \
     "\"d_model\": 16, \"vocab_size\": 20, \"encoder_layers\": 1, \"decoder_layers\": 1, "          \
     "\"encoder_attention_heads\": 4, \"encoder_ffn_dim\": 24"
+#define DBRX                                                                                       \
+    "\"model_type\": \"dbrx\", \"d_model\": 16, \"n_heads\": 4, \"n_layers\": 1, \"vocab_size\": " \
+    "20"
 #define DEEPSEEK "\"model_type\": \"deepseek_v3\", " SIZES
 
 static const struct {
@@ -598,6 +602,9 @@ static const struct {
      "$.tie_word_embeddings: is false", 8},
     {"{\"model_type\": \"bart\", " BART ", \"decoder_ffn_dim\": 32}",
      "$.decoder_ffn_dim: says something else than encoder_ffn_dim", 8},
+    {"{" DBRX ", \"ffn_config\": {\"moe_normalize_expert_weights\": 2}}", "2-norm", 8},
+    {"{" DBRX ", \"ffn_config\": {\"moe_top_k\": 5}}", "5 experts for each token are more than 4",
+     8},
     {"{\"model_type\": \"m2m_100\", " BART "}", "$: has no encoder_layerdrop", 8},
     {"{\"model_type\": \"whisper\", " BART ", \"max_source_positions\": 262145}",
      "262145 max_source_positions are more than 262144", 8},
