@@ -105,7 +105,8 @@ static cleave_status show(const void *any, char *const *arguments, cleave_arena 
     cleave_json *document;
     CLEAVE_TRY(cleave_json_parse(data, bytes, values->file, &document, error));
     cleave_json_cursor root = cleave_json_root(document), found;
-    bool is_config = cleave_json_find(&root, "model_type", &found);
+    bool is_config = cleave_json_find(&root, "model_type", &found) ||
+                     cleave_json_find(&root, "_class_name", &found);
     cleave_status status = is_config ? CLEAVE_OK : check_is_model(values, error);
     if (status == CLEAVE_OK && is_config && values->onnx != NULL)
         status = write_onnx(values, data, bytes, arena, error);

@@ -31,7 +31,10 @@ static char *join(cleave_arena *arena, const char *module, const char *part, siz
 /* The module in which a node lies, by its name; "" where that says none. */
 static cleave_status find_scope(const char *node, cleave_arena *arena, const char **scope,
                                 cleave_error *error) {
-    const char *module = node[0] == '/' || strncmp(node, "node_", 5) == 0 ? "" : node;
+    bool is_one_of_many =
+        node[0] != '@' && strchr(node, '@') != NULL; /* its module does others, too */
+    bool says_none = node[0] == '/' || strncmp(node, "node_", 5) == 0 || is_one_of_many;
+    const char *module = says_none ? "" : node;
     const char *part = node + 1, *end;
     while (node[0] == '/' && module != NULL && (end = strchr(part, '/')) != NULL) {
         module = join(arena, module, part, (size_t)(end - part));
@@ -98,12 +101,19 @@ static bool acts(const cleave_model *model, const cleave_operator *op) {
     return model->nests[op->main_nest].kind == CLEAVE_NEST_POOL || strcmp(op->type, "Dropout") == 0;
 }
 
+/* Does a node lie in a module, as what only a part of a module's forward does? */
+static bool lies_in(const char *scope, const char *module) {
+    size_t n = strlen(module);
+    return strncmp(scope, module, n) == 0 && scope[n] == '.';
+}
+
 static cleave_module_name name_operator(const cleave_model *model, const cleave_operator *op,
                                         const claim_table *claims, const char *owner,
                                         const char *scope) {
     bool alone = cleave_name_map_find(&claims->owners, owner) == 1;
     bool called = scope[0] != '\0' && cleave_name_map_find(&claims->callers, scope) == 1;
-    bool tied = strcmp(scope, owner) == 0 || cleave_name_map_find(&claims->owners, scope) < 0;
+    bool tied = strcmp(scope, owner) == 0 ||
+                (cleave_name_map_find(&claims->owners, scope) < 0 && !lies_in(scope, owner));
     if (strcmp(op->name, "@loss") == 0 && strcmp(op->type, "SoftmaxCrossEntropy") == 0)
         return (cleave_module_name){CLEAVE_NAMED_LOSS, "", ""};
     if (owner[0] != '\0' && alone && is_leaf(claims, owner))

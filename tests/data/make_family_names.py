@@ -17,15 +17,17 @@ import sys
 import torch
 import transformers
 
-from make_family_oracles import checkpoint_name
+from make_family_oracles import SIDED, checkpoint_name
 
-HEADS = {"bert": transformers.AutoModelForMaskedLM, "distilbert": transformers.AutoModelForMaskedLM,
+HEADS = {"albert": transformers.AutoModelForMaskedLM, "bert": transformers.AutoModelForMaskedLM,
+         "distilbert": transformers.AutoModelForMaskedLM,
          "roberta": transformers.AutoModelForMaskedLM,
          "vit": transformers.AutoModelForImageClassification, "electra": transformers.AutoModelForMaskedLM,
-         "modernbert": transformers.AutoModelForMaskedLM, "t5": transformers.AutoModelForSeq2SeqLM,
-         "mt5": transformers.AutoModelForSeq2SeqLM}
+         "modernbert": transformers.AutoModelForMaskedLM, **dict.fromkeys(SIDED, transformers.AutoModelForSeq2SeqLM),
+         "whisper": transformers.AutoModelForSpeechSeq2Seq}
 
-CONSTANTS = ("act_fn.beta", "act_fn.eps")  # of functions, whose modules keep them
+# Of functions, whose modules keep them; a bias of zeros; waves for positions.
+CONSTANTS = ("act_fn.beta", "act_fn.eps", "final_logits_bias", "embed_positions.weight")
 
 
 def shapes_of(fields):

@@ -34,13 +34,33 @@ EXPERTS = dict(**ROTARY, num_experts_per_tok=2)
 NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 CAUSAL = transformers.AutoModelForCausalLM
 MASKED = transformers.AutoModelForMaskedLM
+SIDED = ("bart", "m2m_100", "mbart", "mt5", "pegasus", "t5", "whisper")  # kinds that have an encoder and a decoder
+SEQUENCES = transformers.AutoModelForSeq2SeqLM
+SIDES = dict(d_model=16, encoder_layers=1, encoder_attention_heads=4, encoder_ffn_dim=20, decoder_layers=2,
+             decoder_attention_heads=4, decoder_ffn_dim=20, dropout=0.0, attention_dropout=0.0, vocab_size=24)
 MODELS = {
+    "family_bart": (SEQUENCES, dict(model_type="bart", **SIDES, max_position_embeddings=8)),
+    "family_mbart": (SEQUENCES, dict(model_type="mbart", **SIDES, max_position_embeddings=8, scale_embedding=True)),
+    "family_pegasus": (SEQUENCES, dict(model_type="pegasus", **SIDES, scale_embedding=True, pad_token_id=0)),
+    "family_m2m_100": (SEQUENCES, dict(model_type="m2m_100", **SIDES, encoder_layerdrop=0.0, decoder_layerdrop=0.0)),
+    "family_whisper": (transformers.AutoModelForSpeechSeq2Seq,
+                       dict(model_type="whisper", **SIDES, num_mel_bins=5, max_source_positions=10,
+                            max_target_positions=8, pad_token_id=0, bos_token_id=0, eos_token_id=0,
+                            decoder_start_token_id=0)),
+    "family_xglm": (CAUSAL, dict(model_type="xglm", d_model=16, num_layers=2, attention_heads=4, ffn_dim=20,
+                                 vocab_size=24, dropout=0.0, attention_dropout=0.0)),
+    "family_biogpt": (CAUSAL, dict(model_type="biogpt", **SMALL, intermediate_size=20, max_position_embeddings=8,
+                                   **NO_DROPOUT)),
     "family_llama": (CAUSAL, dict(model_type="llama", **ROTARY, rope_scaling=LLAMA3, attention_bias=True,
                                   mlp_bias=True)),
     "family_mistral": (CAUSAL, dict(model_type="mistral", **ROTARY, head_dim=6, sliding_window=3)),
     "family_qwen2": (CAUSAL, dict(model_type="qwen2", **ROTARY, tie_word_embeddings=True, use_sliding_window=True,
                                   sliding_window=4, max_window_layers=1)),
     "family_qwen3": (CAUSAL, dict(model_type="qwen3", **ROTARY, head_dim=8, rope_scaling=YARN)),
+    "family_dbrx": (CAUSAL, dict(model_type="dbrx", d_model=16, n_heads=4, n_layers=2, vocab_size=24, max_seq_len=64,
+                                 rope_parameters=dict(rope_type="default", rope_theta=50.0),
+                                 attn_config=dict(kv_n_heads=2, clip_qkv=0.5, rope_theta=50.0),
+                                 ffn_config=dict(ffn_hidden_size=12, moe_num_experts=4, moe_top_k=2))),
     "family_mixtral": (CAUSAL, dict(model_type="mixtral", **EXPERTS, num_local_experts=4)),
     "family_mixtral_capacity": (CAUSAL, dict(model_type="mixtral", **EXPERTS, num_local_experts=4, expert_capacity=2)),
     "family_qwen3_moe": (CAUSAL, dict(model_type="qwen3_moe", **EXPERTS, head_dim=8, num_experts=6,
@@ -133,6 +153,8 @@ MODELS = {
                                      intermediate_size=20, tie_word_embeddings=False)),
     "family_gpt2": (CAUSAL, dict(model_type="gpt2", n_embd=16, n_layer=2, n_head=4, n_positions=12, vocab_size=24,
                                  attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0)),
+    "family_gpt_bigcode": (CAUSAL, dict(model_type="gpt_bigcode", n_embd=16, n_layer=2, n_head=4, n_positions=12,
+                                        vocab_size=24, attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0)),
     "family_opt": (CAUSAL, dict(model_type="opt", **SMALL, ffn_dim=20, max_position_embeddings=12, dropout=0.0)),
     "family_opt_after": (CAUSAL, dict(model_type="opt", **SMALL, ffn_dim=20, max_position_embeddings=12, dropout=0.0,
                                       word_embed_proj_dim=10, do_layer_norm_before=False, tie_word_embeddings=False)),
@@ -166,7 +188,9 @@ MODELS = {
                                 attn_config=dict(clip_qkv=0.5, softmax_scale=0.3))),
     "family_electra": (MASKED, dict(model_type="electra", **SMALL, embedding_size=10, intermediate_size=20,
                                     max_position_embeddings=8, pad_token_id=None, **NO_DROPOUT)),
-    "family_mt5": (transformers.AutoModelForSeq2SeqLM,
+    "family_albert": (MASKED, dict(model_type="albert", **{**SMALL, "num_hidden_layers": 3}, embedding_size=10,
+                                   intermediate_size=20, max_position_embeddings=8, pad_token_id=None)),
+    "family_mt5": (SEQUENCES,
                    dict(model_type="mt5", d_model=16, d_kv=6, d_ff=20, num_layers=1, num_decoder_layers=2,
                         num_heads=3, vocab_size=24, dropout_rate=0.0, relative_attention_num_buckets=4,
                         relative_attention_max_distance=5, pad_token_id=0)),
@@ -175,7 +199,7 @@ MODELS = {
     "family_modernbert": (MASKED, dict(model_type="modernbert", **SMALL, intermediate_size=20, pad_token_id=None,
                                        max_position_embeddings=64, global_attn_every_n_layers=2, local_attention=4,
                                        global_rope_theta=100.0, local_rope_theta=20.0)),
-    "family_t5": (transformers.AutoModelForSeq2SeqLM,
+    "family_t5": (SEQUENCES,
                   dict(model_type="t5", d_model=16, d_kv=6, d_ff=20, num_layers=2, num_decoder_layers=1, num_heads=3,
                        vocab_size=24, dropout_rate=0.0, relative_attention_num_buckets=4,
                        relative_attention_max_distance=5, feed_forward_proj="gated-gelu", pad_token_id=0)),
@@ -203,10 +227,10 @@ def inputs_of(kind):
     ids = lambda: torch.randint(2, 24, (4, 6))
     if kind == "vit":
         return {"pixel_values": torch.randn(4, 3, 12, 12)}, torch.randint(5, (4,))
-    data = {"input_ids": ids()}
-    if kind in ("bert", "electra"):
+    data = {"input_features": torch.randn(4, 5, 20)} if kind == "whisper" else {"input_ids": ids()}
+    if kind in ("albert", "bert", "electra"):
         data["token_type_ids"] = torch.randint(2, (4, 6))
-    if kind in ("t5", "mt5"):
+    if kind in SIDED:
         data["decoder_input_ids"] = ids()
     return data, ids()
 
@@ -228,8 +252,8 @@ def drop(module, capacity):
 def values_of(model, kind):
     """Parameters, and what is kept beside them and not trained."""
     kept = {n: b for n, b in model.named_buffers() if n.endswith("e_score_correction_bias")}
-    return {checkpoint_name(kind, n): p.detach().float().numpy().copy()
-            for n, p in [*model.named_parameters(), *kept.items()]}
+    trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    return {checkpoint_name(kind, n): p.detach().float().numpy().copy() for n, p in [*trained, *kept.items()]}
 
 
 def oracle(name, make, config, folder):
@@ -242,7 +266,7 @@ def oracle(name, make, config, folder):
     model.train()
     with torch.no_grad():  # every parameter takes part, those that start at 0 or 1 too
         for p in model.parameters():
-            p += 0.1 * torch.randn_like(p)
+            p += 0.1 * torch.randn_like(p) * p.requires_grad
         for n, b in model.named_buffers():
             if n.endswith("e_score_correction_bias"):
                 b += 0.1 * torch.randn_like(b)
@@ -251,7 +275,8 @@ def oracle(name, make, config, folder):
             drop(module, capacity)
     data, targets = inputs_of(kind)
     write_safetensors(os.path.join(folder, f"{name}.weights.safetensors"), values_of(model, kind))
-    model = model.double()
+    if kind != "xglm":  # whose mask is no double
+        model = model.double()
     losses, optimizer = [], torch.optim.SGD(model.parameters(), 0.1)
     for _ in range(3):
         optimizer.zero_grad()

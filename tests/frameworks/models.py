@@ -47,11 +47,11 @@ class Attention(nn.Module):
         self.heads = heads
         self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
 
-    def forward(self, x):
+    def forward(self, x, bias=None):
         b, t, w = x.shape
         q, k, v = (y.view(b, t, self.heads, w // self.heads).transpose(1, 2)
                    for y in (self.query(x), self.key(x), self.value(x)))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=bias is None)
         return self.out(y.transpose(1, 2).reshape(b, t, w))
 
 
@@ -64,6 +64,29 @@ class Block(nn.Module):
     def forward(self, x):
         x = x + self.attention(self.norm_1(x))
         return x + self.down(F.gelu(self.up(self.norm_2(x))))
+
+
+class Places(nn.Embedding):
+    """The first row is no position."""
+
+    def forward(self, ids):
+        return super().forward(ids + 1)
+
+
+class Biased(nn.Module):
+    """Of T5's sort: scores have a bias by how far key and query are apart."""
+
+    def __init__(self, width=32, heads=4, vocabulary=64, length=16):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(vocabulary, width), Places(length + 1, width)
+        self.distances, self.attention = nn.Embedding(2 * length - 1, heads), Attention(width, heads)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, ids):
+        places = torch.arange(ids.shape[1], device=ids.device)
+        bias = self.distances(places[None] - places[:, None] + len(places) - 1).permute(2, 0, 1)[None]
+        x = self.tokens(ids) + self.places(places)
+        return self.head(x + self.attention(x, bias)).flatten(0, 1)
 
 
 class Language(nn.Module):
@@ -247,6 +270,7 @@ MODELS = {
     "convolutional": (Convolutional, lambda b: ((torch.randn(b, 3, 16, 16),), _ids(b, below=10))),
     "residual": (Residual, lambda b: ((torch.randn(b, 3, 8, 8),), _ids(b, below=10))),
     "language": (Language, lambda b: ((_ids(b, 16, below=64),), _ids(b * 16, below=64))),
+    "biased": (Biased, lambda b: ((_ids(b, 16, below=64),), _ids(b * 16, below=64))),
     "llama": (Llama, lambda b: ((_ids(b, LENGTH, below=64),), _ids(b * LENGTH, below=64))),
     "vgg11": (Vgg11, lambda b: ((torch.randn(b, 3, 32, 32),), _ids(b, below=10))),
     "resnet18": (ResNet18, lambda b: ((torch.randn(b, 3, 32, 32),), _ids(b, below=10))),
@@ -260,4 +284,4 @@ ALL_MODULES = ("perceptron", "convolutional", "vgg11")
 ALL_MOVES = (*ALL_MODULES, "residual", "language")
 
 # Those that the suite runs; of the others, which are larger, `--models all` does.
-QUICK = ("perceptron", "convolutional", "residual", "language", "llama", "recommender")
+QUICK = ("perceptron", "convolutional", "residual", "language", "biased", "llama", "recommender")

@@ -11,6 +11,8 @@ has_keys() { # KEY...
     # Our own reader takes it: it says that this is no file of ours, not that it is malformed.
     cp "$work/out" "$work/object.json"
     expect_error 2 "neither a machine" show "$work/object.json"
+    echo '{"_class_name": "UNet2DConditionModel"}' > "$work/unet.json"
+    expect_error 2 "such models are taken as ONNX files" show "$work/unet.json"
 }
 
 # Same seed and proposals, same bytes; another seed may differ but is legal.

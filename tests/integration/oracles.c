@@ -335,6 +335,16 @@ int main(int n_arguments, char **arguments) {
         {"family_mt5", 4, 6},
         {"family_apertus", 4, 6},
         {"family_modernbert", 4, 6},
+        {"family_dbrx", 4, 6},
+        {"family_albert", 4, 6},
+        {"family_gpt_bigcode", 4, 6},
+        {"family_biogpt", 4, 6},
+        {"family_xglm", 4, 6},
+        {"family_whisper", 4, 6},
+        {"family_m2m_100", 4, 6},
+        {"family_pegasus", 4, 6},
+        {"family_mbart", 4, 6},
+        {"family_bart", 4, 6},
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)

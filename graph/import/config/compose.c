@@ -32,6 +32,8 @@ const char *cleave_compose_name(cleave_composer *c, const char *format, ...) {
 
 const char *cleave_compose_node(cleave_composer *c, const char *type, const char *name,
                                 int32_t n_inputs, const char *const *inputs) {
+    if (c->again != NULL && name != NULL)
+        name = cleave_compose_name(c, "%s%s", name, c->again);
     const char **names = copy(c, inputs, n_inputs, sizeof *names);
     const char **output = copy(c, &name, 1, sizeof *output);
     if (c->failed || name == NULL)
@@ -123,6 +125,9 @@ const char *cleave_compose_parameter(cleave_composer *c, const char *name, int r
     cleave_onnx_value value = {
         .name = name, .type = CLEAVE_ONNX_FLOAT, .has_shape = true, .rank = rank};
     memcpy(value.shape, shape, (size_t)rank * sizeof *shape);
+    for (int32_t i = 0; c->again != NULL && name != NULL && i < c->inputs.n; i++)
+        if (strcmp(c->inputs.items[i].name, name) == 0)
+            return c->inputs.items[i].name;
     return add_input(c, &value);
 }
 

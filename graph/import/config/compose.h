@@ -16,7 +16,8 @@ enum { CLEAVE_COMPOSED_OPERATOR_SET = 20 };
 
 /* Names and elements live in `arena`; zero all else. */
 typedef struct cleave_composer {
-    bool trains; /* else nothing is dropped out */
+    bool trains;       /* else nothing is dropped out */
+    const char *again; /* behind names of nodes, where parameters are those of others; null: "" */
     cleave_arena *arena;
     cleave_error *error;
     bool failed;
@@ -47,7 +48,8 @@ void cleave_compose_text(cleave_composer *c, const char *attribute, const char *
 void cleave_compose_integers(cleave_composer *c, const char *attribute, int32_t n,
                              const int64_t *values);
 
-/* Inputs of the graph.  Data have the batch, which stays open, before the given dimensions. */
+/* Inputs of the graph; a parameter that is there is that one, of the same shape.  Data have the
+ * batch, which stays open, before the given dimensions. */
 const char *cleave_compose_parameter(cleave_composer *c, const char *name, int rank,
                                      const int64_t *shape);
 const char *cleave_compose_data(cleave_composer *c, const char *name, int32_t type, int rank,

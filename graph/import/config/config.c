@@ -142,6 +142,9 @@ static cleave_status check_experts(const cleave_json_cursor *root, const cleave_
         return cleave_json_fail(root, error, "%lld experts for each token are more than %lld",
                                 (long long)config->choices,
                                 (long long)(config->experts / groups * open));
+    if (config->choice_norm > 0 && (config->choice_norm < 1 || config->choice_norm > 1))
+        return cleave_json_fail(root, error, "weights by their %g-norm are not supported, but by 1",
+                                config->choice_norm);
     if (config->shared_experts * config->expert_inner > CLEAVE_MOST_EXTENT)
         return cleave_json_fail(root, error,
                                 "%lld shared experts of %lld are more than %lld in all",
@@ -174,6 +177,9 @@ static cleave_status check_tables(const cleave_json_cursor *root, const cleave_c
         if (config->labels == 0)
             return cleave_json_fail(root, error, "has no labels");
     }
+    if (config->places > CLEAVE_MOST_SEQUENCE)
+        return cleave_json_fail(root, error, "%lld max_source_positions are more than %d",
+                                (long long)config->places, CLEAVE_MOST_SEQUENCE);
     if (config->buckets > 0 && (config->buckets < 4 || config->distance <= config->buckets / 2))
         return cleave_json_fail(root, error,
                                 "%lld buckets up to a distance of %lld are too few, or too many",

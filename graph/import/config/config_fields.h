@@ -52,7 +52,8 @@ typedef struct cleave_config {
     int64_t types, padding; /* kinds of segments, the id that pads */
     int64_t first_position; /* row of the table of positions */
     int64_t decoder_layers, buckets, distance, image, patch, channels, labels;
-    double epsilon, dropout, attention_dropout, embedding_dropout;
+    int64_t places; /* that an encoder of sounds gives */
+    double epsilon, dropout, attention_dropout, embedding_dropout, unit_dropout;
     /* Experts: how many, chosen for each token, how wide, and rows of each for a sample (0: enough
        for all).  Choices may be among some groups. */
     int64_t experts, choices, expert_inner, capacity, groups, group_choices;
@@ -66,7 +67,9 @@ typedef struct cleave_config {
     int64_t last_sparse;            /* layers behind it are dense; -1: none are */
     double least_sum;               /* that weights are divided by; 0: any */
     double gate_limit, gate_scale;  /* of a clipped unit */
+    double router_jitter; /* what routers and experts read is multiplied by 1 - that to 1 + that */
     double capacity_factor; /* rows of each expert, in those of an even choice; 0: as above */
+    double choice_norm;     /* 1: of a token's weights, each is divided by their sum; 0: none is */
     bool normalises;        /* the weights of a token's choices add up to 1 */
     /* Latent attention: widths of what queries, and keys and values, are made from (of queries 0:
        the input itself), and of the parts of a head. */

@@ -9,10 +9,7 @@
 static const struct {
     const char *model_type, *what;
 } unsupported[] = {
-    {"albert", "layers that share their weights"},
     {"bamba", "state-space layers"},
-    {"bart", "an encoder and a decoder, which are supported of T5 alone"},
-    {"dbrx", "experts whose weights lie in one matrix"},
     {"deberta", "scores by relative positions and contents apart"},
     {"deberta-v2", "scores by relative positions and contents apart"},
     {"deepseek_v32", "attention to keys that an indexer chooses"},
@@ -27,15 +24,12 @@ static const struct {
     {"lfm2_moe", "short convolutions between layers of attention"},
     {"llama4", "several parts; its texts alone are llama4_text"},
     {"longformer", "global and local attention of one layer"},
-    {"m2m_100", "an encoder and a decoder, which are supported of T5 alone"},
     {"mamba", "state-space layers"},
     {"mamba2", "state-space layers"},
-    {"marian", "an encoder and a decoder, which are supported of T5 alone"},
-    {"mbart", "an encoder and a decoder, which are supported of T5 alone"},
+    {"marian", "an encoder and a decoder, and a bias of logits that nothing trains"},
     {"minimax", "linear attention"},
     {"mistral3", "several parts"},
     {"nemotron_h", "state-space layers"},
-    {"pegasus", "an encoder and a decoder, which are supported of T5 alone"},
     {"phimoe", "a router that draws experts at random in training"},
     {"qwen2_5_vl", "several parts"},
     {"qwen2_vl", "several parts"},
@@ -43,7 +37,6 @@ static const struct {
     {"qwen3_vl", "several parts"},
     {"recurrent_gemma", "recurrent layers"},
     {"rwkv", "recurrent layers"},
-    {"whisper", "an encoder of sounds and a decoder"},
     {"xlnet", "two streams of attention"},
     {"zamba2", "state-space layers"},
 };
@@ -110,8 +103,8 @@ static cleave_status fail_typeless(const cleave_json_cursor *root, cleave_error 
                                 "language models do");
     CLEAVE_TRY(cleave_json_string(&at, &name, error));
     return cleave_json_fail(root, error,
-                            "is no language model: it has a _class_name, \"%.64s\", and no "
-                            "model_type",
+                            "is of Diffusers, by its _class_name \"%.64s\", and no language model: "
+                            "such models are taken as ONNX files",
                             name);
 }
 

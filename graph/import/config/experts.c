@@ -166,6 +166,16 @@ static const char *expert_weight(const unit *u, const char *name, int64_t output
                                                 transposed ? outputs : inputs});
 }
 
+/* A matrix of all experts, [e x inner, width], as [e, inner, width]. */
+static const char *matrix_of(const unit *u, const char *name) {
+    const int64_t experts = u->config->experts, inner = u->config->expert_inner,
+                  width = u->config->width;
+    const char *all =
+        cleave_compose_parameter(u->c, named(u, name), 2, (int64_t[]){experts * inner, width});
+    return cleave_compose_reshape(u->c, cleave_compose_name(u->c, "%s.%s.apart", u->scope, name),
+                                  all, 3, (int64_t[]){experts, inner, width});
+}
+
 /* Of a dimension that has gate and up the elements of one of them. */
 static const char *side_of(const unit *u, const char *name, const char *both, int axis,
                            bool is_up) {
@@ -213,6 +223,13 @@ static void project(const unit *u, const char *rows, const char *sides[2]) {
     static const char *const names[] = {"experts.gate", "experts.up"};
     cleave_composer *c = u->c;
     const int64_t inner = u->config->expert_inner;
+    if (u->style->in_matrices) {
+        sides[0] =
+            einsum(u, "experts.mlp.gate", "necd,efd->necf", rows, matrix_of(u, "experts.mlp.w1"));
+        sides[1] =
+            einsum(u, "experts.mlp.up", "necd,efd->necf", rows, matrix_of(u, "experts.mlp.v1"));
+        return;
+    }
     const char *equation = u->style->transposed ? "necd,edf->necf" : "necd,efd->necf";
     const char *both = expert_weight(u, "experts.gate_up_proj", 2 * inner, u->config->width);
     const char *biases = NULL;
@@ -259,8 +276,11 @@ static const char *transform(const unit *u, const char *rows, const char *source
     const cleave_config *config = u->config;
     const char *sides[2];
     project(u, rows, sides);
-    const char *down = expert_weight(u, "experts.down_proj", config->width, config->expert_inner);
     rows = unite(u, sides[0], sides[1], sources);
+    if (u->style->in_matrices)
+        return einsum(u, "experts.mlp.down", "necf,efd->necd", rows,
+                      matrix_of(u, "experts.mlp.w2"));
+    const char *down = expert_weight(u, "experts.down_proj", config->width, config->expert_inner);
     rows = einsum(u, "experts.down", u->style->transposed ? "necf,efd->necd" : "necf,edf->necd",
                   rows, down);
     if (!u->style->biases)

@@ -28,6 +28,7 @@ typedef struct cleave_expert_style {
     bool interleaved;       /* elements of gate and up take turns, else the gate's come first */
     double up_shift, limit; /* up + shift; limit: of up, and of the gate from above; 0: none */
     double gate_scale;      /* above 0: gate x sigmoid(gate_scale x gate), whatever the file says */
+    bool in_matrices;       /* of gate, up and down, the experts below each other: w1, v1 and w2 */
     bool weighs_inputs;     /* of an expert, not its results; a token has one expert then */
 } cleave_expert_style;
 

@@ -5,13 +5,17 @@
 
 #include "graph/import/config/config_fields.h"
 
+extern const cleave_fields cleave_fields_albert;
 extern const cleave_fields cleave_fields_apertus;
 extern const cleave_fields cleave_fields_arcee;
+extern const cleave_fields cleave_fields_bart;
 extern const cleave_fields cleave_fields_bert;
+extern const cleave_fields cleave_fields_biogpt;
 extern const cleave_fields cleave_fields_bloom;
 extern const cleave_fields cleave_fields_codegen;
 extern const cleave_fields cleave_fields_cohere2;
 extern const cleave_fields cleave_fields_cohere;
+extern const cleave_fields cleave_fields_dbrx;
 extern const cleave_fields cleave_fields_deepseek_v2;
 extern const cleave_fields cleave_fields_deepseek_v3;
 extern const cleave_fields cleave_fields_distilbert;
@@ -27,6 +31,7 @@ extern const cleave_fields cleave_fields_gemma;
 extern const cleave_fields cleave_fields_glm4_moe;
 extern const cleave_fields cleave_fields_glm;
 extern const cleave_fields cleave_fields_gpt2;
+extern const cleave_fields cleave_fields_gpt_bigcode;
 extern const cleave_fields cleave_fields_gpt_neo;
 extern const cleave_fields cleave_fields_gpt_neox;
 extern const cleave_fields cleave_fields_gpt_oss;
@@ -38,6 +43,7 @@ extern const cleave_fields cleave_fields_hunyuan_v1_dense;
 extern const cleave_fields cleave_fields_hunyuan_v1_moe;
 extern const cleave_fields cleave_fields_llama4;
 extern const cleave_fields cleave_fields_llama;
+extern const cleave_fields cleave_fields_m2m_100;
 extern const cleave_fields cleave_fields_minimax_m2;
 extern const cleave_fields cleave_fields_ministral;
 extern const cleave_fields cleave_fields_mistral;
@@ -64,15 +70,21 @@ extern const cleave_fields cleave_fields_stablelm;
 extern const cleave_fields cleave_fields_starcoder2;
 extern const cleave_fields cleave_fields_t5;
 extern const cleave_fields cleave_fields_vit;
+extern const cleave_fields cleave_fields_whisper;
+extern const cleave_fields cleave_fields_xglm;
 
 /* Each gives the name of the logits. */
+const char *cleave_compose_albert(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_apertus(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_arcee(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_bart(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_bert(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_biogpt(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_bloom(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_codegen(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_cohere(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_cohere2(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_dbrx(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_deepseek_v2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_deepseek_v3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_distilbert(cleave_composer *c, const cleave_config *config);
@@ -89,6 +101,7 @@ const char *cleave_compose_glm(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_glm4(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_glm4_moe(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gpt2(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_gpt_bigcode(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gpt_neo(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gpt_neox(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gpt_oss(cleave_composer *c, const cleave_config *config);
@@ -100,6 +113,8 @@ const char *cleave_compose_hunyuan_v1_dense(cleave_composer *c, const cleave_con
 const char *cleave_compose_hunyuan_v1_moe(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_llama(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_llama4(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_m2m_100(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_mbart(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_minimax_m2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_mixtral(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_modernbert(cleave_composer *c, const cleave_config *config);
@@ -110,6 +125,7 @@ const char *cleave_compose_olmo2(cleave_composer *c, const cleave_config *config
 const char *cleave_compose_olmo3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_olmoe(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_opt(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_pegasus(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_phi(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_phi3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_qwen2(cleave_composer *c, const cleave_config *config);
@@ -123,5 +139,7 @@ const char *cleave_compose_stablelm(cleave_composer *c, const cleave_config *con
 const char *cleave_compose_starcoder2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_t5(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_vit(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_whisper(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_xglm(cleave_composer *c, const cleave_config *config);
 
 #endif

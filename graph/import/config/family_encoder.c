@@ -1,5 +1,6 @@
-/* Encoders: BERT, RoBERTa, DistilBERT and ELECTRA, which norm behind attention and unit and predict
-   masked tokens, and ViT, which norms before them and classifies images. */
+/* Encoders: BERT, RoBERTa, DistilBERT, ELECTRA and ALBERT, which norm behind attention and unit and
+   predict masked tokens, and ViT, which norms before them and classifies images.  ALBERT goes
+   through one layer again and again. */
 #include "graph/import/config/families.h"
 
 #include <math.h>
@@ -44,6 +45,18 @@ static const encoder_names distilbert_names = {.attention = "attention",
                                                .norm = "output_layer_norm",
                                                .dropout = "ffn.dropout"};
 
+static const encoder_names albert_names = {.attention = "attention",
+                                           .query = "query",
+                                           .key = "key",
+                                           .value = "value",
+                                           .attended = "attention.dense",
+                                           .attended_norm = "attention.LayerNorm",
+                                           .wide = "ffn",
+                                           .act = "activation",
+                                           .narrow = "ffn_output",
+                                           .norm = "full_layer_layer_norm",
+                                           .attended_dropout = "attention.output_dropout"};
+
 static const char *name_of(const encoder *e, const char *scope, const char *what) {
     return cleave_compose_name(e->c, "%s.%s", scope, what);
 }
@@ -57,6 +70,12 @@ static const char *norm(const encoder *e, const char *scope, const char *what, c
 static const char *linear(const encoder *e, const char *scope, const char *what, const char *x,
                           int64_t n_in, int64_t n_out) {
     return cleave_compose_linear(e->c, name_of(e, scope, what), x, n_in, n_out, true);
+}
+
+static const char *drop(const encoder *e, const char *block, const char *what, const char *x) {
+    return what == NULL
+               ? x
+               : cleave_compose_dropout(e->c, name_of(e, block, what), x, e->config->dropout);
 }
 
 static const char *attend(const encoder *e, const char *block, const char *x) {
@@ -78,10 +97,7 @@ static const char *attend(const encoder *e, const char *block, const char *x) {
     }
     x = cleave_compose_attention(c, scope, &how, parts[0], parts[1], parts[2]);
     x = linear(e, block, names->attended, x, config->width, config->width);
-    return names->attended_dropout == NULL
-               ? x
-               : cleave_compose_dropout(c, name_of(e, block, names->attended_dropout), x,
-                                        config->dropout);
+    return drop(e, block, names->attended_dropout, x);
 }
 
 static const char *feed(const encoder *e, const char *block, const char *x) {
@@ -91,10 +107,10 @@ static const char *feed(const encoder *e, const char *block, const char *x) {
     x = cleave_compose_activation(e->c, cleave_activation_find(config->activation),
                                   name_of(e, block, names->act), x);
     x = linear(e, block, names->narrow, x, config->inner, config->width);
-    return cleave_compose_dropout(e->c, name_of(e, block, names->dropout), x, config->dropout);
+    return drop(e, block, names->dropout, x);
 }
 
-/* ---- BERT, RoBERTa, DistilBERT and ELECTRA --------------------------------------------------- */
+/* ---- BERT, RoBERTa, DistilBERT, ELECTRA and ALBERT ------------------------------------------- */
 
 static int64_t embedded_width(const cleave_config *config) {
     return config->embedded_width > 0 ? config->embedded_width : config->width;
@@ -125,9 +141,8 @@ static const char *add_segments(const encoder *e, const char *scope, const char 
     return CLEAVE_COMPOSE(c, "Add", name_of(e, scope, "with_segments"), x, y);
 }
 
-/* What the blocks give of texts; `blocks`: the module that has them. */
-static const char *encode(const encoder *e, const char *model, const char *blocks,
-                          const char **table) {
+/* What blocks read of texts. */
+static const char *embed(const encoder *e, const char *model, const char **table) {
     cleave_composer *c = e->c;
     const cleave_config *config = e->config;
     const int64_t width = embedded_width(config);
@@ -143,7 +158,16 @@ static const char *encode(const encoder *e, const char *model, const char *block
     x = CLEAVE_COMPOSE(c, "Add", name_of(e, scope, "with_positions"), x, positions);
     x = cleave_compose_norm(c, name_of(e, scope, "LayerNorm"), x, width, config->epsilon,
                             CLEAVE_NORM_LAYER);
-    x = cleave_compose_dropout(c, name_of(e, scope, "dropout"), x, config->dropout);
+    return cleave_compose_dropout(c, name_of(e, scope, "dropout"), x, config->dropout);
+}
+
+/* What the blocks give of texts; `blocks`: the module that has them. */
+static const char *encode(const encoder *e, const char *model, const char *blocks,
+                          const char **table) {
+    cleave_composer *c = e->c;
+    const cleave_config *config = e->config;
+    const int64_t width = embedded_width(config);
+    const char *x = embed(e, model, table);
     if (width != config->width)
         x = linear(e, model, "embeddings_project", x, width, config->width);
     for (int64_t i = 0; i < config->layers; i++)
@@ -230,6 +254,26 @@ const char *cleave_compose_electra(cleave_composer *c, const cleave_config *conf
                               .activation = "gelu"};
     const char *table;
     const char *x = encode(&e, "electra", "encoder", &table);
+    return predict(&e, &head, table, x);
+}
+
+const char *cleave_compose_albert(cleave_composer *c, const cleave_config *config) {
+    const encoder e = {c, config, config->sequence, &albert_names, true};
+    const masked_head head = {.layer = "predictions.dense",
+                              .act = "predictions.activation",
+                              .norm = "predictions.LayerNorm",
+                              .decoder = "predictions.decoder",
+                              .bias = "predictions.bias",
+                              .logits = "predictions.logits",
+                              .activation = config->activation};
+    const char *table, *x = embed(&e, "albert", &table);
+    x = linear(&e, "albert.encoder", "embedding_hidden_mapping_in", x, embedded_width(config),
+               config->width);
+    for (int64_t i = 0; i < config->layers; i++) {
+        c->again = cleave_compose_name(c, "@layer=%lld", (long long)i);
+        x = normed_block(&e, "albert.encoder.albert_layer_groups.0.albert_layers.0", x);
+    }
+    c->again = NULL;
     return predict(&e, &head, table, x);
 }
 

@@ -1,7 +1,6 @@
-/* GPT-2, GPT-Neo and OPT: layer norms with biases, a unit of two products, and a table of
-   positions. GPT-2 keeps its weights transposed; GPT-Neo has windows in turns, and scores that
-   nothing scales.
- */
+/* GPT-2, GPTBigCode and GPT-Neo: layer norms with biases, a unit of two products, and a table of
+   positions.  GPT-2 keeps its weights transposed; the heads of GPTBigCode share a key; GPT-Neo has
+   windows in turns, and scores that nothing scales. */
 #include "graph/import/config/family_gpt.h"
 #include "graph/import/config/families.h"
 
@@ -33,42 +32,60 @@ const char *cleave_gpt_norm(cleave_composer *c, const cleave_config *config, con
                                config->epsilon, CLEAVE_NORM_LAYER);
 }
 
-/* ---- GPT-2 ----------------------------------------------------------------------------------- */
+/* ---- GPT-2 and GPTBigCode -------------------------------------------------------------------- */
 
-static const char *gpt2_attend(cleave_composer *c, const cleave_config *config, const char *block,
-                               const char *x, int64_t layer) {
-    const char *scope = cleave_compose_name(c, "%s.attn", block);
-    const char *which[] = {"q", "k", "v"}, *parts[3];
+/* A layer with a bias, by its scope. */
+typedef const char *(*biased_layer)(cleave_composer *c, const char *scope, const char *x,
+                                    int64_t n_in, int64_t n_out);
+
+static const char *biased_linear(cleave_composer *c, const char *scope, const char *x, int64_t n_in,
+                                 int64_t n_out) {
+    return cleave_compose_linear(c, scope, x, n_in, n_out, true);
+}
+
+/* One product gives all queries, and behind them keys and values. */
+static const char *fused_attend(cleave_composer *c, const cleave_config *config, const char *block,
+                                const char *x, int64_t layer, biased_layer product) {
+    static const char *const which[] = {"q", "k", "v"};
+    const char *scope = cleave_compose_name(c, "%s.attn", block), *parts[3];
     cleave_composed_attention how = cleave_gpt_attention(config);
+    const int64_t wide = config->width, narrow = config->kv_heads * config->head;
+    const int64_t ends[] = {0, wide, wide + narrow, wide + 2 * narrow};
     how.scale = config->scales ? how.scale : 1;
     how.scale /= config->scales_by_layer ? (double)(layer + 1) : 1;
-    x = cleave_compose_conv1d(c, cleave_compose_name(c, "%s.c_attn", scope), x, config->width,
-                              3 * config->width);
+    x = product(c, cleave_compose_name(c, "%s.c_attn", scope), x, wide, ends[3]);
     for (int i = 0; i < 3; i++) {
         parts[i] = cleave_compose_slice(c, cleave_compose_name(c, "%s.%s_part", scope, which[i]), x,
-                                        2, i * config->width, (i + 1) * config->width);
+                                        2, ends[i], ends[i + 1]);
         parts[i] = cleave_compose_split_heads(c, cleave_compose_name(c, "%s.%s", scope, which[i]),
                                               parts[i], &how.heads, i == 0);
     }
     x = cleave_compose_attention(c, scope, &how, parts[0], parts[1], parts[2]);
-    return cleave_compose_conv1d(c, cleave_compose_name(c, "%s.c_proj", scope), x, config->width,
-                                 config->width);
+    return product(c, cleave_compose_name(c, "%s.c_proj", scope), x, wide, wide);
+}
+
+static const char *fused_block(cleave_composer *c, const cleave_config *config, const char *x,
+                               int64_t layer, biased_layer product) {
+    const char *block = cleave_compose_name(c, "transformer.h.%lld", (long long)layer);
+    const char *mlp = cleave_compose_name(c, "%s.mlp", block);
+    const char *y = cleave_gpt_norm(c, config, block, "ln_1", x);
+    y = fused_attend(c, config, block, y, layer, product);
+    x = cleave_gpt_add(c, config, cleave_compose_name(c, "%s.attended", block), x, y);
+    y = cleave_gpt_norm(c, config, block, "ln_2", x);
+    y = product(c, cleave_compose_name(c, "%s.c_fc", mlp), y, config->width, config->inner);
+    y = cleave_gpt_activate(c, config, mlp, y);
+    y = product(c, cleave_compose_name(c, "%s.c_proj", mlp), y, config->inner, config->width);
+    return cleave_gpt_add(c, config, cleave_compose_name(c, "%s.output", block), x, y);
 }
 
 static const char *gpt2_block(cleave_composer *c, const cleave_config *config, const char *x,
                               int64_t layer) {
-    const char *block = cleave_compose_name(c, "transformer.h.%lld", (long long)layer);
-    const char *mlp = cleave_compose_name(c, "%s.mlp", block);
-    const char *y = cleave_gpt_norm(c, config, block, "ln_1", x);
-    y = gpt2_attend(c, config, block, y, layer);
-    x = cleave_gpt_add(c, config, cleave_compose_name(c, "%s.attended", block), x, y);
-    y = cleave_gpt_norm(c, config, block, "ln_2", x);
-    y = cleave_compose_conv1d(c, cleave_compose_name(c, "%s.c_fc", mlp), y, config->width,
-                              config->inner);
-    y = cleave_gpt_activate(c, config, mlp, y);
-    y = cleave_compose_conv1d(c, cleave_compose_name(c, "%s.c_proj", mlp), y, config->inner,
-                              config->width);
-    return cleave_gpt_add(c, config, cleave_compose_name(c, "%s.output", block), x, y);
+    return fused_block(c, config, x, layer, cleave_compose_conv1d);
+}
+
+static const char *bigcode_block(cleave_composer *c, const cleave_config *config, const char *x,
+                                 int64_t layer) {
+    return fused_block(c, config, x, layer, biased_linear);
 }
 
 /* The whole, of such blocks. */
@@ -94,6 +111,12 @@ static const char *compose_blocks(cleave_composer *c, const cleave_config *confi
 
 const char *cleave_compose_gpt2(cleave_composer *c, const cleave_config *config) {
     return compose_blocks(c, config, gpt2_block);
+}
+
+const char *cleave_compose_gpt_bigcode(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.kv_heads = 1;
+    return compose_blocks(c, &own, bigcode_block);
 }
 
 /* ---- GPT-Neo --------------------------------------------------------------------------------- */
@@ -134,71 +157,4 @@ static const char *neo_block(cleave_composer *c, const cleave_config *config, co
 
 const char *cleave_compose_gpt_neo(cleave_composer *c, const cleave_config *config) {
     return compose_blocks(c, config, neo_block);
-}
-
-/* ---- OPT ------------------------------------------------------------------------------------- */
-
-static const char *opt_linear(cleave_composer *c, const cleave_config *config, const char *block,
-                              const char *what, const char *x, int64_t n_in, int64_t n_out) {
-    return cleave_compose_linear(c, cleave_compose_name(c, "%s.%s", block, what), x, n_in, n_out,
-                                 config->attention_bias);
-}
-
-static const char *opt_attend(cleave_composer *c, const cleave_config *config, const char *block,
-                              const char *x) {
-    static const char *const modules[] = {"q_proj", "k_proj", "v_proj"};
-    static const char *const heads[] = {"q", "k", "v"};
-    const char *scope = cleave_compose_name(c, "%s.self_attn", block), *parts[3];
-    const cleave_composed_attention how = cleave_gpt_attention(config);
-    for (int i = 0; i < 3; i++) {
-        parts[i] = opt_linear(c, config, scope, modules[i], x, config->width, config->width);
-        parts[i] = cleave_compose_split_heads(c, cleave_compose_name(c, "%s.%s", scope, heads[i]),
-                                              parts[i], &how.heads, i == 0);
-    }
-    x = cleave_compose_attention(c, scope, &how, parts[0], parts[1], parts[2]);
-    return opt_linear(c, config, scope, "out_proj", x, config->width, config->width);
-}
-
-static const char *opt_block(cleave_composer *c, const cleave_config *config, const char *x,
-                             int64_t layer) {
-    const char *block = cleave_compose_name(c, "model.decoder.layers.%lld", (long long)layer);
-    bool before = config->norms_before;
-    const char *y = before ? cleave_gpt_norm(c, config, block, "self_attn_layer_norm", x) : x;
-    y = opt_attend(c, config, block, y);
-    x = cleave_gpt_add(c, config, cleave_compose_name(c, "%s.attended", block), x, y);
-    x = before ? x : cleave_gpt_norm(c, config, block, "self_attn_layer_norm", x);
-    y = before ? cleave_gpt_norm(c, config, block, "final_layer_norm", x) : x;
-    y = opt_linear(c, config, block, "fc1", y, config->width, config->inner);
-    y = cleave_gpt_activate(c, config, block, y);
-    y = opt_linear(c, config, block, "fc2", y, config->inner, config->width);
-    x = cleave_gpt_add(c, config, cleave_compose_name(c, "%s.output", block), x, y);
-    return before ? x : cleave_gpt_norm(c, config, block, "final_layer_norm", x);
-}
-
-/* The first two rows of its table of positions are no positions. */
-const char *cleave_compose_opt(cleave_composer *c, const cleave_config *config) {
-    enum { FIRST = 2 };
-    cleave_config own = *config;
-    own.epsilon = 1e-5;
-    int64_t width = config->width,
-            embedded = config->embedded_width > 0 ? config->embedded_width : width;
-    const char *table;
-    const char *ids = cleave_compose_data(c, "input_ids", CLEAVE_ONNX_INT64, 1, &config->sequence);
-    const char *x = cleave_compose_embedding(c, "model.decoder.embed_tokens", ids,
-                                             config->vocabulary, embedded, &table);
-    if (embedded != width)
-        x = cleave_compose_linear(c, "model.decoder.project_in", x, embedded, width, false);
-    const char *positions =
-        cleave_compose_rows(c, "model.decoder.embed_positions", config->positions + FIRST, width,
-                            FIRST, config->sequence);
-    x = CLEAVE_COMPOSE(c, "Add", "model.decoder.embedded", x, positions);
-    for (int64_t i = 0; i < config->layers; i++)
-        x = opt_block(c, &own, x, i);
-    if (config->norms_before)
-        x = cleave_gpt_norm(c, &own, "model.decoder", "final_layer_norm", x);
-    if (embedded != width)
-        x = cleave_compose_linear(c, "model.decoder.project_out", x, width, embedded, false);
-    return config->tied
-               ? cleave_compose_tied(c, "lm_head", x, table)
-               : cleave_compose_linear(c, "lm_head", x, embedded, config->vocabulary, false);
 }

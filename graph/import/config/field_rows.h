@@ -35,6 +35,9 @@
 #define EMPTY(name)                                                                                \
     { name, CLEAVE_FIELD_EMPTY, 0, false, 0, NULL }
 #define ZERO(name) EXACT(name, 0)
+/* The family's own number is another. */
+#define NEEDED_ZERO(name)                                                                          \
+    { name, CLEAVE_FIELD_EXACT, 0, true, 0, NULL }
 #define EXACT(name, number)                                                                        \
     { name, CLEAVE_FIELD_EXACT, 0, false, number, NULL }
 #define IDLE(name)                                                                                 \

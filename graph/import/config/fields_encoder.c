@@ -18,6 +18,19 @@ FIELDS_OF(roberta, MASKED, COUNT("pad_token_id", padding, 1));
 FIELDS_OF(electra, MASKED, EXTENT("embedding_size", embedded_width, 128),
           IDLE("summary_last_dropout"));
 
+/* Layers are one, whose parameters all share. */
+FIELDS_OF(albert, SIZES, EXTENT("intermediate_size", inner, 16384),
+          NUMBER("layer_norm_eps", epsilon, 1e-12), NEEDED("vocab_size", vocabulary),
+          EXTENT("embedding_size", embedded_width, 128), EXTENT("type_vocab_size", types, 2),
+          EXTENT("max_position_embeddings", positions, 512),
+          RATE("hidden_dropout_prob", dropout, 0),
+          RATE("attention_probs_dropout_prob", attention_dropout, 0),
+          FLAG("tie_word_embeddings", tied, 1), IS("position_embedding_type", "absolute"),
+          EXACT("num_hidden_groups", 1), EXACT("inner_group_num", 1),
+          IDLE("classifier_dropout_prob"), IDLE("down_scale_factor"), IDLE("gap_size"),
+          IDLE("net_structure_type"), IDLE("num_memory_blocks"), EMPTY("layers_to_keep"),
+          FUNCTION("hidden_act", "gelu_new"));
+
 FIELDS_OF(modernbert, SIZES, NEEDED("vocab_size", vocabulary), NEEDED("intermediate_size", inner),
           EXTENT("max_position_embeddings", positions, 8192),
           EXTENT("global_attn_every_n_layers", whole_every, 3), LAYERS,
@@ -66,3 +79,37 @@ FIELDS_OF(t5, T5(2048, "relu"), FLAG("scale_decoder_outputs", scales, 1));
 
 /* Where the embedding's table gives the logits, nothing is scaled. */
 FIELDS_OF(mt5, T5(1024, "gated-gelu"));
+
+/* BART's names.  Its first files have switches of other models, which the class has not. */
+#define SIDES(function)                                                                            \
+    NEEDED("d_model", width), NEEDED("vocab_size", vocabulary), NEEDED("encoder_layers", layers),  \
+        NEEDED("num_hidden_layers", layers), NEEDED("decoder_layers", decoder_layers),             \
+        NEEDED("encoder_attention_heads", heads), NEEDED("decoder_attention_heads", heads),        \
+        NEEDED("encoder_ffn_dim", inner), NEEDED("decoder_ffn_dim", inner),                        \
+        RATE("activation_dropout", unit_dropout, 0), YES("tie_word_embeddings"),                   \
+        YES("is_encoder_decoder"), NOT("is_decoder"), FUNCTION("activation_function", function)
+#define SIDES_OF_TEXT(function)                                                                    \
+    SIDES(function), EXTENT("max_position_embeddings", positions, 1024),                           \
+        RATE("dropout", dropout, 0.1), RATE("attention_dropout", attention_dropout, 0),            \
+        FLAG("scale_embedding", scales, 0), IDLE("add_bias_logits"), IDLE("add_final_layer_norm"), \
+        IDLE("classif_dropout"), IDLE("extra_pos_embeddings"),                                     \
+        IDLE("force_bos_token_to_be_generated"), IDLE("normalize_before"),                         \
+        IDLE("normalize_embedding"), IDLE("static_position_embeddings")
+#define KEEPS_LAYERS ZERO("encoder_layerdrop"), ZERO("decoder_layerdrop")
+
+FIELDS_OF(bart, SIDES_OF_TEXT("gelu"), KEEPS_LAYERS);
+
+/* Sides of M2M-100 drop layers where nothing is said of it. */
+FIELDS_OF(m2m_100, SIDES("relu"), EXTENT("max_position_embeddings", positions, 1024),
+          RATE("dropout", dropout, 0.1), RATE("attention_dropout", attention_dropout, 0.1),
+          FLAG("scale_embedding", scales, 1), COUNT("pad_token_id", padding, 1),
+          NEEDED_ZERO("encoder_layerdrop"), NEEDED_ZERO("decoder_layerdrop"));
+
+FIELDS_OF(whisper, SIDES("gelu"), KEEPS_LAYERS, RATE("dropout", dropout, 0),
+          RATE("attention_dropout", attention_dropout, 0), EXTENT("num_mel_bins", channels, 80),
+          EXTENT("max_source_positions", places, 1500),
+          EXTENT("max_target_positions", positions, 448), NOT("apply_spec_augment"),
+          IDLE("classifier_proj_size"), IDLE("mask_feature_length"), IDLE("mask_feature_min_masks"),
+          IDLE("mask_feature_prob"), IDLE("mask_time_length"), IDLE("mask_time_min_masks"),
+          IDLE("mask_time_prob"), IDLE("median_filter_width"), IDLE("scale_embedding"),
+          IDLE("use_weighted_layer_sum"));

@@ -146,3 +146,21 @@ FIELDS_OF(hunyuan_v1_moe, HUNYUAN, NOT("mlp_bias"), ROOM, NEEDED("num_experts", 
           YES("norm_topk_prob"), NOT("moe_drop_tokens"), NOT("moe_random_routing_dropped_token"),
           NOT("group_limited_greedy"), IDLE("n_group"), IDLE("topk_group"),
           IDLE("routed_scaling_factor"));
+
+/* The newest classes pass over attn_config.rope_theta; the checkpoints are of it. */
+FIELDS_OF(dbrx, NEEDED("d_model", width), NEEDED("hidden_size", width), NEEDED("n_layers", layers),
+          NEEDED("num_hidden_layers", layers), NEEDED("n_heads", heads),
+          NEEDED("num_attention_heads", heads), NEEDED("vocab_size", vocabulary),
+          EXTENT("max_seq_len", positions, 2048),
+          EXTENT("max_position_embeddings", positions, 2048), RATE("resid_pdrop", dropout, 0),
+          IDLE("emb_pdrop"), TURNED("rope_theta", 10000), ROOM, NOT("tie_word_embeddings"),
+          RATE("attn_config.attn_pdrop", attention_dropout, 0),
+          CAP("attn_config.clip_qkv", projection_clip, 0),
+          EXTENT("attn_config.kv_n_heads", kv_heads, 1),
+          NUMBER("attn_config.rope_theta", rotary[0].theta, 10000),
+          EXTENT("ffn_config.ffn_hidden_size", expert_inner, 3584),
+          EXTENT("ffn_config.moe_num_experts", experts, 4),
+          EXTENT("ffn_config.moe_top_k", choices, 1),
+          RATE("ffn_config.moe_jitter_eps", router_jitter, 0), IDLE("ffn_config.moe_loss_weight"),
+          CAP("ffn_config.moe_normalize_expert_weights", choice_norm, 1),
+          IDLE("ffn_config.hidden_size"), IS("ffn_config.ffn_act_fn", "silu"));

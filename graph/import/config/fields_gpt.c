@@ -40,17 +40,25 @@ FIELDS_OF(falcon, SIZES, NEEDED("n_layer", layers), NEEDED("n_head", heads),
           FLAG("tie_word_embeddings", tied, 1), YES("parallel_attn"), NOT("alibi"),
           ZERO("hidden_dropout"), ZERO("attention_dropout"), FUNCTION("activation", "gelu"));
 
-FIELDS_OF(gpt2, NEEDED("n_embd", width), NEEDED("n_layer", layers), NEEDED("n_head", heads),
-          NEEDED("hidden_size", width), NEEDED("num_hidden_layers", layers),
-          NEEDED("num_attention_heads", heads), NEEDED("vocab_size", vocabulary),
-          EXTENT("n_positions", positions, 1024),
-          EXTENT("max_position_embeddings", positions, 1024), EXTENT("n_inner", inner, 0),
-          NUMBER("layer_norm_epsilon", epsilon, 1e-5), RATE("attn_pdrop", attention_dropout, 0.1),
-          RATE("resid_pdrop", dropout, 0.1), RATE("embd_pdrop", embedding_dropout, 0.1),
-          FLAG("scale_attn_weights", scales, 1),
-          FLAG("scale_attn_by_inverse_layer_idx", scales_by_layer, 0),
-          FLAG("tie_word_embeddings", tied, 1), NOT("is_decoder"), NOT("add_cross_attention"),
-          NOT("is_encoder_decoder"), FUNCTION("activation_function", "gelu_new"));
+#define GPT2                                                                                       \
+    NEEDED("n_embd", width), NEEDED("n_layer", layers), NEEDED("n_head", heads),                   \
+        NEEDED("hidden_size", width), NEEDED("num_hidden_layers", layers),                         \
+        NEEDED("num_attention_heads", heads), NEEDED("vocab_size", vocabulary),                    \
+        EXTENT("n_positions", positions, 1024),                                                    \
+        EXTENT("max_position_embeddings", positions, 1024), EXTENT("n_inner", inner, 0),           \
+        NUMBER("layer_norm_epsilon", epsilon, 1e-5), RATE("attn_pdrop", attention_dropout, 0.1),   \
+        RATE("resid_pdrop", dropout, 0.1), RATE("embd_pdrop", embedding_dropout, 0.1),             \
+        FLAG("scale_attn_weights", scales, 1), FLAG("tie_word_embeddings", tied, 1),               \
+        NOT("is_decoder"), NOT("add_cross_attention"), NOT("is_encoder_decoder")
+
+FIELDS_OF(gpt2, GPT2, FLAG("scale_attn_by_inverse_layer_idx", scales_by_layer, 0),
+          FUNCTION("activation_function", "gelu_new"));
+
+/* What its files say of how it is run changes nothing. */
+FIELDS_OF(gpt_bigcode, GPT2, YES("multi_query"), IDLE("scale_attention_softmax_in_fp32"),
+          IDLE("inference_runner"), IDLE("max_batch_size"), IDLE("max_sequence_length"),
+          IDLE("pad_key_length"), IDLE("pre_allocate_kv_cache"), IDLE("validate_runner_input"),
+          FUNCTION("activation_function", "gelu_pytorch_tanh"));
 
 FIELDS_OF(opt, SIZES, NEEDED("vocab_size", vocabulary), NEEDED("ffn_dim", inner),
           EXTENT("word_embed_proj_dim", embedded_width, 0),
@@ -105,3 +113,23 @@ FIELDS_OF(mpt, NEEDED("d_model", width), NEEDED("n_layers", layers), NEEDED("n_h
           NOT("attn_config.qk_ln"), NOT("attn_config.qk_gn"),
           NOT("attn_config.attn_uses_sequence_id"), YES("attn_config.alibi"),
           EXACT("attn_config.alibi_bias_max", 8));
+
+FIELDS_OF(xglm, NEEDED("d_model", width), NEEDED("hidden_size", width),
+          NEEDED("num_layers", layers), NEEDED("num_hidden_layers", layers),
+          NEEDED("attention_heads", heads), NEEDED("num_attention_heads", heads),
+          NEEDED("ffn_dim", inner), NEEDED("vocab_size", vocabulary),
+          EXTENT("max_position_embeddings", positions, 2048), RATE("dropout", dropout, 0.1),
+          RATE("attention_dropout", attention_dropout, 0.1),
+          RATE("activation_dropout", unit_dropout, 0), ZERO("layerdrop"),
+          FLAG("scale_embedding", scales, 1), FLAG("tie_word_embeddings", tied, 1),
+          NOT("add_cross_attention"), NOT("is_decoder"), NOT("is_encoder_decoder"),
+          FUNCTION("activation_function", "gelu"));
+
+/* The class has norms' own epsilon, whatever the file says. */
+FIELDS_OF(biogpt, SIZES, NEEDED("vocab_size", vocabulary), EXTENT("intermediate_size", inner, 4096),
+          EXTENT("max_position_embeddings", positions, 1024),
+          RATE("hidden_dropout_prob", dropout, 0.1),
+          RATE("attention_probs_dropout_prob", attention_dropout, 0.1),
+          RATE("activation_dropout", unit_dropout, 0), ZERO("layerdrop"), IDLE("layer_norm_eps"),
+          FLAG("scale_embedding", scales, 1), FLAG("tie_word_embeddings", tied, 1),
+          FUNCTION("hidden_act", "gelu"));

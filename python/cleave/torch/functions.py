@@ -110,8 +110,20 @@ class Functions(TorchFunctionMode):
         shape = (*q.shape[:-1], v.shape[-1])
         parts = [lie.local(lie.move(x, self.mesh, words, gradient), self.mesh, gradient) for x in (q, k, v)]
         absent = lie.is_absent(self.mesh, words)
+        rest, kwargs = ([self.cut_mask(x, q.dim()) for x in rest],
+                        {name: self.cut_mask(x, q.dim()) for name, x in kwargs.items()})
         y = lie.nothing(parts) if absent else func(*parts, *rest, **kwargs)
         return lie.join(y, self.mesh, self.attention.output, shape)
+
+    def cut_mask(self, mask, rank):
+        """What is added to scores, which may be trained, as far as these are cut along its dimensions; it may have fewer."""
+        if not isinstance(mask, torch.Tensor):
+            return mask
+        cuts = [int(word[1:]) - rank + mask.dim() if word[0] == "S" else None for word in self.attention.input]
+        words = [word if cut is None else f"S{cut}" if cut >= 0 and mask.shape[cut] > 1 else "R"
+                 for word, cut in zip(self.attention.input, cuts)]
+        gradient = self.attention.gradient(words)
+        return lie.local(lie.move(mask, self.mesh, words, gradient), self.mesh, gradient)
 
     def view(self, func, x, *rest, **kwargs):
         """What is no block of any dimension then is made whole first.  (DTensor does so, or fails, or makes nonsense of it,

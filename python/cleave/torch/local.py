@@ -7,7 +7,9 @@ import contextlib
 
 import torch
 import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
 
+from ..command import CleaveError
 from .lie import block, is_alone, nothing, spread
 
 
@@ -27,17 +29,37 @@ def plain(module, part, x, tensors, mesh, shape, rest, keywords):
         return type(module).forward(module, x, *rest, **keywords)
 
 
+class _Rows(TorchFunctionMode):
+    """Within the forward of an embedding, which may do more than look rows up, of which this rank has n."""
+
+    def __init__(self, first, n):
+        super().__init__()
+        self.first, self.n, self.done = first, n, False
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is not F.embedding:
+            return func(*args, **(kwargs or {}))
+        self.done = True
+        return self.look_up(*args, **(kwargs or {}))
+
+    def look_up(self, ids, weight, padding_idx=None, **others):
+        mine = (ids >= self.first) & (ids < self.first + self.n)
+        if padding_idx is not None:
+            mine &= ids != padding_idx
+        if self.n == 0:
+            return weight.new_zeros(*ids.shape, weight.shape[1]) + weight.sum()
+        return F.embedding((ids - self.first).clamp(0, self.n - 1), weight) * mine.unsqueeze(-1)
+
+
 def embedding(module, part, ids, tensors, mesh, shape, rest, keywords):
-    weight = tensors["weight"]
     first, n = block(module.num_embeddings, part.parameters["weight"], 0, mesh)
     if n == module.num_embeddings:
-        return F.embedding(ids, weight, module.padding_idx)
-    mine = (ids >= first) & (ids < first + n)
-    if module.padding_idx is not None:
-        mine &= ids != module.padding_idx
-    if n == 0:
-        return weight.new_zeros(*ids.shape, weight.shape[1]) + weight.sum()
-    return F.embedding((ids - first).clamp(0, n - 1), weight) * mine.unsqueeze(-1)
+        return plain(module, part, ids, tensors, mesh, shape, rest, keywords)
+    with _Rows(first, n) as rows:
+        y = plain(module, part, ids, tensors, mesh, shape, rest, keywords)
+    if not rows.done:
+        raise CleaveError(f"a {type(module).__name__} looks nothing up, so its rows can't be on several ranks")
+    return y
 
 
 def _running(module, mean, variance, n):

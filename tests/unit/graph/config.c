@@ -175,6 +175,16 @@ ParameterizedTestParameters(config, published_models_have_the_parameters_of_the_
                               {"mt5_small"},
                               {"apertus_8b"},
                               {"modernbert_base"},
+                              {"bart_large"},
+                              {"mbart_large_cc25"},
+                              {"pegasus_large"},
+                              {"nllb_200_distilled_600m"},
+                              {"whisper_large_v3"},
+                              {"xglm_564m"},
+                              {"biogpt"},
+                              {"starcoder"},
+                              {"albert_base_v2"},
+                              {"dbrx_base"},
                               {"vit_base"}};
     return cr_make_param_array(published, all, sizeof all / sizeof *all);
 }
@@ -321,6 +331,35 @@ Test(config, positions_turn_pairs_of_a_share_of_the_head) {
     cr_expect_float_eq((double)sines->floats[2 * 2], sin(0.5), 1e-6);
 }
 
+/* Whisper's encoder turns 2 of 4 by 1 and 1/10000 per place, Pegasus' by 1 and 1/100; NLLB's
+   first place is behind the id that pads. */
+Test(config, waves_are_the_slower_the_further_back) {
+    static const struct {
+        const char *text, *constant;
+        double place, slow;
+    } waves[] = {
+        {"\"model_type\": \"whisper\", \"max_source_positions\": 5", "model.encoder", 3, 1e-4},
+        {"\"model_type\": \"pegasus\"", "model.decoder", 3, 1e-2},
+        {"\"model_type\": \"m2m_100\", \"encoder_layerdrop\": 0, \"decoder_layerdrop\": 0, "
+         "\"pad_token_id\": 4",
+         "model.encoder", 8, 1e-4},
+    };
+    for (size_t i = 0; i < sizeof waves / sizeof *waves; i++) {
+        char text[512], name[64];
+        snprintf(text, sizeof text,
+                 "{%s, \"d_model\": 4, \"vocab_size\": 20, \"encoder_layers\": 1, "
+                 "\"decoder_layers\": 1, \"encoder_attention_heads\": 2, \"encoder_ffn_dim\": 8}",
+                 waves[i].text);
+        cleave_onnx_graph graph = graph_of(text, 5, true);
+        snprintf(name, sizeof name, "%s.embed_positions", waves[i].constant);
+        const float *row = constant(&graph, name)->floats + 3 * 4;
+        const double expected[] = {sin(waves[i].place), sin(waves[i].place * waves[i].slow),
+                                   cos(waves[i].place), cos(waves[i].place * waves[i].slow)};
+        for (int k = 0; k < 4; k++)
+            cr_expect_float_eq((double)row[k], expected[k], 1e-6);
+    }
+}
+
 /* A base of 10000 grows for 8 of 4 positions by (2 x 8 / 4 - 1)^(4 / 2) = 9: pair 1 turns by
    90000^(-1/2) = 1/300 per position. */
 Test(config, positions_beyond_the_models_own_stretch_where_the_file_says_dynamic) {
@@ -414,6 +453,12 @@ Test(config, a_cap_that_is_null_is_none_and_one_left_out_is_the_familys) {
     "\"model_type\": \"gpt_neo\", \"hidden_size\": 16, \"num_heads\": 4, \"num_layers\": 2, "      \
     "\"vocab_size\": 20"
 #define HUNYUAN "\"model_type\": \"hunyuan_v1_moe\", \"num_experts\": 4, " SIZES
+#define BART                                                                                       \
+    "\"d_model\": 16, \"vocab_size\": 20, \"encoder_layers\": 1, \"decoder_layers\": 1, "          \
+    "\"encoder_attention_heads\": 4, \"encoder_ffn_dim\": 24"
+#define DBRX                                                                                       \
+    "\"model_type\": \"dbrx\", \"d_model\": 16, \"n_heads\": 4, \"n_layers\": 1, \"vocab_size\": " \
+    "20"
 #define DEEPSEEK "\"model_type\": \"deepseek_v3\", " SIZES
 
 static const struct {
@@ -426,12 +471,12 @@ static const struct {
      "\"mamba\" is not supported: it has state-space layers", 8},
     {"{\"model_type\": \"gpt_oss\", " SIZES "}", "$: has no rope_scaling", 8},
     {"{\"model_type\": \"gpt5\", " SIZES "}",
-     "\"gpt5\" is not supported (is it gpt2?), but apertus, arcee, bert, bloom, camembert", 8},
-    {"{\"model_type\": \"perceiver\", " SIZES "}", "\"perceiver\" is not supported, but apertus,",
+     "\"gpt5\" is not supported (is it gpt2?), but albert, apertus, arcee, bart, bert", 8},
+    {"{\"model_type\": \"perceiver\", " SIZES "}", "\"perceiver\" is not supported, but albert,",
      8},
     {"{\"model_type\": \"hunyuan_v1_dence\", " SIZES "}", "(is it hunyuan_v1_dense?)", 8},
     {"{\"_class_name\": \"UNet2DConditionModel\", \"sample_size\": 64}",
-     "has a _class_name, \"UNet2DConditionModel\", and no model_type", 8},
+     "is of Diffusers, by its _class_name \"UNet2DConditionModel\", and no language model", 8},
     {"{\"model_type\": \"mistral3\", \"text_config\": {\"model_type\": \"mistral\"}}",
      "$.model_type: \"mistral3\" has several parts; of its texts alone is text_config, a "
      "\"mistral\"",
@@ -557,6 +602,18 @@ static const struct {
     {"{" HUNYUAN ", \"moe_topk\": [1, 2]}", "$.moe_topk[1]: 2 is another than 1", 8},
     {"{" HUNYUAN ", \"num_shared_expert\": [1, 2]}", "$.num_shared_expert", 8},
     {"{" HUNYUAN ", \"use_cla\": true}", "$.use_cla: is true", 8},
+    {"{\"model_type\": \"bart\", " BART ", \"tie_word_embeddings\": false}",
+     "$.tie_word_embeddings: is false", 8},
+    {"{\"model_type\": \"bart\", " BART ", \"decoder_ffn_dim\": 32}",
+     "$.decoder_ffn_dim: says something else than encoder_ffn_dim", 8},
+    {"{" DBRX ", \"ffn_config\": {\"moe_normalize_expert_weights\": 2}}", "2-norm", 8},
+    {"{" DBRX ", \"ffn_config\": {\"moe_top_k\": 5}}", "5 experts for each token are more than 4",
+     8},
+    {"{\"model_type\": \"m2m_100\", " BART "}", "$: has no encoder_layerdrop", 8},
+    {"{\"model_type\": \"whisper\", " BART ", \"max_source_positions\": 262145}",
+     "262145 max_source_positions are more than 262144", 8},
+    {"{\"model_type\": \"whisper\", " BART ", \"apply_spec_augment\": true}",
+     "$.apply_spec_augment: is true", 8},
     {"{" LLAMA ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 1, \"alpha\": 9}}", "alpha",
      8},
 };

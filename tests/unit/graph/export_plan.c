@@ -97,6 +97,27 @@ Test(export_plan, an_operator_of_a_config_is_its_module_though_its_weight_is_tie
     cr_expect_eq(stored("model.embed_tokens.weight"), CLEAVE_FRAME_APART);
 }
 
+/* Gate, up and down are parts of what the module of all experts does. */
+Test(export_plan, a_part_of_a_modules_forward_is_no_module) {
+    cleave_error error = {""};
+    const cleave_import_request request = {.file =
+                                               CLEAVE_SOURCE_DIR "/configs/models/olmoe_1b_7b.json",
+                                           .batch = 4,
+                                           .sequence = 16,
+                                           .with_loss = true};
+    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK);
+    cr_assert_eq(cleave_layout_create(&model, 2, &arena, &layout, NULL), CLEAVE_OK);
+    make(CLEAVE_TARGET_TORCH);
+    static const char *const parts[] = {"gate", "up", "down"};
+    for (int i = 0; i < 3; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "model.layers.0.mlp.experts.%s", parts[i]);
+        int32_t op = cleave_model_find_operator(&model, name);
+        cr_assert_geq(op, 0, "%s", name);
+        cr_expect_eq(plan.operators[op].name.named, CLEAVE_NAMED_UNKNOWN, "%s", name);
+    }
+}
+
 /* Rows of a weight [out, in] are its columns k, and what is summed its columns c. */
 Test(export_plan, weights_are_cut_as_the_file_has_them) {
     load("alexnet.onnx", 8, 4);
