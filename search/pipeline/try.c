@@ -176,7 +176,7 @@ cleave_status pipeline_try_layout(pipeline_finder *f, const cleave_layout *layou
 /* From what may still be lowered; false: it is not enough, and nothing is left then. */
 static bool takes_lowering(pipeline_finder *f, const cleave_layout *layout) {
     int64_t parts = count_lowered(cleave_layout_count_parts(layout), layout->schedule.micro_batches,
-                                  most_sharded(layout));
+                                  pipeline_most_sharded(layout));
     f->most_lowered = f->most_lowered >= parts ? f->most_lowered - parts : 0;
     return f->most_lowered > 0;
 }
