@@ -86,18 +86,27 @@ static cleave_status read_layer(cleave_importer *im, int32_t *input, int *axis, 
     return cleave_import_axis(im, wanted, im->tensors.items[*input].tensor.rank, axis);
 }
 
+/* The scale of a norm: an input, or p x that + q. */
+typedef struct norm_scale {
+    int input;
+    bool is_line;
+    double p, q;
+} norm_scale;
+
 /* Where input 1 is p x a parameter + q, as in Gemma's 1 + weight, the nest reads the parameter and
    computes that itself. */
-static cleave_status add_scale(cleave_importer *im, cleave_nest *nest, int rank, int *scale) {
+static cleave_status add_scale(cleave_importer *im, cleave_nest *nest, int rank,
+                               norm_scale *scale) {
     int32_t tensor;
     CLEAVE_TRY(cleave_import_tensor(im, 1, &tensor));
     int32_t op = im->tensors.items[tensor].op;
     int32_t from = op >= 0 ? im->operators.items[op].main_nest : -1;
     const cleave_nest *line = from >= 0 ? &im->nests.items[from].nest : NULL;
+    *scale = (norm_scale){.is_line = false};
     if (line == NULL || line->output.tensor != tensor || line->n_inputs != 1 ||
         line->n_instructions != 1 || line->tape[0].opcode != CLEAVE_OP_SCALE ||
         im->tensors.items[line->inputs[0].tensor].tensor.kind != CLEAVE_TENSOR_PARAMETER)
-        return add_broadcast(im, nest, 1, rank, 1, scale);
+        return add_broadcast(im, nest, 1, rank, 1, &scale->input);
     const cleave_instruction it = line->tape[0];
     int32_t weight = line->inputs[0].tensor;
     const cleave_tensor *of = &im->tensors.items[weight].tensor;
@@ -105,19 +114,26 @@ static cleave_status add_scale(cleave_importer *im, cleave_nest *nest, int rank,
     for (int d = 0; d < rank; d++)
         shape[d] = nest->axes[d].extent;
     if (of->rank > rank || !cleave_has_shape(of, of->rank, shape + rank - of->rank))
-        return add_broadcast(im, nest, 1, rank, 1, scale);
+        return add_broadcast(im, nest, 1, rank, 1, &scale->input);
     cleave_import_initialise(im, weight, 0, (float)((1 - it.q) / it.p));
-    int input = cleave_nest_add_input(nest, weight);
-    cleave_map_broadcast(&nest->inputs[input], of, rank, shape);
-    *scale = cleave_nest_emit(nest, CLEAVE_OP_SCALE, input, 0, it.p, it.q);
+    *scale = (norm_scale){cleave_nest_add_input(nest, weight), true, it.p, it.q};
+    cleave_map_broadcast(&nest->inputs[scale->input], of, rank, shape);
     im->operators.items[op].bypassed = true;
     return CLEAVE_OK;
+}
+
+/* Behind all inputs, which have the first numbers. */
+static int emit_scale(cleave_nest *nest, const norm_scale *scale) {
+    return scale->is_line
+               ? cleave_nest_emit(nest, CLEAVE_OP_SCALE, scale->input, 0, scale->p, scale->q)
+               : scale->input;
 }
 
 cleave_status cleave_import_layer_normalization(cleave_importer *im) {
     cleave_statistics statistics = {0};
     double epsilon;
-    int axis, scale, bias = -1;
+    int axis, bias = -1;
+    norm_scale scale;
     cleave_nest nest;
     int32_t input;
     CLEAVE_TRY(read_layer(im, &input, &axis, &epsilon));
@@ -133,15 +149,17 @@ cleave_status cleave_import_layer_normalization(cleave_importer *im) {
     CLEAVE_TRY(add_scale(im, &nest, rank, &scale));
     if (cleave_import_has_input(im, 2))
         CLEAVE_TRY(add_broadcast(im, &nest, 2, rank, 0, &bias));
-    emit_affine(&nest, emit_normal(im, &statistics, epsilon, &nest), scale, bias);
+    int normal = emit_normal(im, &statistics, epsilon, &nest);
+    emit_affine(&nest, normal, emit_scale(&nest, &scale), bias);
     return cleave_import_end_result(im, &nest);
 }
 
 /* x / sqrt(mean(x^2) + epsilon) x scale */
 cleave_status cleave_import_rms_normalization(cleave_importer *im) {
     cleave_rows rows = {0};
+    norm_scale line;
     double epsilon;
-    int axis, scale;
+    int axis;
     int64_t count = 1;
     cleave_nest nest;
     CLEAVE_TRY(read_layer(im, &rows.input, &axis, &epsilon));
@@ -159,7 +177,8 @@ cleave_status cleave_import_rms_normalization(cleave_importer *im) {
     cleave_operand input = cleave_whole_operand(rows.input, from.rank);
     CLEAVE_TRY(cleave_import_begin_result(im, rows.op, &input, &nest));
     int sum = cleave_rows_add_input(&rows, &nest, rows.sum);
-    CLEAVE_TRY(add_scale(im, &nest, from.rank, &scale));
+    CLEAVE_TRY(add_scale(im, &nest, from.rank, &line));
+    int scale = emit_scale(&nest, &line);
     int shifted = cleave_nest_emit(&nest, CLEAVE_OP_SCALE, sum, 0, 1 / (double)count, epsilon);
     int inverse = cleave_nest_emit(&nest, CLEAVE_OP_RSQRT, shifted, 0, 0, 0);
     int unit = cleave_nest_emit(&nest, CLEAVE_OP_MUL, 0, inverse, 0, 0);
