@@ -104,6 +104,7 @@ typedef struct pipeline_finder {
     bool is_little, is_small;           /* so few operators and devices that more is looked at */
     CLEAVE_LIST(pipeline_start) starts; /* of what is small */
     pipeline_lessons lessons, known_lessons, failed; /* of plans; of baselines; these did not fit */
+    bool lacks_fold;                                 /* what was not priced last, for that */
     int64_t most_lowered; /* parts of what is tried from now on; what has more is not */
     cleave_pipelines *found;
     cleave_error *error;
@@ -214,6 +215,10 @@ bool pipeline_may_plan(const pipeline_finder *f);
 cleave_status pipeline_plan_shapes(pipeline_finder *f);
 /* Free splits besides of all numbers that are expected to take at most so long. */
 cleave_status pipeline_plan_doubtful(pipeline_finder *f, double most_seconds);
+/* Does a plan gather or reduce state in every micro-batch?  Where such a one is too large to be
+   lowered, all of its groups and micro-batches are left out, and made anew without. */
+bool pipeline_shards_more_than_updates(const pipeline_finder *f, const pipeline_candidate *of);
+cleave_status pipeline_shard_updates_alone(pipeline_finder *f, pipeline_candidate too_large);
 /* mixed.c: the same where devices are of several kinds. */
 cleave_status pipeline_plan_mixed(pipeline_finder *f);
 /* A shape planned for so many bytes of a device; and added to what is planned, if it is more than

@@ -103,19 +103,27 @@ static void leave_out_like(pipeline_finder *f, const pipeline_candidate *of) {
         }
 }
 
+/* What gathers or reduces in every micro-batch is lowered for each, and so may be too large where
+   what does so once is not; but where more is not lowered for now. */
+static cleave_status leave_out(pipeline_finder *f, pipeline_candidate *of) {
+    of->is_done = true;
+    of->least_seconds = (double)INFINITY;
+    if (!f->lacks_fold && f->most_lowered > 0 && pipeline_shards_more_than_updates(f, of))
+        return pipeline_shard_updates_alone(f, *of);
+    if (f->options->only_folds)
+        leave_out_like(f, of);
+    return CLEAVE_OK;
+}
+
 static cleave_status try_plan(pipeline_finder *f, pipeline_candidate *of) {
     cleave_price price;
     bool tried;
     CLEAVE_TRY(pipeline_try_candidate(f, of, &tried, &price));
-    if (!tried) {
-        of->is_done = true;
-        of->least_seconds = (double)INFINITY;
-    }
-    if (!tried && f->options->only_folds)
-        leave_out_like(f, of);
-    if (tried && price.excess_bytes == 0)
+    if (!tried)
+        return leave_out(f, of);
+    if (price.excess_bytes == 0)
         CLEAVE_TRY(learn(f, of, &price, &f->lessons));
-    return tried ? plan_again(f, &price, of) : CLEAVE_OK;
+    return plan_again(f, &price, of);
 }
 
 /* Always the one that is expected to be quickest, as long as it may be the best. */

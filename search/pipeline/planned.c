@@ -433,6 +433,51 @@ static cleave_status look_again(pipeline_finder *f, const cleave_group_problem *
     return cut->is_free ? add_cut(f, problem, true, cut) : CLEAVE_OK;
 }
 
+static cleave_group_problem problem_of(const pipeline_finder *f) {
+    return (cleave_group_problem){.model = f->pricer->model,
+                                  .few = f->few,
+                                  .machine = f->pricer->machine,
+                                  .constraints = f->options->constraints,
+                                  .optimizer_states = f->pricer->lower.optimizer_states,
+                                  .recompute = f->options->wish.recompute,
+                                  .sharded = f->options->wish.zero - 1,
+                                  .folds = f->options->only_folds,
+                                  .least_bubble = f->pricer->is_stream ? 0 : pipeline_least_bubble,
+                                  .memory_bytes = pipeline_memory(f)};
+}
+
+bool pipeline_shards_more_than_updates(const pipeline_finder *f, const pipeline_candidate *of) {
+    const int32_t *few = of->plan->group->stands_for;
+    bool more = false;
+    for (int32_t op = 0; op < f->pricer->model->n_operators && !more; op++)
+        more = cleave_joint_plan_of(of->plan, op, 0)->sharded[few[op]] > CLEAVE_SHARDED_UPDATE;
+    return more;
+}
+
+cleave_status pipeline_shard_updates_alone(pipeline_finder *f, pipeline_candidate too_large) {
+    const cleave_group_problem problem = problem_of(f);
+    for (int32_t i = 0; i < f->planned.n; i++) {
+        pipeline_candidate *of = &f->planned.items[i];
+        if (of->n_groups == too_large.n_groups && of->arrangement == too_large.arrangement &&
+            of->micro_batches == too_large.micro_batches && !of->is_done &&
+            pipeline_shards_more_than_updates(f, of)) {
+            of->is_done = true;
+            of->least_seconds = (double)INFINITY;
+        }
+    }
+    for (int32_t i = 0; i < f->n_looked_at; i++) {
+        pipeline_numbers *cut = &f->numbers.items[i];
+        if (cut->n_groups != too_large.n_groups || cut->only_updates ||
+            cut->micro_batches != too_large.micro_batches ||
+            problem.sharded > CLEAVE_SHARDED_UPDATE)
+            continue;
+        cut->only_updates = true;
+        memset(cut->groups, 0, sizeof cut->groups);
+        CLEAVE_TRY(look_again(f, &problem, cut));
+    }
+    return CLEAVE_OK;
+}
+
 static cleave_status add_cuts(pipeline_finder *f, const cleave_group_problem *problem) {
     pipeline_numbers *cuts = f->numbers.items;
     for (int32_t i = 0; i < f->n_looked_at && !pipeline_is_over(f); i++)
@@ -450,19 +495,6 @@ static cleave_status add_cuts(pipeline_finder *f, const cleave_group_problem *pr
         if (f->is_small || (in_vain ? i < MOST_IN_VAIN : leads_its_groups(f, i)))
             CLEAVE_TRY(free_cut(f, problem, &cuts[i]));
     return free_neighbours(f, problem);
-}
-
-static cleave_group_problem problem_of(const pipeline_finder *f) {
-    return (cleave_group_problem){.model = f->pricer->model,
-                                  .few = f->few,
-                                  .machine = f->pricer->machine,
-                                  .constraints = f->options->constraints,
-                                  .optimizer_states = f->pricer->lower.optimizer_states,
-                                  .recompute = f->options->wish.recompute,
-                                  .sharded = f->options->wish.zero - 1,
-                                  .folds = f->options->only_folds,
-                                  .least_bubble = f->pricer->is_stream ? 0 : pipeline_least_bubble,
-                                  .memory_bytes = pipeline_memory(f)};
 }
 
 static cleave_status begin(pipeline_finder *f) {

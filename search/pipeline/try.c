@@ -144,6 +144,7 @@ static cleave_status price_layout(pipeline_finder *f, const cleave_layout *layou
     cleave_status status = cleave_pricer_price(f->pricer, &what, NULL, price, &why_not);
     *tried = status == CLEAVE_OK;
     if (status == CLEAVE_NO_LAYOUT) {
+        f->lacks_fold = must && count_windows(f, layout) == 1;
         snprintf(f->found->why_none, sizeof f->found->why_none, "%s", why_not.message);
         return CLEAVE_OK;
     }
@@ -186,6 +187,7 @@ cleave_status pipeline_try_candidate(pipeline_finder *f, const pipeline_candidat
     cleave_arena scratch = {0};
     cleave_layout layout;
     *price = (cleave_price){0};
+    f->lacks_fold = false;
     cleave_status status = make_layout(f, of, &scratch, &layout);
     *tried = status == CLEAVE_OK &&
              !pipeline_is_too_large(f, &layout, pipeline_most_sharded(&layout)) &&

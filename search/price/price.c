@@ -228,15 +228,17 @@ static cleave_status price_lowered(cleave_pricer *pricer, const cleave_price_sub
     return CLEAVE_OK;
 }
 
-/* By a few micro-batches, where they tell of all; what it rests on is asked of every item, unless
-   these are too many. */
+/* What a price rests on is asked of every item, unless these are too many. */
+static bool asks_all(const cleave_pricer *pricer, const cleave_price_subject *what) {
+    return what->grounds != NULL && (pricer->lowers_all || !cleave_lowers_to_many(what->layout));
+}
+
+/* By a few micro-batches, where they tell of all. */
 static cleave_status price_few(cleave_pricer *pricer, const cleave_price_subject *what, bool *done,
                                cleave_price *price, cleave_error *error) {
     cleave_lowered lowered;
     cleave_price made = *price;
     cleave_error why_not = {""};
-    if (what->grounds != NULL && (pricer->lowers_all || !cleave_lowers_to_many(what->layout)))
-        return CLEAVE_OK;
     CLEAVE_TRY(cleave_lowered_few(pricer, what->layout, what->in_steps, done, &lowered, error));
     cleave_status status =
         *done ? price_lowered(pricer, what, &lowered, &made, &why_not) : CLEAVE_NO_LAYOUT;
@@ -285,9 +287,34 @@ static cleave_status lower_proposal(cleave_pricer *pricer, const cleave_price_su
     return status;
 }
 
+static cleave_status price_whole(cleave_pricer *pricer, const cleave_price_subject *what,
+                                 cleave_price *price, cleave_error *error) {
+    cleave_lowered lowered;
+    CLEAVE_TRY(what->estimate != NULL
+                   ? lower_proposal(pricer, what, &lowered, error)
+                   : cleave_lowered_whole(pricer, what->layout, what->in_steps, &lowered, error));
+    return price_lowered(pricer, what, &lowered, price, error);
+}
+
+/* How many items there are is known when one micro-batch has been lowered. */
+static cleave_status price_whole_or_few(cleave_pricer *pricer, const cleave_price_subject *what,
+                                        cleave_price *price, cleave_error *error) {
+    bool all = asks_all(pricer, what), done = false;
+    cleave_error why_not = {""};
+    if (!all)
+        CLEAVE_TRY(price_few(pricer, what, &done, price, error));
+    if (done)
+        return CLEAVE_OK;
+    cleave_status status = price_whole(pricer, what, price, &why_not);
+    if (status == CLEAVE_NO_LAYOUT && all)
+        CLEAVE_TRY(price_few(pricer, what, &done, price, error));
+    if (!done && status != CLEAVE_OK && error != NULL)
+        *error = why_not;
+    return done ? CLEAVE_OK : status;
+}
+
 static cleave_status price_without_estimate(cleave_pricer *pricer, const cleave_price_subject *what,
                                             cleave_price *price, cleave_error *error) {
-    cleave_lowered lowered;
     bool done = false, folds = what->view != CLEAVE_VIEW_ALL && !what->in_steps;
     bool is_few = cleave_few_tell(what->layout) && !(what->grounds != NULL && pricer->lowers_all);
     if (folds && is_few)
@@ -300,14 +327,7 @@ static cleave_status price_without_estimate(cleave_pricer *pricer, const cleave_
         (what->memory == CLEAVE_MEMORY_IN_DOUBT && may_estimate(pricer, what)))
         CLEAVE_TRY(fits_by_estimate(pricer, what, &done, price, error));
     pricer->n_devices_planned += what->layout->n_devices;
-    if (!done)
-        CLEAVE_TRY(price_few(pricer, what, &done, price, error));
-    if (done)
-        return CLEAVE_OK;
-    CLEAVE_TRY(what->estimate != NULL
-                   ? lower_proposal(pricer, what, &lowered, error)
-                   : cleave_lowered_whole(pricer, what->layout, what->in_steps, &lowered, error));
-    return price_lowered(pricer, what, &lowered, price, error);
+    return done ? CLEAVE_OK : price_whole_or_few(pricer, what, price, error);
 }
 
 static cleave_status price_turned(const cleave_pricer *pricer, const cleave_model *model,

@@ -69,6 +69,24 @@ static void expect_same_fullest(const trial *t, const cleave_program *fullest,
                  (long long)most_of_all);
 }
 
+/* Where all of it is more than is lowered, three tell who asks what the price rests on, too. */
+static void expect_told_of_too_many(trial *t, const cleave_layout *layout,
+                                    const cleave_program *all, int64_t step) {
+    cleave_pricer pricer;
+    bool used[64] = {false};
+    cleave_price_grounds grounds = {.used_rules = used};
+    const cleave_price_subject what = {.layout = layout, .grounds = &grounds};
+    cleave_price price;
+    cr_assert_leq(layout->collectives.n, 64);
+    ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &pricer, &t->error));
+    pricer.lower.most_records = (all->n_items + all->n_buffers + all->n_copy_pieces) / 4 * 3;
+    ok(t, cleave_pricer_price(&pricer, &what, NULL, &price, &t->error));
+    cr_assert_eq(price.step, step, "%s: %lld, not %lld", t->name, (long long)price.step,
+                 (long long)step);
+    cr_assert(grounds.known, "%s", t->name);
+    cleave_pricer_destroy(&pricer);
+}
+
 /* Lowered both ways; false where three don't tell the time. */
 static bool expect_same_price(trial *t, const cleave_layout *layout, bool in_steps) {
     cleave_arena scratch = {0};
@@ -90,6 +108,8 @@ static bool expect_same_price(trial *t, const cleave_layout *layout, bool in_ste
                               &t->error));
         cr_assert_eq(step, timeline.step, "%s: %lld, not %lld", t->name, (long long)step,
                      (long long)timeline.step);
+        if (!in_steps && layout->schedule.micro_batches > 2 * CLEAVE_FEW_MICRO_BATCHES)
+            expect_told_of_too_many(t, layout, &all, step);
     } else {
         printf("%s: three do not tell of all\n", t->name);
     }

@@ -166,3 +166,35 @@ Test(many, found_layouts_keep_the_rules_they_use) {
     cr_expect_float_eq((double)price.step * 1e-12, result.best.step_seconds, 0);
     cleave_pricer_destroy(&pricer);
 }
+
+/* With gradients sharded, too, all 128 micro-batches would be lowered, which is too much. */
+Test(many, where_sharding_more_is_too_large_updates_are_sharded) {
+    static const char config[] =
+        "{\"model_type\": \"gpt_neox\", \"hidden_size\": 6144, \"intermediate_size\": 24576, "
+        "\"num_hidden_layers\": 8, \"num_attention_heads\": 64, \"vocab_size\": 50432, "
+        "\"max_position_embeddings\": 2048, \"rotary_pct\": 0.25, \"hidden_act\": \"gelu_fast\", "
+        "\"tie_word_embeddings\": false, \"use_parallel_residual\": true}";
+    const cleave_import_request request = {.file = "config.json",
+                                           .data = config,
+                                           .bytes = sizeof config - 1,
+                                           .batch = 512,
+                                           .sequence = 1024,
+                                           .with_loss = true,
+                                           .precision = "bf16"};
+    const cleave_schedule_wish wish = {
+        .kind = CLEAVE_SCHEDULE_1F1B, .recompute = -1, .stages = 2, .micro_batches = 128};
+    const cleave_search_options options = {.method = "auto",
+                                           .optimizer_states = 2,
+                                           .memory_limit_bytes = INT64_C(7) << 30,
+                                           .schedule = &wish,
+                                           .quiet = true};
+    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_assert_eq(cleave_model_fuse_attention(&model, NULL, &arena, &model, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_assert_eq(shipped_machine("a100-40-128x8", 16, &arena, &machine, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_assert_eq(cleave_search(&model, &machine, &options, &arena, &result, &error), CLEAVE_OK,
+                 "%s", error.message);
+    cr_expect_str_eq(result.best.method, "auto"); /* and no baseline, all of which share less */
+}
