@@ -42,7 +42,7 @@ double report_bound_seconds(const report *of);
 
 /* Patterns that tell sorts of time and of memory apart without colour; once in a page. */
 void report_put_patterns(cleave_markup *page);
-/* What the classes of a drawing, PREFIX0, PREFIX1 .., mean. */
+/* What the classes of a drawing, s0, s1 .., mean: sorts of time. */
 void report_put_legend(cleave_markup *page);
 
 typedef struct report_text {

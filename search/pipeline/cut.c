@@ -65,39 +65,44 @@ static void add_room(const pipeline_finder *f, const int64_t *room, int32_t n_gr
         }
 }
 
-cleave_status pipeline_cut_stages(pipeline_finder *f, const pipeline_candidate *of,
-                                  int32_t *first_operator) {
-    const cleave_machine *machine = f->pricer->machine;
+/* Rows of work, one of each group. */
+static cleave_status weigh_groups(const pipeline_finder *f, const pipeline_candidate *of,
+                                  cleave_arena *scratch, cleave_stage_work *by) {
     int32_t n = f->pricer->model->n_operators, n_stages = of->n_groups * of->n_virtual;
-    cleave_arena scratch = {0};
-    int64_t *hops = CLEAVE_ARENA_ARRAY(&scratch, int64_t, n);
-    if (hops == NULL)
-        return cleave_fail_memory(f->error, "cutting a model into stages");
-    pipeline_count_hops(n, n_stages, f->joined, f->op_work, f->sends, hops);
-    if (f->kind_work == NULL) {
-        const cleave_stage_work work = {.work = f->op_work, .sends = hops};
-        cleave_status status = cleave_stages_cut(n, &work, n_stages, first_operator, f->error);
-        cleave_arena_free(&scratch);
-        return status;
-    }
-    group_view view = {.f = f, .has = CLEAVE_ARENA_ARRAY(&scratch, bool, machine->n_kinds)};
-    int64_t *work = cleave_arena_alloc(&scratch, (size_t)of->n_groups, (size_t)n * sizeof *work);
-    int64_t *room = CLEAVE_ARENA_ARRAY(&scratch, int64_t, of->n_groups);
-    int32_t *row_of = CLEAVE_ARENA_ARRAY(&scratch, int32_t, n_stages);
-    cleave_status status = CLEAVE_OK;
+    group_view view = {.f = f,
+                       .has = CLEAVE_ARENA_ARRAY(scratch, bool, f->pricer->machine->n_kinds)};
+    int64_t *work = cleave_arena_alloc(scratch, (size_t)of->n_groups, (size_t)n * sizeof *work);
+    int64_t *room = CLEAVE_ARENA_ARRAY(scratch, int64_t, of->n_groups);
+    int32_t *row_of = CLEAVE_ARENA_ARRAY(scratch, int32_t, n_stages);
     if (view.has == NULL || work == NULL || room == NULL || row_of == NULL)
-        status = cleave_fail_memory(f->error, "cutting a model into stages");
-    for (int32_t g = 0; g < of->n_groups && status == CLEAVE_OK; g++) {
+        return cleave_fail_memory(f->error, "cutting a model into stages");
+    for (int32_t g = 0; g < of->n_groups; g++) {
         look_at(&view, of->n_groups, g);
         room[g] = view.room;
         for (int32_t op = 0; op < n; op++)
             work[(size_t)g * (size_t)n + (size_t)op] = work_of(&view, op);
     }
-    for (int32_t s = 0; s < n_stages && status == CLEAVE_OK; s++)
+    for (int32_t s = 0; s < n_stages; s++)
         row_of[s] = s % of->n_groups;
-    if (status == CLEAVE_OK && of->by_room)
+    if (of->by_room)
         add_room(f, room, of->n_groups, work);
-    const cleave_stage_work by = {.work = work, .row_of = row_of, .sends = hops};
+    by->work = work;
+    by->row_of = row_of;
+    return CLEAVE_OK;
+}
+
+cleave_status pipeline_cut_stages(pipeline_finder *f, const pipeline_candidate *of,
+                                  int32_t *first_operator) {
+    int32_t n = f->pricer->model->n_operators, n_stages = of->n_groups * of->n_virtual;
+    cleave_arena scratch = {0};
+    int64_t *hops = CLEAVE_ARENA_ARRAY(&scratch, int64_t, n);
+    if (hops == NULL)
+        return cleave_fail_memory(f->error, "cutting a model into stages");
+    pipeline_count_waits(n, n_stages, f->joined, f->op_work, hops);
+    for (int32_t op = 0; op < n; op++)
+        hops[op] += f->sends[op];
+    cleave_stage_work by = {.work = f->op_work, .sends = hops};
+    cleave_status status = f->kind_work != NULL ? weigh_groups(f, of, &scratch, &by) : CLEAVE_OK;
     if (status == CLEAVE_OK)
         status = cleave_stages_cut(n, &by, n_stages, first_operator, f->error);
     cleave_arena_free(&scratch);

@@ -67,8 +67,8 @@ double pipeline_foresee(const pipeline_step *step) {
     return (m * pace + bubble + path + step->left) * 1e-12;
 }
 
-void pipeline_count_hops(int32_t n_operators, int32_t n_stages, const int32_t *joined,
-                         const int64_t *work, const int64_t *sends, int64_t *hops) {
+void pipeline_count_waits(int32_t n_operators, int32_t n_stages, const int32_t *joined,
+                          const int64_t *work, int64_t *waits) {
     double all = 0, most, least;
     for (int32_t op = 0; op < n_operators; op++)
         all += (double)work[op];
@@ -78,6 +78,6 @@ void pipeline_count_hops(int32_t n_operators, int32_t n_stages, const int32_t *j
         double behind = joined != NULL && joined[op] <= op ? least : 0;
         for (int32_t i = op; joined != NULL && i >= joined[op] && behind < most; i--)
             behind += pipeline_backward_share * (double)work[i];
-        hops[op] = 2 * sends[op] + (int64_t)fmin(behind, most);
+        waits[op] = (int64_t)fmin(behind, most);
     }
 }

@@ -37,14 +37,14 @@ double pipeline_turns_of(const cleave_joint_shape *shape);
 double pipeline_hides_gradients(const cleave_joint_shape *shape);
 double pipeline_hides_inputs(const cleave_joint_shape *shape);
 
-/* What groups wait for each other where a stage ends with each operator, [n_operators], in the unit
-   of `work` and `sends`.  A message goes there, and its gradient back; and where a tensor is read
-   on both sides of a cut, so are parts of its gradient, which come together when the first reader
-   has given its own: that group has to come round to it, which may take a forward pass of a stage,
-   and does the backward of all from there to the cut, but both take no more than that of a stage.
-   `joined`: see cleave_stage_joined; null: of a forward pass. */
-void pipeline_count_hops(int32_t n_operators, int32_t n_stages, const int32_t *joined,
-                         const int64_t *work, const int64_t *sends, int64_t *hops);
+/* What a group waits for the other's part of a gradient where a stage ends with each operator,
+   [n_operators], in the unit of `work`.  Where a tensor is read on both sides of a cut, so are
+   parts of its gradient, which come together when the first reader has given its own: that group
+   has to come round to it, which may take a forward pass of a stage, and does the backward of all
+   from there to the cut, but both take no more than that of a stage.  `joined`: see
+   cleave_stage_joined; null: of a forward pass. */
+void pipeline_count_waits(int32_t n_operators, int32_t n_stages, const int32_t *joined,
+                          const int64_t *work, int64_t *waits);
 
 /* Picoseconds. */
 typedef struct pipeline_step {

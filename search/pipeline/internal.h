@@ -82,7 +82,8 @@ typedef struct pipeline_finder {
     cleave_arena *arena;
     cleave_arena work; /* of the whole search */
     int64_t batch;
-    int64_t *op_work, *sends; /* [n_operators] picoseconds, of the whole batch on one device */
+    int64_t *op_work, *sends; /* [n_operators] picoseconds, of the whole batch on one device; sends
+                                 there and back */
     int32_t *joined;          /* [n_operators] see cleave_stage_joined; null: it does not train */
     int64_t *kind_work;       /* [n_kinds][n_operators] the same on one of each kind; null: of one
                                  kind are all */
@@ -209,9 +210,8 @@ cleave_status pipeline_note_start(pipeline_finder *f, const pipeline_candidate *
                                   const cleave_layout *layout, const cleave_price *price);
 cleave_status pipeline_polish(pipeline_finder *f);
 
-/* planned.c: plans of all shapes that may be the best are made and tried; of groups that are
+/* numbers.c: plans of all shapes that may be the best are made and tried; of groups that are
    alike. */
-bool pipeline_may_plan(const pipeline_finder *f);
 cleave_status pipeline_plan_shapes(pipeline_finder *f);
 /* Free splits besides of all numbers that are expected to take at most so long. */
 cleave_status pipeline_plan_doubtful(pipeline_finder *f, double most_seconds);
@@ -221,6 +221,18 @@ bool pipeline_shards_more_than_updates(const pipeline_finder *f, const pipeline_
 cleave_status pipeline_shard_updates_alone(pipeline_finder *f, pipeline_candidate too_large);
 /* mixed.c: the same where devices are of several kinds. */
 cleave_status pipeline_plan_mixed(pipeline_finder *f);
+
+/* planned.c.  May plans be what is asked for? */
+bool pipeline_may_plan(const pipeline_finder *f);
+/* Plans of all kinds of schedule of so many groups and micro-batches, with the splits of baselines
+   or free ones. */
+cleave_status pipeline_plan_numbers(pipeline_finder *f, const cleave_group_problem *problem,
+                                    bool is_free, pipeline_numbers *cut);
+/* Of the plans from one on that are not yet tried the least seconds; infinite: none is left. */
+double pipeline_best_expected(const pipeline_finder *f, int32_t from);
+/* What takes longer by its work alone, or with the splits of baselines, free splits don't make the
+   best; 0: of what is small all may be. */
+double pipeline_most_seconds(const pipeline_finder *f);
 /* A shape planned for so many bytes of a device; and added to what is planned, if it is more than
    the whole batch in one stage, or so for most of its memory; of what is small for all of it, too,
    where that is quicker. */

@@ -18,6 +18,7 @@ static bool make_room(planning *p, cleave_arena *scratch, cleave_arena *arena,
         p->sends_of = cleave_arena_alloc(scratch, (size_t)p->shape->n_groups,
                                          (size_t)n * sizeof *p->sends_of);
     p->sends = CLEAVE_ARENA_ARRAY(scratch, int64_t, n);
+    p->waits = CLEAVE_ARENA_ARRAY(scratch, int64_t, n);
     p->hops = CLEAVE_ARENA_ARRAY(scratch, int64_t, n);
     p->stage_of = CLEAVE_ARENA_ARRAY(scratch, int32_t, n);
     p->now.first_operator = CLEAVE_ARENA_ARRAY(scratch, int32_t, p->n_stages);
@@ -27,7 +28,7 @@ static bool make_room(planning *p, cleave_arena *scratch, cleave_arena *arena,
     return p->work != NULL && p->row_of != NULL && p->group_of != NULL && p->time_of != NULL &&
            p->sent_behind != NULL &&
            (p->shape->places == NULL || (p->hops_of != NULL && p->sends_of != NULL)) &&
-           p->sends != NULL && p->hops != NULL && p->stage_of != NULL &&
+           p->sends != NULL && p->waits != NULL && p->hops != NULL && p->stage_of != NULL &&
            p->now.first_operator != NULL && p->now.plan_of != NULL &&
            plan->first_operator != NULL && plan->plan_of != NULL;
 }

@@ -20,15 +20,18 @@ static void keep(const planning *p, cleave_joint_plan *plan) {
     plan->plan_of = plan_of;
 }
 
+/* A message goes there, and its gradient back. */
 static void count_hops(planning *p) {
-    pipeline_count_hops(p->n_operators, p->n_stages, p->shape->is_forward ? NULL : p->joined,
-                        p->work, p->sends, p->hops);
+    pipeline_count_waits(p->n_operators, p->n_stages, p->shape->is_forward ? NULL : p->joined,
+                         p->work, p->waits);
+    for (int32_t op = 0; op < p->n_operators; op++)
+        p->hops[op] = p->waits[op] + 2 * p->sends[op];
     /* Shared by the micro-batches that are under way: see foresight.c. */
     for (int32_t g = 0; g < p->shape->n_groups && p->hops_of != NULL; g++)
         for (int32_t op = 0; op < p->n_operators; op++) {
             size_t at = (size_t)g * (size_t)p->n_operators + (size_t)op;
             double sends = p->places[g].slowness * (double)p->sends[op];
-            double hop = (double)(p->hops[op] - 2 * p->sends[op]) + 2 * sends;
+            double hop = (double)p->waits[op] + 2 * sends;
             p->hops_of[at] =
                 (int64_t)(hop / pipeline_in_flight(p->shape, p->group->micro_batches, g));
             p->sends_of[at] = (int64_t)sends;

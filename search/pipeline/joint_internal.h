@@ -13,7 +13,8 @@ typedef struct planning {
     int64_t *work;                          /* [n_kinds][n_operators] of a micro-batch */
     int64_t *sends;                         /* [n_operators] of a micro-batch */
     int32_t *joined;                        /* [n_operators] see cleave_stage_joined */
-    int64_t *hops;     /* [n_operators] that a group waits for others, of a cut behind it */
+    int64_t *waits;                         /* [n_operators] see pipeline_count_waits */
+    int64_t *hops;     /* [n_operators] that, and for messages, of a cut behind it */
     int64_t *hops_of;  /* [n_groups][n_operators] the same of one group, as a share of what is
                           under way; null: of all alike */
     int64_t *sends_of; /* [n_groups][n_operators] */

@@ -30,7 +30,7 @@ static double wait_for_others(const planning *p, int32_t g) {
             waits += p->sent_behind[s];
         if (s > 0) {
             int32_t last = p->now.first_operator[s] - 1;
-            waits += (double)(p->hops[last] - 2 * p->sends[last]) + p->sent_behind[s - 1];
+            waits += (double)p->waits[last] + p->sent_behind[s - 1];
         }
     }
     return waits;

@@ -191,7 +191,7 @@ static void cut_all(cutting *c, int32_t *first_operator) {
             all = sends_of(c, s)[op] > all ? sends_of(c, s)[op] : all;
     if (!cut_within(c, least_slowest(c), false))
         cut_within(c, all + most, false);
-    cut_within(c, (int64_t)c->before[c->n], true);
+    cut_within(c, (int64_t)nextafter(c->before[c->n], INFINITY), true); /* it was rounded */
     for (int32_t s = c->n_stages, end = c->n; s > 0; s--)
         first_operator[s - 1] = end = c->from[(size_t)s * ((size_t)c->n + 1) + (size_t)end];
 }
