@@ -40,12 +40,15 @@ FIELDS_OF(falcon, SIZES, NEEDED("n_layer", layers), NEEDED("n_head", heads),
           FLAG("tie_word_embeddings", tied, 1), YES("parallel_attn"), NOT("alibi"),
           ZERO("hidden_dropout"), ZERO("attention_dropout"), FUNCTION("activation", "gelu"));
 
-#define GPT2                                                                                       \
+#define GPT2_SIZES                                                                                 \
     NEEDED("n_embd", width), NEEDED("n_layer", layers), NEEDED("n_head", heads),                   \
         NEEDED("hidden_size", width), NEEDED("num_hidden_layers", layers),                         \
         NEEDED("num_attention_heads", heads), NEEDED("vocab_size", vocabulary),                    \
-        EXTENT("n_positions", positions, 1024),                                                    \
-        EXTENT("max_position_embeddings", positions, 1024), EXTENT("n_inner", inner, 0),           \
+        EXTENT("n_inner", inner, 0)
+
+#define GPT2                                                                                       \
+    GPT2_SIZES, EXTENT("n_positions", positions, 1024),                                            \
+        EXTENT("max_position_embeddings", positions, 1024),                                        \
         NUMBER("layer_norm_epsilon", epsilon, 1e-5), RATE("attn_pdrop", attention_dropout, 0.1),   \
         RATE("resid_pdrop", dropout, 0.1), RATE("embd_pdrop", embedding_dropout, 0.1),             \
         FLAG("scale_attn_weights", scales, 1), FLAG("tie_word_embeddings", tied, 1),               \
@@ -71,16 +74,13 @@ FIELDS_OF(opt, SIZES, NEEDED("vocab_size", vocabulary), NEEDED("ffn_dim", inner)
 
 /* GPT-2's names, which GPT-J and CodeGen have, too. */
 #define GPTJ                                                                                       \
-    NEEDED("n_embd", width), NEEDED("n_layer", layers), NEEDED("n_head", heads),                   \
-        NEEDED("hidden_size", width), NEEDED("num_hidden_layers", layers),                         \
-        NEEDED("num_attention_heads", heads), NEEDED("vocab_size", vocabulary),                    \
-        EXTENT("n_positions", positions, 2048),                                                    \
-        EXTENT("max_position_embeddings", positions, 2048), EXTENT("n_inner", inner, 0),           \
-        COUNT("rotary_dim", turned_width, 64), NUMBER("layer_norm_epsilon", epsilon, 1e-5),        \
-        RATE("attn_pdrop", attention_dropout, 0), RATE("resid_pdrop", dropout, 0),                 \
-        RATE("embd_pdrop", embedding_dropout, 0), FLAG("tie_word_embeddings", tied, 0),            \
-        YES("rotary"), YES("scale_attn_weights"), NOT("is_decoder"), NOT("add_cross_attention"),   \
-        NOT("is_encoder_decoder"), FUNCTION("activation_function", "gelu_new")
+    GPT2_SIZES, EXTENT("n_positions", positions, 2048),                                            \
+        EXTENT("max_position_embeddings", positions, 2048), COUNT("rotary_dim", turned_width, 64), \
+        NUMBER("layer_norm_epsilon", epsilon, 1e-5), RATE("attn_pdrop", attention_dropout, 0),     \
+        RATE("resid_pdrop", dropout, 0), RATE("embd_pdrop", embedding_dropout, 0),                 \
+        FLAG("tie_word_embeddings", tied, 0), YES("rotary"), YES("scale_attn_weights"),            \
+        NOT("is_decoder"), NOT("add_cross_attention"), NOT("is_encoder_decoder"),                  \
+        FUNCTION("activation_function", "gelu_new")
 
 FIELDS_OF(gptj, GPTJ);
 
