@@ -175,11 +175,15 @@ def main():
                    "--stages", 1, "--micro-batches", 2)
         plans.make("torchtitan+alternate", 8, 16, "bf16", "--method", "data-parallel", "--zero", 2, "--stages", 1,
                    "--micro-batches", 1, "--recompute", "alternate")
-        plans.make("cut by work", 8, 32, "bf16", "--method", "megatron", "--tensor", 2, "--zero", 2, "--recompute", "none", *staged)
+        plans.make("megatron+even stages", 8, 32, "bf16", "--method", "megatron", "--tensor", 2, "--zero", 2, "--recompute", "none",
+                   *staged)
+        # Four layers in three stages: the work is cut most evenly within layers.
+        plans.make("cut by work", 6, 24, "bf16", "--method", "megatron", "--tensor", 2, "--zero", 2, "--recompute", "none",
+                   "--stages", 3, *staged[2:])
         plans.make("gpipe", 4, 16, "f32", "--method", "data-parallel", "--zero", 0, "--recompute", "none", *staged[:4],
                    "--schedule", "gpipe")
-        plans.make("by turns", 4, 16, "f32", "--method", "megatron", "--tensor", 2, "--zero", 0, "--recompute", "none",
-                   "--stages", 4, "--virtual", 2, "--micro-batches", 4, "--schedule", "interleaved")
+        plans.make("megatron+torchtitan+by turns", 4, 16, "f32", "--method", "megatron", "--tensor", 2, "--zero", 0,
+                   "--recompute", "none", "--stages", 4, "--virtual", 2, "--micro-batches", 4, "--schedule", "interleaved")
         plans.make("found", 4, 16, "f32", "--time", 2)
         plans.check()
         print(f"{len(plans.rows)} launches: all as what they say is priced")
