@@ -98,34 +98,36 @@ static int32_t farthest(const cutting *c, int32_t s, int32_t first, int64_t most
     return end;
 }
 
-/* Where stages may end that take no more than so much: not behind where as many reach at most, nor
-   before what the others have to leave, were nothing sent.  False: they do not reach the end. */
-static bool find_ends(cutting *c, int64_t most) {
-    int32_t n = c->n_stages, first = c->n;
+/* Where so many stages end at most that take no more than so much each; false: not at the end. */
+static bool find_last_ends(cutting *c, int64_t most) {
     c->hi[0] = 0;
-    c->lo[n] = c->n;
-    for (int32_t s = 1; s <= n; s++)
+    for (int32_t s = 1; s <= c->n_stages; s++)
         c->hi[s] = farthest(c, s, c->hi[s - 1], most);
-    for (int32_t s = n - 1; s >= 0; s--) {
+    return c->hi[c->n_stages] == c->n;
+}
+
+/* Nor do they end before what the others have to leave, were nothing sent. */
+static void find_first_ends(cutting *c, int64_t most) {
+    int32_t first = c->n;
+    c->lo[c->n_stages] = c->n;
+    for (int32_t s = c->n_stages - 1; s >= 0; s--) {
         const int64_t *sum = sums_of(c, s + 1);
         while (first > 0 && sum[c->lo[s + 1]] - sum[first - 1] <= most)
             first--;
-        c->lo[s] = first;
+        c->lo[s] = first > s ? first : s;
     }
-    return c->hi[n] == c->n;
 }
 
-/* About the least that so many stages or fewer can take, and no less. */
+/* The least that so many stages or fewer can take. */
 static int64_t least_slowest(cutting *c) {
-    int64_t most = 0, least = 0;
+    int64_t most = 0, least = -1;
     for (int32_t r = 0; r < c->n_rows; r++) {
         int64_t all = c->sum[(size_t)r * ((size_t)c->n + 1) + (size_t)c->n];
         most = all > most ? all : most;
-        least = r == 0 || all / c->n_stages < least ? all / c->n_stages : least;
     }
-    while (most - least > most / 1024 + 1) {
+    while (most - least > 1) {
         int64_t middle = least + (most - least) / 2;
-        if (find_ends(c, middle))
+        if (find_last_ends(c, middle))
             most = middle;
         else
             least = middle;
@@ -136,15 +138,17 @@ static int64_t least_slowest(cutting *c) {
 /* The best last stage of `s` that end before an operator.  A stage that begins earlier has more to
    do, so beyond what is known to be possible nothing is looked at. */
 static void cut_before(const cutting *c, int32_t s, int32_t end, int64_t most) {
-    const int64_t *work = c->of->work + (size_t)row_of(c, s) * (size_t)c->n;
-    int64_t sum = end < c->n ? sends_of(c, s)[end - 1] : 0;
+    const int64_t *sum = sums_of(c, s);
+    int64_t sent = end < c->n ? sends_of(c, s)[end - 1] : 0;
+    int32_t last = c->hi[s - 1] < end ? c->hi[s - 1] : end - 1;
     double best = (double)INFINITY;
-    for (int32_t first = end - 1; first >= s - 1; first--) {
-        sum += work[first];
-        double own = c->evens ? (double)sum * (double)sum : (double)sum;
-        if (own >= best || sum > most)
+    for (int32_t first = last; first >= c->lo[s - 1]; first--) {
+        int64_t takes = sum[end] - sum[first] + sent;
+        double own = c->evens ? (double)takes * (double)takes : (double)takes;
+        if (own >= best || takes > most)
             break;
-        double all = c->evens ? c->before[first] + own : fmax(c->before[first], own);
+        double others = c->before[first];
+        double all = c->evens ? others + own : others > own ? others : own;
         if (all < best) {
             best = all;
             c->from[(size_t)s * ((size_t)c->n + 1) + (size_t)end] = first;
@@ -156,15 +160,12 @@ static void cut_before(const cutting *c, int32_t s, int32_t end, int64_t most) {
 /* Stages that take no more than so much; false: there are none. */
 static bool cut_within(cutting *c, int64_t most, bool evens) {
     c->evens = evens;
-    if (!find_ends(c, most))
+    if (!find_last_ends(c, most))
         return false;
-    for (int32_t i = 1; i <= c->n; i++)
-        c->before[i] = (double)INFINITY;
+    find_first_ends(c, most);
     c->before[0] = 0;
     for (int32_t s = 1; s <= c->n_stages; s++) {
-        for (int32_t i = 0; i <= c->n; i++)
-            c->next[i] = (double)INFINITY;
-        for (int32_t end = c->lo[s] > s ? c->lo[s] : s; end <= c->hi[s]; end++)
+        for (int32_t end = c->lo[s]; end <= c->hi[s]; end++)
             cut_before(c, s, end, most);
         double *swapped = c->before;
         c->before = c->next;
@@ -189,9 +190,12 @@ static void cut_all(cutting *c, int32_t *first_operator) {
     for (int32_t s = 1; s <= c->n_stages; s++)
         for (int32_t op = 0; op < c->n && (s == 1 || c->of->send_row_of != NULL); op++)
             all = sends_of(c, s)[op] > all ? sends_of(c, s)[op] : all;
-    if (!cut_within(c, least_slowest(c), false))
-        cut_within(c, all + most, false);
-    cut_within(c, (int64_t)nextafter(c->before[c->n], INFINITY), true); /* it was rounded */
+    int64_t least = least_slowest(c);
+    if (!cut_within(c, least, true)) {
+        if (!cut_within(c, least + least / 1024, false))
+            cut_within(c, all + most, false);
+        cut_within(c, (int64_t)nextafter(c->before[c->n], INFINITY), true); /* it was rounded */
+    }
     for (int32_t s = c->n_stages, end = c->n; s > 0; s--)
         first_operator[s - 1] = end = c->from[(size_t)s * ((size_t)c->n + 1) + (size_t)end];
 }
