@@ -71,9 +71,13 @@ cleave_status cleave_candidates_add_ways(cleave_node_costs *costs, const cleave_
 
 /* ---- without candidates ---- */
 
-/* Of the axes; with as many for each, fewer replicas come first. */
+/* What is cut into fewer parts launches fewer kernels, and comes first; with as many for each axis,
+   fewer replicas do. */
 static int by_axes(const void *a, const void *b) {
     const draft *x = a, *y = b;
+    int32_t cut_x = x->n_parts / x->total[0], cut_y = y->n_parts / y->total[0];
+    if (cut_x != cut_y)
+        return cut_x < cut_y ? -1 : 1;
     int order = memcmp(x->total + 1, y->total + 1, sizeof x->total - sizeof x->total[0]);
     return order != 0 ? order : (x->total[0] > y->total[0]) - (x->total[0] < y->total[0]);
 }
@@ -95,7 +99,7 @@ static cleave_status list_ways(const cleave_problem *p, const cleave_way_pricing
     for (int32_t i = 0; i < all.list.n && status == CLEAVE_OK; i++) {
         const cleave_split split = cleave_draft_split(&items[i]);
         bool is_least =
-            !only_total || floor.together + floor.each * split.n_parts <= (double)list->least_total;
+            !only_total || cleave_node_floor_under(&floor, &split) <= (double)list->least_total;
         if (is_least &&
             (i == 0 || memcmp(split.degree, items[i - 1].total + 1, sizeof split.degree) != 0))
             status = cleave_candidate_list_add_way(pricing, &split, list, &cost, error);

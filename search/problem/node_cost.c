@@ -350,16 +350,24 @@ cleave_status cleave_node_cost_whole(cleave_node_costs *costs, int32_t op, cleav
 
 /* ---- without looking at parts ---------------------------------------------------------------- */
 
-/* Work of parts adds up to all of it, and no part of a nest leaves out a kernel that others have.
- */
+/* Work of parts adds up to no less than all of it, and no part of a nest leaves out a kernel that
+   others have. */
 static bool adds_up(const cleave_model *model, const cleave_operator *of) {
     for (int32_t i = 0; i < of->n_nests; i++) {
         const cleave_nest *nest = &model->nests[of->nests[i]];
-        if ((nest->kind != CLEAVE_NEST_PRODUCT && nest->kind != CLEAVE_NEST_POINTWISE) ||
-            cleave_nest_filled_axis(model, nest) >= 0)
+        if (nest->kind == CLEAVE_NEST_CONVOLUTION || nest->kind == CLEAVE_NEST_POOL ||
+            nest->n_turns > 0 || cleave_nest_filled_axis(model, nest) >= 0)
             return false;
     }
     return true;
+}
+
+/* What is seen of scores is counted in grains. */
+static void note_grains(const cleave_nest *nest, int axis, cleave_node_floor *floor) {
+    int64_t extent = nest->axes[axis].extent;
+    if (nest->operator_axis[axis] >= 0)
+        floor->n_grains[nest->operator_axis[axis]] =
+            extent % CLEAVE_SEEN_GRAIN == 0 ? extent / CLEAVE_SEEN_GRAIN : 1;
 }
 
 /* Does every part of a split have a part of the nest?  Owners may be fewer. */
@@ -387,12 +395,16 @@ static void add_floor(const cleave_machine *machine, const cleave_work *work, bo
 
 cleave_node_floor cleave_node_floor_of(const cleave_node_costs *costs, int32_t op) {
     const cleave_operator *of = &costs->model->operators[op];
-    cleave_node_floor floor = {0, 0};
+    cleave_node_floor floor = {0, 0, {0}};
     if (!adds_up(costs->model, of))
         return floor;
     for (int32_t i = 0; i < of->n_nests; i++) {
         const cleave_nest *nest = &costs->model->nests[of->nests[i]];
         const cleave_part whole = cleave_part_whole(nest, 0);
+        if (nest->attention != NULL) {
+            note_grains(nest, nest->attention->rows, &floor);
+            note_grains(nest, nest->attention->keys, &floor);
+        }
         for (int pass = 0; pass < CLEAVE_N_COMPUTE_PASSES; pass++) {
             cleave_work work;
             if (!has_pass(costs->model, nest, pass))
@@ -402,4 +414,11 @@ cleave_node_floor cleave_node_floor_of(const cleave_node_costs *costs, int32_t o
         }
     }
     return floor;
+}
+
+double cleave_node_floor_under(const cleave_node_floor *floor, const cleave_split *split) {
+    for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+        if (floor->n_grains[a] > 0 && floor->n_grains[a] % split->degree[a] != 0)
+            return 0;
+    return floor->together + floor->each * split->n_parts;
 }

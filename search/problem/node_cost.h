@@ -34,11 +34,15 @@ cleave_status cleave_node_cost_whole(cleave_node_costs *costs, int32_t op, cleav
                                      cleave_error *error);
 
 /* What all parts of a split take together at least, whatever the split, and each of them beside
-   that, picoseconds: told by the data sheet without looking at any part, and so of products and
-   what is done element by element alone; 0 where nothing is told. */
+   that, picoseconds: told by the data sheet without looking at any part, and so not of windows that
+   overlap; 0 where nothing is told. */
 typedef struct cleave_node_floor {
     double together, each;
+    int64_t
+        n_grains[CLEAVE_MAX_AXES]; /* under a mask nothing is told of parts without as many whole
+                                      ones (CLEAVE_SEEN_GRAIN) of an axis; 0: it has no mask */
 } cleave_node_floor;
 cleave_node_floor cleave_node_floor_of(const cleave_node_costs *costs, int32_t op);
+double cleave_node_floor_under(const cleave_node_floor *floor, const cleave_split *split);
 
 #endif
