@@ -339,12 +339,14 @@ enum { MOST_DIVISORS = 40 };
 
 /* Of all layouts with so many micro-batches; unchanged where the batch can't be cut so. */
 static cleave_status bound_cut(session *s, int32_t micro_batches, cleave_node_costs *costs,
-                               double *least, cleave_error *error) {
+                               int64_t *least_work, double *least, cleave_error *error) {
     const cleave_layout *layouts[SESSION_MAX_FOUND + SESSION_MAX_RIVALS];
     cleave_micro_bound_options options = {.micro_batches = micro_batches,
                                           .optimizer_states = s->options->optimizer_states,
                                           .forms = session_reported_forms(s),
                                           .costs = costs,
+                                          .least = least_work,
+                                          .enough_seconds = *least,
                                           .work_alone = s->options->throughput,
                                           .layouts = layouts};
     cleave_error why = {""};
@@ -369,11 +371,16 @@ static cleave_status bound_cut(session *s, int32_t micro_batches, cleave_node_co
 static cleave_status bound_cuts(session *s, int64_t batch, cleave_node_costs *costs, double *least,
                                 cleave_error *error) {
     int32_t asked = session_wish(s)->micro_batches, n = 0;
+    int64_t *least_work = CLEAVE_ARENA_ARRAY(&s->work, int64_t, s->model->n_operators);
+    if (least_work == NULL)
+        return cleave_fail_memory(error, "bounding the step");
+    for (int32_t op = 0; op < s->model->n_operators; op++)
+        least_work[op] = INT64_MAX;
     for (int32_t m = 1; m <= batch; m++)
         n += batch % m == 0;
     for (int32_t m = 1; (m <= batch || m == 1) && n <= MOST_DIVISORS; m++)
         if ((m == 1 || batch % m == 0) && (asked == 0 || asked == m))
-            CLEAVE_TRY(bound_cut(s, m, costs, least, error));
+            CLEAVE_TRY(bound_cut(s, m, costs, least_work, least, error));
     return CLEAVE_OK;
 }
 

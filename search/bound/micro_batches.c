@@ -99,10 +99,11 @@ static cleave_status make_small(bounding *b) {
                : cleave_node_costs_take(b->costs, &b->small, b->error);
 }
 
-static cleave_status list_splits(bounding *b, bool only_total) {
+/* `known`: see cleave_candidates_list_ways. */
+static cleave_status list_splits(bounding *b, const int64_t *known) {
     int32_t n_devices = b->of->machine->n_devices;
-    CLEAVE_TRY(cleave_candidates_list_ways(&b->problem, b->costs, only_total, &b->arena,
-                                           &b->candidates, b->error));
+    CLEAVE_TRY(cleave_candidates_list_ways(&b->problem, b->costs, known, &b->arena, &b->candidates,
+                                           b->error));
     CLEAVE_TRY(make_few(b));
     for (int32_t n = 1; n <= n_devices; n++)
         if (n_devices % n == 0)
@@ -124,14 +125,20 @@ static bool is_windowed(const bounding *b, int32_t op) {
     return true;
 }
 
-static cleave_status bound_work(bounding *b, double *bound) {
+/* How often an operator is done. */
+static int32_t times_of(const bounding *b, int32_t op) {
+    return is_windowed(b, op) ? b->options->micro_batches : 1;
+}
+
+static cleave_status bound_work(bounding *b, const int64_t *known, double *bound) {
     int64_t other;
     double work = 0;
+    CLEAVE_TRY(list_splits(b, known));
     CLEAVE_TRY(bound_other_work(b->of->model, b->of->machine, b->options->optimizer_states,
                                 b->options->forms == CLEAVE_BOUND_STEPS, &other, b->error));
     for (int32_t op = 0; op < b->small.n_operators; op++) {
         double least = (double)b->candidates.lists[b->candidates.list_of[op]].least_total;
-        work += least * (is_windowed(b, op) ? b->options->micro_batches : 1);
+        work += least * times_of(b, op);
     }
     *bound = (work + (double)other) / b->of->machine->n_devices * (1 - 1e-12); /* sums round */
     return CLEAVE_OK;
@@ -166,17 +173,46 @@ static cleave_status bound_paths(bounding *b, double *bound) {
     return CLEAVE_OK;
 }
 
+/* A way that is as long as one in fewer micro-batches is known, so where operators are taken to
+   need no more than in others, hardly any has to be priced, and that is mostly enough. */
+static cleave_status bound_by_others(bounding *b, int64_t *known, double *work) {
+    const int64_t *least = b->options->least;
+    for (int32_t op = 0; op < b->small.n_operators; op++)
+        known[op] = least[op] < INT64_MAX ? (least[op] - 1) / times_of(b, op) + 1 : INT64_MAX;
+    return bound_work(b, known, work);
+}
+
+static void note_least(bounding *b) {
+    int64_t *least = b->options->least;
+    for (int32_t op = 0; op < b->small.n_operators; op++) {
+        int64_t all = b->candidates.lists[b->candidates.list_of[op]].least_total * times_of(b, op);
+        least[op] = all < least[op] ? all : least[op];
+    }
+}
+
 /* Of some splits a path is no shorter than of all, so where it is below the work of all, that is
    so, too. */
 static cleave_status bound_all(bounding *b, double *seconds) {
     double work, path = 0;
     CLEAVE_TRY(make_small(b));
-    CLEAVE_TRY(list_splits(b, true));
-    CLEAVE_TRY(bound_work(b, &work));
+    int64_t *known = CLEAVE_ARENA_ARRAY(&b->arena, int64_t, b->small.n_operators);
+    if (known == NULL)
+        return cleave_fail_memory(b->error, "bounding the step");
+    if (b->options->least != NULL && b->options->enough_seconds > 0) {
+        CLEAVE_TRY(bound_by_others(b, known, &work));
+        *seconds = work * 1e-12;
+        if (*seconds >= b->options->enough_seconds)
+            return CLEAVE_OK;
+    }
+    for (int32_t op = 0; op < b->small.n_operators; op++)
+        known[op] = INT64_MAX;
+    CLEAVE_TRY(bound_work(b, known, &work));
+    if (b->options->least != NULL)
+        note_least(b);
     if (!b->options->work_alone)
         CLEAVE_TRY(bound_paths(b, &path));
     if (path > work) {
-        CLEAVE_TRY(list_splits(b, false));
+        CLEAVE_TRY(list_splits(b, NULL));
         CLEAVE_TRY(bound_paths(b, &path));
     }
     *seconds = (work > path ? work : path) * 1e-12;

@@ -14,7 +14,13 @@ typedef struct cleave_micro_bound_options {
     /* Null, or what keeps what is the same for other numbers of micro-batches; for that alone,
        since it is left with a model that is gone. */
     cleave_node_costs *costs;
-    bool work_alone; /* of steps that follow each other: none has to wait for its own path */
+    /* Null, or what operators are known to take at least of the whole batch in other numbers of
+       micro-batches, [n_operators] picoseconds, INT64_MAX where nothing is; what this one finds is
+       noted there. */
+    int64_t *least;
+    double
+        enough_seconds; /* of bounds that are not below this any will do; 0: the best is wanted */
+    bool work_alone;    /* of steps that follow each other: none has to wait for its own path */
 } cleave_micro_bound_options;
 
 /* The space is all splits of candidates on the machine's blocks (search/problem/candidates.h),

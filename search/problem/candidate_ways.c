@@ -82,40 +82,42 @@ static int by_axes(const void *a, const void *b) {
     return order != 0 ? order : (x->total[0] > y->total[0]) - (x->total[0] < y->total[0]);
 }
 
-static cleave_status list_ways(const cleave_problem *p, const cleave_way_pricing *pricing,
-                               bool only_total, cleave_candidate_list *list, cleave_error *error) {
+static cleave_status list_ways(const cleave_problem *p, const cleave_way_pricing *pricing, bool all,
+                               cleave_candidate_list *list, cleave_error *error) {
     const cleave_node_floor floor = cleave_node_floor_of(pricing->costs, list->op);
     const cleave_split *fixed = cleave_constraints_fixed_split(p->constraints, list->op);
     cleave_node_cost cost;
     if (fixed != NULL)
         return cleave_candidate_list_add_way(pricing, fixed, list, &cost, error);
-    drafts all = cleave_candidate_drafts(p, list->op);
-    drafts_take_degrees(&all, p->machine->n_devices, p->machine->devices_per_node);
+    drafts made = cleave_candidate_drafts(p, list->op);
+    drafts_take_degrees(&made, p->machine->n_devices, p->machine->devices_per_node);
     cleave_status status =
-        drafts_make(&all) ? CLEAVE_OK : cleave_fail_memory(error, "listing candidates");
-    const draft *items = all.list.items;
-    if (all.list.n > 0)
-        qsort(all.list.items, (size_t)all.list.n, sizeof *all.list.items, by_axes);
-    for (int32_t i = 0; i < all.list.n && status == CLEAVE_OK; i++) {
+        drafts_make(&made) ? CLEAVE_OK : cleave_fail_memory(error, "listing candidates");
+    const draft *items = made.list.items;
+    if (made.list.n > 0)
+        qsort(made.list.items, (size_t)made.list.n, sizeof *made.list.items, by_axes);
+    for (int32_t i = 0; i < made.list.n && status == CLEAVE_OK; i++) {
         const cleave_split split = cleave_draft_split(&items[i]);
-        bool is_least =
-            !only_total || cleave_node_floor_under(&floor, &split) <= (double)list->least_total;
+        bool is_least = all || cleave_node_floor_under(&floor, &split) <= (double)list->least_total;
         if (is_least &&
             (i == 0 || memcmp(split.degree, items[i - 1].total + 1, sizeof split.degree) != 0))
             status = cleave_candidate_list_add_way(pricing, &split, list, &cost, error);
     }
-    CLEAVE_LIST_FREE(&all.list);
+    CLEAVE_LIST_FREE(&made.list);
     return status;
 }
 
 cleave_status cleave_candidates_list_ways(const cleave_problem *p, cleave_node_costs *costs,
-                                          bool only_total, cleave_arena *arena,
+                                          const int64_t *known, cleave_arena *arena,
                                           cleave_candidates *candidates, cleave_error *error) {
     const cleave_way_pricing pricing = {costs, arena, 1};
     cleave_candidates made;
     CLEAVE_TRY(cleave_candidates_begin(p, arena, &made, error));
-    for (int32_t l = 0; l < made.n_lists; l++)
-        CLEAVE_TRY(list_ways(p, &pricing, only_total, &made.lists[l], error));
+    for (int32_t l = 0; l < made.n_lists; l++) {
+        cleave_candidate_list *list = &made.lists[l];
+        list->least_total = known != NULL ? known[list->op] : INT64_MAX;
+        CLEAVE_TRY(list_ways(p, &pricing, known == NULL, list, error));
+    }
     *candidates = made;
     return CLEAVE_OK;
 }

@@ -72,10 +72,10 @@ cleave_status cleave_candidates_add(const cleave_problem *problem, cleave_node_c
                                     cleave_arena *arena, cleave_candidates *candidates,
                                     cleave_error *error);
 /* The ways of cleave_candidates_list alone, and no candidates; of those that differ in replicas the
-   one with fewest, which takes least.  If `only_total`, no ways that can't have the least total
-   (cleave_node_floor), which have quick parts. */
+   one with fewest, which takes least.  `known` null, or [n_operators]: `least_total` is no more
+   than that, nor are there ways that can't have it (cleave_node_floor), which have quick parts. */
 cleave_status cleave_candidates_list_ways(const cleave_problem *problem, cleave_node_costs *costs,
-                                          bool only_total, cleave_arena *arena,
+                                          const int64_t *known, cleave_arena *arena,
                                           cleave_candidates *candidates, cleave_error *error);
 /* The first two, without constraints. */
 cleave_status cleave_candidates_create(const cleave_model *model, const cleave_machine *machine,

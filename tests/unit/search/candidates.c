@@ -165,11 +165,12 @@ Test(candidates, ways_alone_have_the_least_of_all_candidates) {
     static const int32_t shapes[][2] = {{2, 2}, {4, 4}, {1, 4}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         cleave_candidates ways;
+        int64_t *unknown;
         list(shapes[i][0], shapes[i][1], NULL, 0);
         cleave_problem problem;
         cr_assert_eq(cleave_problem_create(&model, &machine, NULL, &arena, &problem, NULL),
                      CLEAVE_OK);
-        cr_assert_eq(cleave_candidates_list_ways(&problem, costs, false, &arena, &ways, NULL),
+        cr_assert_eq(cleave_candidates_list_ways(&problem, costs, NULL, &arena, &ways, NULL),
                      CLEAVE_OK);
         for (int32_t l = 0; l < ways.n_lists; l++) {
             cr_expect_eq(ways.lists[l].least_total, candidates.lists[l].least_total);
@@ -178,7 +179,10 @@ Test(candidates, ways_alone_have_the_least_of_all_candidates) {
             cr_expect_lt(ways.lists[l].n_ways, candidates.lists[l].n_ways);
         }
         int32_t all = ways.lists[0].n_ways;
-        cr_assert_eq(cleave_candidates_list_ways(&problem, costs, true, &arena, &ways, NULL),
+        unknown = CLEAVE_ARENA_ARRAY(&arena, int64_t, model.n_operators);
+        for (int32_t op = 0; op < model.n_operators; op++)
+            unknown[op] = INT64_MAX;
+        cr_assert_eq(cleave_candidates_list_ways(&problem, costs, unknown, &arena, &ways, NULL),
                      CLEAVE_OK);
         cr_expect_eq(ways.lists[0].least_total, candidates.lists[0].least_total);
         cr_expect_lt(ways.lists[0].n_ways, all);
