@@ -362,12 +362,16 @@ static bool adds_up(const cleave_model *model, const cleave_operator *of) {
     return true;
 }
 
-/* What is seen of scores is counted in grains. */
-static void note_grains(const cleave_nest *nest, int axis, cleave_node_floor *floor) {
-    int64_t extent = nest->axes[axis].extent;
+static void note_seen(const cleave_nest *nest, int axis, cleave_node_floor *floor) {
     if (nest->operator_axis[axis] >= 0)
-        floor->n_grains[nest->operator_axis[axis]] =
-            extent % CLEAVE_SEEN_GRAIN == 0 ? extent / CLEAVE_SEEN_GRAIN : 1;
+        floor->seen[nest->operator_axis[axis]] = nest->axes[axis].extent;
+}
+
+/* Has each part whole grains, or a share of one that is the same for all who have some of it? */
+static bool keeps_grains(int64_t extent, int32_t degree) {
+    int64_t block = extent / degree;
+    return degree == 1 || (extent % CLEAVE_SEEN_GRAIN == 0 && extent % degree == 0 &&
+                           (block % CLEAVE_SEEN_GRAIN == 0 || CLEAVE_SEEN_GRAIN % block == 0));
 }
 
 /* Does every part of a split have a part of the nest?  Owners may be fewer. */
@@ -402,8 +406,8 @@ cleave_node_floor cleave_node_floor_of(const cleave_node_costs *costs, int32_t o
         const cleave_nest *nest = &costs->model->nests[of->nests[i]];
         const cleave_part whole = cleave_part_whole(nest, 0);
         if (nest->attention != NULL) {
-            note_grains(nest, nest->attention->rows, &floor);
-            note_grains(nest, nest->attention->keys, &floor);
+            note_seen(nest, nest->attention->rows, &floor);
+            note_seen(nest, nest->attention->keys, &floor);
         }
         for (int pass = 0; pass < CLEAVE_N_COMPUTE_PASSES; pass++) {
             cleave_work work;
@@ -418,7 +422,7 @@ cleave_node_floor cleave_node_floor_of(const cleave_node_costs *costs, int32_t o
 
 double cleave_node_floor_under(const cleave_node_floor *floor, const cleave_split *split) {
     for (int a = 0; a < CLEAVE_MAX_AXES; a++)
-        if (floor->n_grains[a] > 0 && floor->n_grains[a] % split->degree[a] != 0)
+        if (floor->seen[a] > 0 && !keeps_grains(floor->seen[a], split->degree[a]))
             return 0;
     return floor->together + floor->each * split->n_parts;
 }

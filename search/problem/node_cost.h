@@ -38,9 +38,9 @@ cleave_status cleave_node_cost_whole(cleave_node_costs *costs, int32_t op, cleav
    overlap; 0 where nothing is told. */
 typedef struct cleave_node_floor {
     double together, each;
-    int64_t
-        n_grains[CLEAVE_MAX_AXES]; /* under a mask nothing is told of parts without as many whole
-                                      ones (CLEAVE_SEEN_GRAIN) of an axis; 0: it has no mask */
+    /* Extents of axes along which it matters what is seen, grain by grain (CLEAVE_SEEN_GRAIN), so
+       that nothing is told of parts that cut through one unevenly; 0 for all others. */
+    int64_t seen[CLEAVE_MAX_AXES];
 } cleave_node_floor;
 cleave_node_floor cleave_node_floor_of(const cleave_node_costs *costs, int32_t op);
 double cleave_node_floor_under(const cleave_node_floor *floor, const cleave_split *split);
