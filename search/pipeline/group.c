@@ -121,7 +121,9 @@ static cleave_status begin(group_making *m) {
                                            m->error));
     CLEAVE_TRY(cleave_problem_create(&m->small, &m->machine, constraints, m->scratch, &m->problem,
                                      m->error));
-    return cleave_node_costs_create(&m->small, &m->machine, &m->costs, m->error);
+    m->costs = m->of->costs;
+    return m->costs != NULL ? cleave_node_costs_take(m->costs, &m->small, m->error)
+                            : cleave_node_costs_create(&m->small, &m->machine, &m->costs, m->error);
 }
 
 static int32_t count_groups(const group_making *m) {
@@ -287,7 +289,8 @@ cleave_status cleave_group_create(const cleave_group_problem *problem, int32_t n
                       .scratch = &scratch,
                       .error = error};
     cleave_status status = make(&m, &made);
-    cleave_node_costs_destroy(m.costs);
+    if (m.costs != problem->costs)
+        cleave_node_costs_destroy(m.costs);
     cleave_arena_free(&scratch);
     CLEAVE_TRY(status);
     *group = made;

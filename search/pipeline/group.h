@@ -16,12 +16,15 @@
 #include "search/pipeline/recompute.h"
 #include "search/problem/constraints.h"
 #include "search/problem/few_blocks.h"
+#include "search/problem/node_cost.h"
 
 /* What is the same for all groups of a search. */
 typedef struct cleave_group_problem {
     const cleave_model *model;
     const cleave_few_blocks *few; /* of it */
     const cleave_machine *machine;
+    cleave_node_costs *costs; /* of the few blocks on devices of one kind, which groups leave with a
+                                 model that is gone; null: each has its own */
     const cleave_constraints *constraints; /* null: none; no operator is fixed */
     int optimizer_states;
     int recompute;        /* cleave_recompute; -1: as it turns out best, operator by operator */

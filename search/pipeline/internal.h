@@ -100,7 +100,8 @@ typedef struct pipeline_finder {
     pipeline_candidates planned, known;
     CLEAVE_LIST(pipeline_numbers) numbers; /* of plans */
     int32_t n_looked_at;                   /* of these the first have been looked at */
-    const cleave_few_blocks *few;          /* of the model, for plans */
+    const cleave_few_blocks *few;          /* of the model, for plans, */
+    cleave_node_costs *few_costs;          /* and what their operators cost */
     CLEAVE_LIST(pipeline_cut) cuts;
     bool is_little, is_small;           /* so few operators and devices that more is looked at */
     CLEAVE_LIST(pipeline_start) starts; /* of what is small */

@@ -168,6 +168,7 @@ static cleave_group_problem problem_of(const pipeline_finder *f) {
     return (cleave_group_problem){.model = f->pricer->model,
                                   .few = f->few,
                                   .machine = f->pricer->machine,
+                                  .costs = f->few_costs,
                                   .constraints = f->options->constraints,
                                   .optimizer_states = f->pricer->lower.optimizer_states,
                                   .recompute = f->options->wish.recompute,
@@ -236,6 +237,7 @@ static cleave_status begin(pipeline_finder *f) {
     CLEAVE_TRY(cleave_few_blocks_make(f->pricer->model, &f->options->problem->blocks, &f->work, few,
                                       f->error));
     f->few = few;
+    CLEAVE_TRY(cleave_node_costs_create(&few->model, f->pricer->machine, &f->few_costs, f->error));
     return list_cuts(f);
 }
 

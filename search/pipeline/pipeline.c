@@ -125,6 +125,7 @@ cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *c
                 (found->why_none[0] != '\0' || (f.known.n == 0 && f.planned.n == 0));
     if (none)
         say_why_none(&f);
+    cleave_node_costs_destroy(f.few_costs);
     CLEAVE_LIST_FREE(&f.known);
     CLEAVE_LIST_FREE(&f.planned);
     CLEAVE_LIST_FREE(&f.numbers);

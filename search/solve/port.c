@@ -257,7 +257,10 @@ static void join(int rank, cleave_shard_entry *entry, const cleave_box *box, int
 
 static cleave_status fill_entries(cleave_port_maker *m, const spec *s, cleave_error *error) {
     int rank = m->model->tensors[s->tensor].rank;
-    memset(m->entries, 0, (size_t)m->n_devices * sizeof *m->entries);
+    for (int32_t d = 0; d < m->n_devices; d++) { /* without elements there is no box */
+        m->entries[d].n_elements = 0;
+        m->entries[d].key = 0;
+    }
     for (int32_t u = 0; u < s->n_uses; u++) {
         const use *of = &m->uses.items[s->first_use + u];
         const cleave_parts *parts = &m->parts[of->nest];
