@@ -17,12 +17,12 @@ import sys
 import torch
 import transformers
 
-from make_family_oracles import SIDED, checkpoint_name
+from make_family_oracles import CLASSES, SIDED, checkpoint_name, tensors_of
 
 HEADS = {"albert": transformers.AutoModelForMaskedLM, "bert": transformers.AutoModelForMaskedLM,
          "distilbert": transformers.AutoModelForMaskedLM,
          "roberta": transformers.AutoModelForMaskedLM,
-         "vit": transformers.AutoModelForImageClassification, "electra": transformers.AutoModelForMaskedLM,
+         **dict.fromkeys(("deit", "dinov2", "dinov2_with_registers", "vit"), CLASSES), "electra": transformers.AutoModelForMaskedLM,
          "modernbert": transformers.AutoModelForMaskedLM, **dict.fromkeys(SIDED, transformers.AutoModelForSeq2SeqLM),
          "whisper": transformers.AutoModelForSpeechSeq2Seq}
 
@@ -38,7 +38,8 @@ def shapes_of(fields):
         model = HEADS.get(kind, transformers.AutoModelForCausalLM).from_config(config)
     model.tie_weights()
     trained = {n: p.requires_grad for n, p in model.named_parameters()}
-    shapes = {checkpoint_name(kind, n): tuple(p.shape) for n, p in model.named_parameters() if trained[n]}
+    named = [(n, p) for n, p in model.named_parameters() if trained[n]]
+    shapes = {n: tuple(t.shape) for n, t in tensors_of(kind, named).items()}
     if untied:  # the newest classes tie it again; those of version 4, and the checkpoints, do not
         shapes["lm_head.weight"] = (config.vocab_size, config.d_model)
     saved = model.state_dict()

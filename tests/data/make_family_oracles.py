@@ -32,7 +32,10 @@ LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_fac
               original_max_position_embeddings=32, rope_theta=50.0)
 EXPERTS = dict(**ROTARY, num_experts_per_tok=2)
 NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+IMAGES = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, image_size=12, patch_size=4)
+LABELS = {str(i): str(i) for i in range(5)}
 CAUSAL = transformers.AutoModelForCausalLM
+CLASSES = transformers.AutoModelForImageClassification
 MASKED = transformers.AutoModelForMaskedLM
 SIDED = ("bart", "m2m_100", "mbart", "mt5", "pegasus", "t5", "whisper")  # kinds that have an encoder and a decoder
 SEQUENCES = transformers.AutoModelForSeq2SeqLM
@@ -167,10 +170,12 @@ MODELS = {
     "family_xlm_roberta": (MASKED, dict(model_type="xlm-roberta", **SMALL, intermediate_size=20,
                                         max_position_embeddings=9, type_vocab_size=1, pad_token_id=1,
                                         tie_word_embeddings=True, **NO_DROPOUT)),
-    "family_vit": (transformers.AutoModelForImageClassification,
-                   dict(model_type="vit", **{k: v for k, v in SMALL.items() if k != "vocab_size"},
-                        intermediate_size=20, image_size=12, patch_size=4, qkv_bias=False,
-                        id2label={str(i): str(i) for i in range(5)})),
+    "family_vit": (CLASSES, dict(model_type="vit", **IMAGES, intermediate_size=20, qkv_bias=False, id2label=LABELS)),
+    "family_deit": (CLASSES, dict(model_type="deit", **IMAGES, intermediate_size=20, id2label=LABELS,
+                                  architectures=["DeiTForImageClassificationWithTeacher"])),
+    "family_dinov2": (CLASSES, dict(model_type="dinov2", **IMAGES, id2label=LABELS, layerscale_value=0.5)),
+    "family_dinov2_gated": (CLASSES, dict(model_type="dinov2_with_registers", **{**IMAGES, "image_size": 14},
+                                          id2label=LABELS, num_register_tokens=2, use_swiglu_ffn=True)),
     "family_helium": (CAUSAL, dict(model_type="helium", **ROTARY, head_dim=4, pad_token_id=None, attention_bias=True)),
     "family_hunyuan_v1_dense": (CAUSAL, dict(model_type="hunyuan_v1_dense", **ROTARY, head_dim=8, pad_token_id=None,
                                              attention_bias=True,
@@ -212,8 +217,13 @@ def checkpoint_name(kind, name):
         return re.sub("^lm_head", "embed_out", name)
     if kind == "xlm-roberta":  # tied: one parameter, of which the classes name the other place
         return name.replace("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight")
-    if kind == "vit":
-        for new, old in [("vit.layers", "vit.encoder.layer"), ("attention.q_proj", "attention.attention.query"),
+    if kind.startswith("dinov2"):
+        for new, old in [("attention.q_proj", "attention.attention.query"), ("attention.k_proj", "attention.attention.key"),
+                         ("attention.v_proj", "attention.attention.value"),
+                         ("attention.o_proj", "attention.output.dense"), ("mlp.down_proj", "mlp.weights_out")]:
+            name = name.replace(new, old)
+    if kind in ("deit", "vit"):
+        for new, old in [(f"{kind}.layers", f"{kind}.encoder.layer"), ("attention.q_proj", "attention.attention.query"),
                          ("attention.k_proj", "attention.attention.key"),
                          ("attention.v_proj", "attention.attention.value"),
                          ("attention.o_proj", "attention.output.dense"), ("mlp.fc1", "intermediate.dense"),
@@ -222,11 +232,12 @@ def checkpoint_name(kind, name):
     return name
 
 
-def inputs_of(kind):
+def inputs_of(kind, fields):
     """Ids that no family takes for padding, whose row it would not train."""
     ids = lambda: torch.randint(2, 24, (4, 6))
-    if kind == "vit":
-        return {"pixel_values": torch.randn(4, 3, 12, 12)}, torch.randint(5, (4,))
+    if "image_size" in fields:
+        side = fields["image_size"]
+        return {"pixel_values": torch.randn(4, 3, side, side)}, torch.randint(5, (4,))
     data = {"input_features": torch.randn(4, 5, 20)} if kind == "whisper" else {"input_ids": ids()}
     if kind in ("albert", "bert", "electra"):
         data["token_type_ids"] = torch.randint(2, (4, 6))
@@ -249,11 +260,21 @@ def drop(module, capacity):
     module.forward = forward
 
 
+def tensors_of(kind, named):
+    """By the names of checkpoints, some of which have one for two of the newest classes'; without what is read where
+    patches are hidden alone."""
+    made = {checkpoint_name(kind, n): t for n, t in named if not n.endswith("mask_token")}
+    for name in [n for n in made if kind.startswith("dinov2") and "mlp.gate_proj" in n]:
+        parts = [made.pop(name.replace("gate_proj", side)) for side in ("gate_proj", "up_proj")]
+        made[name.replace("gate_proj", "weights_in")] = torch.cat(parts)
+    return made
+
+
 def values_of(model, kind):
     """Parameters, and what is kept beside them and not trained."""
-    kept = {n: b for n, b in model.named_buffers() if n.endswith("e_score_correction_bias")}
+    kept = [(n, b) for n, b in model.named_buffers() if n.endswith("e_score_correction_bias")]
     trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-    return {checkpoint_name(kind, n): p.detach().float().numpy().copy() for n, p in [*trained, *kept.items()]}
+    return {n: t.detach().float().numpy().copy() for n, t in tensors_of(kind, trained + kept).items()}
 
 
 def oracle(name, make, config, folder):
@@ -273,7 +294,7 @@ def oracle(name, make, config, folder):
     for module in model.modules():
         if capacity is not None and type(module).__name__.endswith("TopKRouter"):
             drop(module, capacity)
-    data, targets = inputs_of(kind)
+    data, targets = inputs_of(kind, fields)
     write_safetensors(os.path.join(folder, f"{name}.weights.safetensors"), values_of(model, kind))
     if kind != "xglm":  # whose mask is no double
         model = model.double()

@@ -167,13 +167,14 @@ static cleave_status check_tables(const cleave_json_cursor *root, const cleave_c
                                   cleave_error *error) {
     if (config->image > 0) {
         int64_t side = config->image / config->patch;
-        if (config->image % config->patch != 0)
-            return cleave_json_fail(root, error,
-                                    "an image of %lld is no multiple of patches of %lld",
+        if (side == 0)
+            return cleave_json_fail(root, error, "an image of %lld has no patch of %lld",
                                     (long long)config->image, (long long)config->patch);
-        if (side * side >= CLEAVE_MOST_SEQUENCE)
-            return cleave_json_fail(root, error, "%lld x %lld patches are more than %d",
-                                    (long long)side, (long long)side, CLEAVE_MOST_SEQUENCE - 1);
+        if (side * side + config->registers >= CLEAVE_MOST_SEQUENCE)
+            return cleave_json_fail(root, error,
+                                    "%lld x %lld patches and %lld registers are more than %d",
+                                    (long long)side, (long long)side, (long long)config->registers,
+                                    CLEAVE_MOST_SEQUENCE - 1);
         if (config->labels == 0)
             return cleave_json_fail(root, error, "has no labels");
     }

@@ -52,7 +52,8 @@ typedef struct cleave_config {
     int64_t types, padding; /* kinds of segments, the id that pads */
     int64_t first_position; /* row of the table of positions */
     int64_t decoder_layers, buckets, distance, image, patch, channels, labels;
-    int64_t places; /* that an encoder of sounds gives */
+    int64_t registers; /* rows beside patches that stand for no place */
+    int64_t places;    /* that an encoder of sounds gives */
     double epsilon, dropout, attention_dropout, embedding_dropout, unit_dropout;
     /* Experts: how many, chosen for each token, how wide, and rows of each for a sample (0: enough
        for all).  Choices may be among some groups. */
@@ -76,6 +77,7 @@ typedef struct cleave_config {
     int64_t query_rank, value_rank, plain_head, value_head;
     bool tied, attention_bias, output_bias, mlp_bias, head_bias, qk_norm, uses_window, parallel,
         scales, scales_by_layer;
+    bool gated;                  /* the unit is */
     bool norms_before;           /* attention and unit, else behind them */
     bool limits_groups;          /* of experts, a token's choices are in the best */
     double query_scale;          /* what scores are scaled by is 1 / sqrt of it; 0: a head's size */
