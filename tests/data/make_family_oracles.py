@@ -38,6 +38,10 @@ CAUSAL = transformers.AutoModelForCausalLM
 CLASSES = transformers.AutoModelForImageClassification
 MASKED = transformers.AutoModelForMaskedLM
 SIDED = ("bart", "m2m_100", "mbart", "mt5", "pegasus", "t5", "whisper")  # kinds that have an encoder and a decoder
+# One side of a model of images and texts; of it is taken what it gives, an embedding.
+TOWERS = {"clip_text_model": transformers.CLIPTextModelWithProjection,
+          "clip_vision_model": transformers.CLIPVisionModelWithProjection,
+          "siglip_text_model": transformers.SiglipTextModel, "siglip_vision_model": transformers.SiglipVisionModel}
 SEQUENCES = transformers.AutoModelForSeq2SeqLM
 SIDES = dict(d_model=16, encoder_layers=1, encoder_attention_heads=4, encoder_ffn_dim=20, decoder_layers=2,
              decoder_attention_heads=4, decoder_ffn_dim=20, dropout=0.0, attention_dropout=0.0, vocab_size=24)
@@ -176,6 +180,17 @@ MODELS = {
     "family_dinov2": (CLASSES, dict(model_type="dinov2", **IMAGES, id2label=LABELS, layerscale_value=0.5)),
     "family_dinov2_gated": (CLASSES, dict(model_type="dinov2_with_registers", **{**IMAGES, "image_size": 14},
                                           id2label=LABELS, num_register_tokens=2, use_swiglu_ffn=True)),
+    "family_clip_text": (TOWERS["clip_text_model"],
+                         dict(model_type="clip_text_model", **SMALL, intermediate_size=20, max_position_embeddings=8,
+                              projection_dim=10, eos_token_id=23)),
+    "family_clip_vision": (TOWERS["clip_vision_model"],
+                           dict(model_type="clip_vision_model", **IMAGES, intermediate_size=20, projection_dim=10)),
+    "family_siglip_text": (TOWERS["siglip_text_model"],
+                           dict(model_type="siglip_text_model", **SMALL, intermediate_size=20,
+                                max_position_embeddings=8)),
+    "family_siglip_vision": (TOWERS["siglip_vision_model"],
+                             dict(model_type="siglip_vision_model", **{**IMAGES, "image_size": 14},
+                                  intermediate_size=20)),
     "family_helium": (CAUSAL, dict(model_type="helium", **ROTARY, head_dim=4, pad_token_id=None, attention_bias=True)),
     "family_hunyuan_v1_dense": (CAUSAL, dict(model_type="hunyuan_v1_dense", **ROTARY, head_dim=8, pad_token_id=None,
                                              attention_bias=True,
@@ -217,6 +232,8 @@ def checkpoint_name(kind, name):
         return re.sub("^lm_head", "embed_out", name)
     if kind == "xlm-roberta":  # tied: one parameter, of which the classes name the other place
         return name.replace("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight")
+    if kind.startswith("siglip"):
+        return f"{kind.split('_')[1]}_model.{name}"
     if kind.startswith("dinov2"):
         for new, old in [("attention.q_proj", "attention.attention.query"), ("attention.k_proj", "attention.attention.key"),
                          ("attention.v_proj", "attention.attention.value"),
@@ -238,6 +255,8 @@ def inputs_of(kind, fields):
     if "image_size" in fields:
         side = fields["image_size"]
         return {"pixel_values": torch.randn(4, 3, side, side)}, torch.randint(5, (4,))
+    if kind in TOWERS:  # a text ends with its last token alone, 23 of CLIP's
+        return {"input_ids": torch.cat([torch.randint(2, 23, (4, 5)), torch.full((4, 1), 23)], 1)}, torch.randint(10, (4,))
     data = {"input_features": torch.randn(4, 5, 20)} if kind == "whisper" else {"input_ids": ids()}
     if kind in ("albert", "bert", "electra"):
         data["token_type_ids"] = torch.randint(2, (4, 6))
@@ -277,13 +296,17 @@ def values_of(model, kind):
     return {n: t.detach().float().numpy().copy() for n, t in tensors_of(kind, trained + kept).items()}
 
 
+def made(make, config, **options):
+    return (make._from_config if issubclass(make, torch.nn.Module) else make.from_config)(config, **options)
+
+
 def oracle(name, make, config, folder):
     torch.manual_seed(7)
     fields = dict(config)
     kind, capacity = fields.pop("model_type"), fields.pop("expert_capacity", None)
     config_of = transformers.AutoConfig.for_model(kind, **fields)
     config_of._experts_implementation = "eager"
-    model = make.from_config(config_of, attn_implementation="eager")
+    model = made(make, config_of, attn_implementation="eager")
     model.train()
     with torch.no_grad():  # every parameter takes part, those that start at 0 or 1 too
         for p in model.parameters():
@@ -301,7 +324,8 @@ def oracle(name, make, config, folder):
     losses, optimizer = [], torch.optim.SGD(model.parameters(), 0.1)
     for _ in range(3):
         optimizer.zero_grad()
-        logits = model(**{n: v.double() if v.is_floating_point() else v for n, v in data.items()}).logits
+        given = model(**{n: v.double() if v.is_floating_point() else v for n, v in data.items()})
+        logits = next(given[n] for n in ("logits", "image_embeds", "text_embeds", "pooler_output") if n in given)
         loss = F.cross_entropy(logits.transpose(1, 2) if logits.dim() == 3 else logits, targets)
         loss.backward()
         optimizer.step()

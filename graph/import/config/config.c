@@ -23,6 +23,8 @@ static cleave_status complete(const cleave_json_cursor *root, const cleave_famil
         config->first_position = config->padding + 1;
     if (config->inner == 0)
         config->inner = 4 * config->width;
+    if (family->embeds && config->labels == 0)
+        config->labels = config->width;
     if (config->heads % config->kv_heads != 0)
         return cleave_json_fail(root, error,
                                 "%lld heads of queries are no multiple of %lld heads of keys",
@@ -238,7 +240,7 @@ static cleave_status compose(const cleave_json_cursor *root, const cleave_config
     CLEAVE_TRY(cleave_config_find_family(root, &family, error));
     CLEAVE_TRY(read_config(root, family, from, arena, &config, error));
     const char *logits = family->compose(&c, &config);
-    return family->has_text
+    return config.labels == 0
                ? cleave_compose_finish(&c, logits, 2,
                                        (int64_t[]){config.sequence, config.vocabulary}, graph)
                : cleave_compose_finish(&c, logits, 1, &config.labels, graph);

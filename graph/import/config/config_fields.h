@@ -117,7 +117,7 @@ typedef enum cleave_field_kind {
     CLEAVE_FIELD_SWITCHES, /* a list of 0 and 1, one for each layer */
     CLEAVE_FIELD_RUNS,     /* the same in runs: [[[TEXT, ...], N], ...] */
     CLEAVE_FIELD_ALIKE,    /* an extent, or a list of extents that are the same */
-    CLEAVE_FIELD_EMPTY,    /* an empty list, or null */
+    CLEAVE_FIELD_EMPTY,    /* an empty list or object, or null */
     CLEAVE_FIELD_EXACT,    /* the number that is standard, or a list of it, or null: no other is
                               supported */
     CLEAVE_FIELD_IDLE,     /* anything: it changes nothing in this family */
@@ -144,6 +144,7 @@ typedef struct cleave_family {
     const cleave_fields *fields;
     const char *(*compose)(cleave_composer *c, const cleave_config *config);
     bool has_text;      /* a length is needed */
+    bool embeds;        /* gives a row for each sample, else classes of it, or of each token */
     bool turns;         /* has rotary positions; else a table of positions, or neither */
     bool turns_share;   /* of a share of each head's dimensions */
     bool has_own_head;  /* heads x size of a head need not be the width */

@@ -10,6 +10,8 @@ static const struct {
     const char *model_type, *what;
 } unsupported[] = {
     {"bamba", "state-space layers"},
+    {"clip", "similarities over the batch; its towers alone are clip_text_model and "
+             "clip_vision_model"},
     {"deberta", "scores by relative positions and contents apart"},
     {"deberta-v2", "scores by relative positions and contents apart"},
     {"deepseek_v32", "attention to keys that an indexer chooses"},
@@ -37,6 +39,8 @@ static const struct {
     {"qwen3_vl", "several parts"},
     {"recurrent_gemma", "recurrent layers"},
     {"rwkv", "recurrent layers"},
+    {"siglip", "similarities over the batch; its towers alone are siglip_text_model and "
+               "siglip_vision_model"},
     {"xlnet", "two streams of attention"},
     {"zamba2", "state-space layers"},
 };
@@ -58,25 +62,42 @@ static const cleave_family *find(const char *type) {
     return NULL;
 }
 
-/* A model of several parts has what it is of texts in an object of its file. */
+/* The parts of a model of several, each of which may be a model of its own. */
+typedef struct parts {
+    char ours[192], others[192]; /* those of a family here, and those of none */
+} parts;
+
+static cleave_status name_part(const cleave_json_cursor *root, const char *name, parts *of,
+                               cleave_error *error) {
+    cleave_json_cursor part, at;
+    const char *type;
+    if (!cleave_json_find(root, name, &part) || cleave_json_type_of(&part) != CLEAVE_JSON_OBJECT ||
+        !cleave_json_find(&part, "model_type", &at))
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_json_string(&at, &type, error));
+    char *list = find(type) != NULL ? of->ours : of->others;
+    size_t used = strlen(list);
+    snprintf(list + used, sizeof of->ours - used, "%s%s (\"%.40s\")", used > 0 ? ", " : "", name,
+             type);
+    return CLEAVE_OK;
+}
+
 static cleave_status check_parts(const cleave_json_cursor *root, const cleave_json_cursor *at,
                                  const char *type, cleave_error *error) {
-    cleave_json_cursor texts, of_texts;
-    const char *inner;
-    if (!cleave_json_find(root, "text_config", &texts) ||
-        cleave_json_type_of(&texts) != CLEAVE_JSON_OBJECT ||
-        !cleave_json_find(&texts, "model_type", &of_texts))
-        return CLEAVE_OK;
-    CLEAVE_TRY(cleave_json_string(&of_texts, &inner, error));
-    return find(inner) != NULL
-               ? cleave_json_fail(at, error,
-                                  "\"%.64s\" has several parts; of its texts alone is text_config, "
-                                  "a \"%.64s\", which is supported as a file of its own",
-                                  type, inner)
-               : cleave_json_fail(at, error,
-                                  "\"%.64s\" has several parts, and \"%.64s\", which is of its "
-                                  "texts, is not supported",
-                                  type, inner);
+    static const char *const names[] = {"text_config", "vision_config", "audio_config"};
+    parts of = {"", ""};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        CLEAVE_TRY(name_part(root, names[i], &of, error));
+    if (of.ours[0] != '\0')
+        return cleave_json_fail(at, error,
+                                "\"%.64s\" has several parts, which are not planned together; "
+                                "supported as a model is, written to a file of its own: %s",
+                                type, of.ours);
+    return of.others[0] == '\0' ? CLEAVE_OK
+                                : cleave_json_fail(at, error,
+                                                   "\"%.64s\" has several parts, and none of them "
+                                                   "is supported: %s",
+                                                   type, of.others);
 }
 
 static cleave_status fail_unknown(const cleave_json_cursor *at, const char *type,

@@ -249,7 +249,8 @@ cleave_status cleave_field_read(const cleave_json_cursor *at, const cleave_field
     case CLEAVE_FIELD_IDLE:
         return CLEAVE_OK;
     case CLEAVE_FIELD_EMPTY:
-        CLEAVE_TRY(cleave_json_expect_array(at, error));
+        if (cleave_json_type_of(at) != CLEAVE_JSON_OBJECT)
+            CLEAVE_TRY(cleave_json_expect_array(at, error));
         return cleave_json_count(at) == 0
                    ? CLEAVE_OK
                    : cleave_json_fail(at, error, "is not empty, which is not supported");

@@ -64,8 +64,7 @@ FIELDS_OF(distilbert, NEEDED("dim", width), NEEDED("n_layers", layers), NEEDED("
           EXTENT("hidden_dim", inner, 3072), EXTENT("max_position_embeddings", positions, 512),
           RATE("dropout", dropout, 0.1), RATE("attention_dropout", attention_dropout, 0.1),
           FLAG("tie_word_embeddings", tied, 1), FLAG("tie_weights_", tied, 1),
-          NOT("sinusoidal_pos_embds"), NOT("is_decoder"), NOT("is_encoder_decoder"),
-          FUNCTION("activation", "gelu"));
+          NOT("sinusoidal_pos_embds"), FUNCTION("activation", "gelu"));
 
 FIELDS_OF(vit, ENCODER, CLASSES(16));
 
@@ -93,7 +92,7 @@ FIELDS_OF(dinov2_with_registers, DINOV2, EXTENT("num_register_tokens", registers
         NUMBER("layer_norm_epsilon", epsilon, 1e-6), RATE("dropout_rate", dropout, 0.1),           \
         FLAG("tie_word_embeddings", tied, 1),                                                      \
         {"feed_forward_proj", CLEAVE_FIELD_GATED, MEMBER(activation), false, 0, function},         \
-        YES("is_encoder_decoder"), NOT("is_decoder")
+        YES("is_encoder_decoder")
 
 FIELDS_OF(t5, T5(2048, "relu"), FLAG("scale_decoder_outputs", scales, 1));
 
@@ -107,7 +106,7 @@ FIELDS_OF(mt5, T5(1024, "gated-gelu"));
         NEEDED("encoder_attention_heads", heads), NEEDED("decoder_attention_heads", heads),        \
         NEEDED("encoder_ffn_dim", inner), NEEDED("decoder_ffn_dim", inner),                        \
         RATE("activation_dropout", unit_dropout, 0), YES("tie_word_embeddings"),                   \
-        YES("is_encoder_decoder"), NOT("is_decoder"), FUNCTION("activation_function", function)
+        YES("is_encoder_decoder"), FUNCTION("activation_function", function)
 #define SIDES_OF_TEXT(function)                                                                    \
     SIDES(function), EXTENT("max_position_embeddings", positions, 1024),                           \
         RATE("dropout", dropout, 0.1), RATE("attention_dropout", attention_dropout, 0),            \

@@ -51,8 +51,7 @@ FIELDS_OF(falcon, SIZES, NEEDED("n_layer", layers), NEEDED("n_head", heads),
         EXTENT("max_position_embeddings", positions, 1024),                                        \
         NUMBER("layer_norm_epsilon", epsilon, 1e-5), RATE("attn_pdrop", attention_dropout, 0.1),   \
         RATE("resid_pdrop", dropout, 0.1), RATE("embd_pdrop", embedding_dropout, 0.1),             \
-        FLAG("scale_attn_weights", scales, 1), FLAG("tie_word_embeddings", tied, 1),               \
-        NOT("is_decoder"), NOT("add_cross_attention"), NOT("is_encoder_decoder")
+        FLAG("scale_attn_weights", scales, 1), FLAG("tie_word_embeddings", tied, 1)
 
 FIELDS_OF(gpt2, GPT2, FLAG("scale_attn_by_inverse_layer_idx", scales_by_layer, 0),
           FUNCTION("activation_function", "gelu_new"));
@@ -79,7 +78,6 @@ FIELDS_OF(opt, SIZES, NEEDED("vocab_size", vocabulary), NEEDED("ffn_dim", inner)
         NUMBER("layer_norm_epsilon", epsilon, 1e-5), RATE("attn_pdrop", attention_dropout, 0),     \
         RATE("resid_pdrop", dropout, 0), RATE("embd_pdrop", embedding_dropout, 0),                 \
         FLAG("tie_word_embeddings", tied, 0), YES("rotary"), YES("scale_attn_weights"),            \
-        NOT("is_decoder"), NOT("add_cross_attention"), NOT("is_encoder_decoder"),                  \
         FUNCTION("activation_function", "gelu_new")
 
 FIELDS_OF(gptj, GPTJ);
@@ -122,7 +120,6 @@ FIELDS_OF(xglm, NEEDED("d_model", width), NEEDED("hidden_size", width),
           RATE("attention_dropout", attention_dropout, 0.1),
           RATE("activation_dropout", unit_dropout, 0), ZERO("layerdrop"),
           FLAG("scale_embedding", scales, 1), FLAG("tie_word_embeddings", tied, 1),
-          NOT("add_cross_attention"), NOT("is_decoder"), NOT("is_encoder_decoder"),
           FUNCTION("activation_function", "gelu"));
 
 /* The class has norms' own epsilon, whatever the file says. */

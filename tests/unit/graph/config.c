@@ -185,6 +185,10 @@ ParameterizedTestParameters(config, published_models_have_the_parameters_of_the_
                               {"starcoder"},
                               {"albert_base_v2"},
                               {"dbrx_base"},
+                              {"clip_vit_l_14_text"},
+                              {"clip_vit_l_14_vision"},
+                              {"siglip_so400m_text"},
+                              {"siglip_so400m_vision"},
                               {"deit_base_distilled"},
                               {"dinov2_giant"},
                               {"vit_base"}};
@@ -391,6 +395,14 @@ Test(config, windows_come_in_runs_of_layers) {
     expect_windows(&graph, 3, 0);
 }
 
+/* As a part of another model's file has it. */
+Test(config, what_is_switched_off_changes_nothing) {
+    graph_of("{" LLAMA ", \"is_decoder\": false, \"add_cross_attention\": false, "
+             "\"cross_attention_hidden_size\": null, \"pruned_heads\": {}, "
+             "\"tie_encoder_decoder\": false, \"is_encoder_decoder\": false}",
+             8, true);
+}
+
 Test(config, two_names_of_a_field_may_agree) {
     graph_of("{" GPT2 ", \"n_positions\": 16, \"max_position_embeddings\": 16}", 16, true);
     cleave_onnx_graph graph;
@@ -479,12 +491,21 @@ static const struct {
     {"{\"model_type\": \"hunyuan_v1_dence\", " SIZES "}", "(is it hunyuan_v1_dense?)", 8},
     {"{\"_class_name\": \"UNet2DConditionModel\", \"sample_size\": 64}",
      "is of Diffusers, by its _class_name \"UNet2DConditionModel\", and no language model", 8},
-    {"{\"model_type\": \"mistral3\", \"text_config\": {\"model_type\": \"mistral\"}}",
-     "$.model_type: \"mistral3\" has several parts; of its texts alone is text_config, a "
-     "\"mistral\"",
+    {"{\"model_type\": \"mistral3\", \"text_config\": {\"model_type\": \"mistral\"}, "
+     "\"vision_config\": {\"model_type\": \"pixtral\"}}",
+     "$.model_type: \"mistral3\" has several parts, which are not planned together; supported as a "
+     "model is, written to a file of its own: text_config (\"mistral\")",
      8},
-    {"{\"model_type\": \"qwen3_vl\", \"text_config\": {\"model_type\": \"qwen3_vl_text\"}}",
-     "and \"qwen3_vl_text\", which is of its texts, is not supported", 8},
+    {"{\"model_type\": \"clip\", \"text_config\": {\"model_type\": \"clip_text_model\"}, "
+     "\"vision_config\": {\"model_type\": \"clip_vision_model\"}}",
+     "of its own: text_config (\"clip_text_model\"), vision_config (\"clip_vision_model\")", 8},
+    {"{\"model_type\": \"clip\"}", "it has similarities over the batch; its towers alone are", 8},
+    {"{\"model_type\": \"dia\", \"text_config\": {\"model_type\": \"dia_text\"}}",
+     "\"dia\" has several parts, and none of them is supported: text_config (\"dia_text\")", 8},
+    {"{\"model_type\": \"siglip_vision_model\", \"vision_use_head\": false}",
+     "$.vision_use_head: is false", 0},
+    {"{" LLAMA ", \"is_decoder\": true}", "$.is_decoder: is true, which is not supported", 8},
+    {"{" LLAMA ", \"pruned_heads\": {\"0\": [1]}}", "$.pruned_heads: is not empty", 8},
     {"{\"model_type\": \"gemma3\", \"vision_config\": {}}", "its texts alone are gemma3_text", 8},
     {"{\"model_type\": \"llama4_text\", \"num_key_value_heads\": 2, \"attention_chunk_size\": "
      "4, " SIZES "}",
