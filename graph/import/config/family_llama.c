@@ -36,6 +36,25 @@ int64_t cleave_layer_window(const cleave_config *config, int64_t layer) {
     return hides ? config->window : 0;
 }
 
+/* Norms the heads of x [batch, length, heads, size], each by a weight of its own. */
+static const char *norm_each_head(const cleave_decoder *d, const char *scope, const char *x,
+                                  int64_t heads, int64_t size) {
+    cleave_composer *c = d->c;
+    const char **weights = CLEAVE_ARENA_ARRAY(c->arena, const char *, heads);
+    c->failed = c->failed || weights == NULL;
+    for (int64_t i = 0; weights != NULL && i < heads; i++)
+        weights[i] = cleave_compose_parameter(
+            c, cleave_compose_name(c, "%s.norms.%lld.weight", scope, (long long)i), 1, &size);
+    const char *all = cleave_compose_name(c, "%s.weights", scope);
+    all = cleave_compose_node(c, "Concat", all, (int32_t)heads, weights);
+    cleave_compose_integer(c, "axis", 0);
+    all = cleave_compose_reshape(c, cleave_compose_name(c, "%s.of_heads", scope), all, 2,
+                                 (int64_t[]){heads, size});
+    x = cleave_compose_norm(c, cleave_compose_name(c, "%s.normal", scope), x, size,
+                            d->config->epsilon, CLEAVE_NORM_LAYER_BARE);
+    return CLEAVE_COMPOSE(c, "Mul", scope, x, all);
+}
+
 const char *cleave_decoder_heads(const cleave_decoder *d, const char *scope, const char *which,
                                  const char *x, const cleave_heads *heads, int64_t layer) {
     cleave_composer *c = d->c;
@@ -44,6 +63,9 @@ const char *cleave_decoder_heads(const cleave_decoder *d, const char *scope, con
                                  is_query);
     if (which[0] != 'v' && d->style->head_norms)
         x = norm(d, cleave_compose_name(c, "%s.%s_norm", scope, which), x, heads->size);
+    if (which[0] != 'v' && d->style->own_norms)
+        x = norm_each_head(d, cleave_compose_name(c, "%s.%s_layernorm", scope, which), x,
+                           is_query ? heads->heads : heads->kv_heads, heads->size);
     x = cleave_compose_turn_heads(c, cleave_compose_name(c, "%s.%s", scope, which), x);
     if (which[0] == 'v' || !cleave_layer_turns(d->config, layer))
         return x;
@@ -296,6 +318,7 @@ const char *cleave_compose_stablelm(cleave_composer *c, const cleave_config *con
     own.attention_bias = false; /* of queries, keys and values alone */
     return cleave_compose_decoder(c, &own,
                                   &(cleave_decoder_style){.biases = config->attention_bias,
+                                                          .own_norms = config->qk_norm,
                                                           .norm = CLEAVE_NORM_LAYER,
                                                           .parallel = config->parallel});
 }

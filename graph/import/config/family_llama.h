@@ -22,6 +22,7 @@ typedef const char *(*cleave_heads_of_layer)(const cleave_decoder *d, const char
 typedef struct cleave_decoder_style {
     bool biases;     /* of queries, keys and values, whatever the file says */
     bool head_norms; /* of queries and keys, head by head */
+    bool own_norms;  /* of queries and keys, of each head another one, without a bias */
     bool wide_norms; /* of queries and keys, over all heads */
     bool parallel;   /* the unit reads what attention reads */
     bool sinks;      /* heads have them */

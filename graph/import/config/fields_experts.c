@@ -65,12 +65,17 @@ FIELDS_OF(llama4, SIZES, NEEDED("vocab_size", vocabulary),
           NOT("for_llm_compressor"), FLAG("attention_bias", attention_bias, 0),
           FLAG("tie_word_embeddings", tied, 0), FUNCTION("hidden_act", "silu"));
 
-FIELDS_OF(granitemoe, LLAMA(0, 2048), EXPERTS(2), EXTENT("num_local_experts", experts, 8),
-          FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 0),
-          NUMBER("embedding_multiplier", embedding_scale, 1),
-          NUMBER("residual_multiplier", residual_scale, 1),
-          NUMBER("attention_multiplier", score_scale, 1), NUMBER("logits_scaling", logit_scale, 1),
-          FUNCTION("hidden_act", "silu"));
+#define GRANITEMOE                                                                                 \
+    LLAMA(0, 2048), EXPERTS(2), EXTENT("num_local_experts", experts, 8),                           \
+        FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 0),           \
+        NUMBER("embedding_multiplier", embedding_scale, 1),                                        \
+        NUMBER("residual_multiplier", residual_scale, 1),                                          \
+        NUMBER("attention_multiplier", score_scale, 1), NUMBER("logits_scaling", logit_scale, 1),  \
+        FUNCTION("hidden_act", "silu")
+
+FIELDS_OF(granitemoe, GRANITEMOE);
+
+FIELDS_OF(granitemoeshared, GRANITEMOE, COUNT("shared_intermediate_size", shared_inner, 0));
 
 FIELDS_OF(minimax_m2, LLAMA_SIZES(8, 196608), TURNED("rope_theta", 5e6),
           NUMBER("partial_rotary_factor", rotary[0].share, 1), COUNT("rotary_dim", turned_width, 0),

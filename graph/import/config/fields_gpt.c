@@ -22,6 +22,14 @@ FIELDS_OF(gpt_neox, SIZES, NEEDED("vocab_size", vocabulary), NEEDED("intermediat
           FLAG("use_parallel_residual", parallel, 1), FLAG("attention_bias", attention_bias, 1),
           FLAG("tie_word_embeddings", tied, 0), FUNCTION("hidden_act", "gelu"));
 
+FIELDS_OF(persimmon, SIZES, NEEDED("vocab_size", vocabulary), NEEDED("intermediate_size", inner),
+          TURNED("rope_theta", 10000), NUMBER("partial_rotary_factor", rotary[0].share, 0.5),
+          NUMBER("layer_norm_eps", epsilon, 1e-5),
+          EXTENT("max_position_embeddings", positions, 16384),
+          RATE("attention_dropout", attention_dropout, 0), ZERO("hidden_dropout"),
+          FLAG("qk_layernorm", qk_norm, 1), FLAG("tie_word_embeddings", tied, 0),
+          FUNCTION("hidden_act", "relu2"));
+
 FIELDS_OF(bloom, NEEDED("hidden_size", width), NEEDED("n_embed", width), NEEDED("n_layer", layers),
           NEEDED("num_hidden_layers", layers), NEEDED("n_head", heads),
           NEEDED("num_attention_heads", heads), NEEDED("vocab_size", vocabulary),

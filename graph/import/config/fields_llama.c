@@ -96,7 +96,7 @@ FIELDS_OF(stablelm, LLAMA_SIZES(32, 4096), TURNED("rope_theta", 10000),
           NUMBER("rope_pct", rotary[0].share, 0.25), NUMBER("layer_norm_eps", epsilon, 1e-5),
           NUMBER("norm_eps", epsilon, 1e-5), FLAG("use_qkv_bias", attention_bias, 0),
           FLAG("use_parallel_residual", parallel, 0), FLAG("tie_word_embeddings", tied, 0),
-          NOT("qk_layernorm"), ZERO("hidden_dropout"), FUNCTION("hidden_act", "silu"));
+          FLAG("qk_layernorm", qk_norm, 0), ZERO("hidden_dropout"), FUNCTION("hidden_act", "silu"));
 
 FIELDS_OF(olmo, LLAMA_SIZES(0, 2048), TURNED("rope_theta", 10000),
           CAP("clip_qkv", projection_clip, 0), FLAG("attention_bias", attention_bias, 0),

@@ -189,6 +189,8 @@ ParameterizedTestParameters(config, published_models_have_the_parameters_of_the_
                               {"clip_vit_l_14_vision"},
                               {"siglip_so400m_text"},
                               {"siglip_so400m_vision"},
+                              {"persimmon_8b"},
+                              {"stablelm_2_12b"},
                               {"deit_base_distilled"},
                               {"dinov2_giant"},
                               {"vit_base"}};
