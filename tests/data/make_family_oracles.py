@@ -162,6 +162,11 @@ MODELS = {
     "family_phi3": (CAUSAL, dict(model_type="phi3", **{**ROTARY, "num_attention_heads": 2, "num_key_value_heads": 1},
                                  sliding_window=4, tie_word_embeddings=False, pad_token_id=None,
                                  partial_rotary_factor=0.5)),
+    "family_phi3_longrope": (CAUSAL, dict(model_type="phi3", **{**ROTARY, "num_attention_heads": 2},
+                                          tie_word_embeddings=True, pad_token_id=None, partial_rotary_factor=0.75,
+                                          original_max_position_embeddings=4, rope_scaling=dict(
+                                              type="longrope", short_factor=[1.0, 1.0, 1.0],
+                                              long_factor=[1.0, 1.5, 4.0]))),
     "family_phi": (CAUSAL, dict(model_type="phi", **{**ROTARY, "num_attention_heads": 2}, qk_layernorm=True,
                                 tie_word_embeddings=False)),
     "family_gpt_neox": (CAUSAL, dict(model_type="gpt_neox", **{**SMALL, "num_attention_heads": 2}, rotary_pct=0.5,

@@ -293,6 +293,7 @@ int main(int n_arguments, char **arguments) {
         {"family_smollm3", 4, 6},
         {"family_starcoder2", 4, 6},
         {"family_phi3", 4, 6},
+        {"family_phi3_longrope", 4, 6},
         {"family_phi", 4, 6},
         {"family_gpt_neox", 4, 6},
         {"family_gpt2", 4, 6},

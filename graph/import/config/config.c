@@ -77,6 +77,26 @@ static cleave_status check_length(const cleave_json_cursor *root, const cleave_f
     return CLEAVE_OK;
 }
 
+/* Factors of each pair, where positions have them. */
+static cleave_status check_factors(const cleave_json_cursor *root, const cleave_config *config,
+                                   cleave_error *error) {
+    for (int i = 0; i < 2; i++) {
+        cleave_config of = *config;
+        of.rotary[0] = config->rotary[i];
+        const long long pairs = (long long)cleave_rotary_width(&of) / 2;
+        if (of.rotary[0].kind != CLEAVE_ROTARY_LONGROPE)
+            continue;
+        if (of.rotary[0].n_factors != pairs)
+            return cleave_json_fail(root, error, "has %lld factors for %lld pairs that are turned",
+                                    (long long)of.rotary[0].n_factors, pairs);
+        if (of.rotary[0].original_positions < 2)
+            return cleave_json_fail(root, error,
+                                    "an original_max_position_embeddings of 1 is less "
+                                    "than 2");
+    }
+    return CLEAVE_OK;
+}
+
 static cleave_status check_sizes(const cleave_json_cursor *root, const cleave_family *family,
                                  const cleave_config *config, cleave_error *error) {
     double share = config->rotary[0].share;
@@ -212,6 +232,7 @@ static cleave_status read_config(const cleave_json_cursor *root, const cleave_fa
     CLEAVE_TRY(complete(root, family, config, error));
     CLEAVE_TRY(check_length(root, family, config, error));
     CLEAVE_TRY(check_sizes(root, family, config, error));
+    CLEAVE_TRY(check_factors(root, config, error));
     CLEAVE_TRY(check_experts(root, config, error));
     if (config->experts > 0)
         CLEAVE_TRY(find_capacity(root, config, error));

@@ -21,6 +21,7 @@ typedef enum cleave_rotary_kind {
     CLEAVE_ROTARY_LINEAR,
     CLEAVE_ROTARY_DYNAMIC,
     CLEAVE_ROTARY_LLAMA3,
+    CLEAVE_ROTARY_LONGROPE,
     CLEAVE_ROTARY_YARN
 } cleave_rotary_kind;
 typedef struct cleave_rotary {
@@ -30,7 +31,10 @@ typedef struct cleave_rotary {
     double attention_factor;                                  /* 0: not given */
     double magnitude, magnitude_of_all;                       /* of yarn; 0: not given */
     int64_t original_positions;                               /* 0: not given */
-    double alpha;                                             /* of dynamic; 0: not given */
+    /* [n_factors] of pairs, of texts up to the original positions and of longer ones; longrope. */
+    const double *short_factors, *long_factors;
+    int64_t n_factors;
+    double alpha; /* of dynamic; 0: not given */
     bool truncates;
     bool interleaved; /* pairs are neighbours, else half a head apart */
 } cleave_rotary;
@@ -174,7 +178,7 @@ cleave_status cleave_config_sizes(const cleave_config_request *from, cleave_aren
 
 /* Reads `rope_scaling`, or `rope_parameters`, into what is there already.  `own`: a member that a
    family has beside the usual ones; null: none. */
-cleave_status cleave_rotary_read(const cleave_json_cursor *at, const char *own,
+cleave_status cleave_rotary_read(const cleave_json_cursor *at, const char *own, cleave_arena *arena,
                                  cleave_rotary *rotary, cleave_error *error);
 /* How many dimensions of a head are turned: as the file says, or its share, rounded down. */
 int64_t cleave_rotary_width(const cleave_config *config);

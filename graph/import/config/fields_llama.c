@@ -149,7 +149,8 @@ FIELDS_OF(phi3, LLAMA_SIZES(0, 4096), TURNED("rope_theta", 10000),
           NUMBER("rms_norm_eps", epsilon, 1e-5), RATE("resid_pdrop", dropout, 0),
           ZERO("embd_pdrop"), COUNT("sliding_window", window, 0),
           FLAG("tie_word_embeddings", tied, 0), NOT("attention_bias"), NOT("mlp_bias"),
-          NOT("lm_head_bias"), FUNCTION("hidden_act", "silu"));
+          NOT("lm_head_bias"), IDLE("full_attn_mod"), IDLE("interpolate_factor"),
+          FUNCTION("hidden_act", "silu"));
 
 FIELDS_OF(helium, LLAMA_SIZES(20, 4096), TURNED("rope_theta", 100000),
           NUMBER("rms_norm_eps", epsilon, 1e-8), EXTENT("head_dim", head, 128),

@@ -388,6 +388,25 @@ Test(config, positions_stretch_for_texts_of_any_length_by_an_alpha) {
     cr_expect_float_eq((double)sines->floats[6 * 4 + 1], sin(6.0 / 900), 1e-6);
 }
 
+/* Of 4 dimensions pair 1 turns by 10000^(-1/2) / 2 per position of texts of 4, and by a quarter of
+   that of longer ones; 64 positions are 16 x as many: all is times (1 + log 16 / log 4)^(1/2). */
+Test(config, positions_beyond_the_models_own_have_factors_of_their_own) {
+    static const struct {
+        int64_t sequence;
+        double factor;
+    } texts[] = {{4, 2}, {5, 8}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        cleave_onnx_graph graph =
+            graph_of("{" LLAMA ", \"max_position_embeddings\": 64, \"rope_scaling\": {\"type\": "
+                     "\"longrope\", \"original_max_position_embeddings\": 4, "
+                     "\"short_factor\": [1, 2], \"long_factor\": [1, 8]}}",
+                     texts[i].sequence, true);
+        const cleave_onnx_tensor *sines = constant(&graph, "rotary.sines");
+        cr_expect_float_eq((double)sines->floats[3 * 4 + 1],
+                           sqrt(3) * sin(3 * 0.01 / texts[i].factor), 1e-6);
+    }
+}
+
 Test(config, windows_come_in_runs_of_layers) {
     cleave_onnx_graph graph =
         graph_of("{\"model_type\": \"gpt_neo\", \"hidden_size\": 16, \"num_heads\": 4, "
@@ -506,6 +525,17 @@ static const struct {
      "\"dia\" has several parts, and none of them is supported: text_config (\"dia_text\")", 8},
     {"{\"model_type\": \"siglip_vision_model\", \"vision_use_head\": false}",
      "$.vision_use_head: is false", 0},
+    {"{" LLAMA ", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1, 2]}}",
+     "$.rope_scaling: has no short_factor, or no long_factor", 8},
+    {"{" LLAMA ", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1], "
+     "\"long_factor\": [1, 2], \"original_max_position_embeddings\": 4}}",
+     "$.rope_scaling.long_factor: has 2 numbers, and short_factor 1", 8},
+    {"{" LLAMA ", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1, 2, 3], "
+     "\"long_factor\": [1, 2, 3], \"original_max_position_embeddings\": 4}}",
+     "has 3 factors for 2 pairs that are turned", 8},
+    {"{" LLAMA ", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1, -2], "
+     "\"long_factor\": [1, 2], \"original_max_position_embeddings\": 4}}",
+     "$.rope_scaling.short_factor[1]: -2 is not above 0", 8},
     {"{" LLAMA ", \"is_decoder\": true}", "$.is_decoder: is true, which is not supported", 8},
     {"{" LLAMA ", \"pruned_heads\": {\"0\": [1]}}", "$.pruned_heads: is not empty", 8},
     {"{\"model_type\": \"gemma3\", \"vision_config\": {}}", "its texts alone are gemma3_text", 8},
@@ -571,7 +601,7 @@ static const struct {
      8},
     {"{\"model_type\": \"phi\", " SIZES ", \"partial_rotary_factor\": 1.5}", "no pairs", 8},
     {"{" LLAMA ", \"hidden_act\": \"snake\"}", "$.hidden_act: \"snake\" is no function", 8},
-    {"{" LLAMA ", \"rope_scaling\": {\"type\": \"longrope\"}}", "\"longrope\" is not", 8},
+    {"{" LLAMA ", \"rope_scaling\": {\"type\": \"ntk\"}}", "\"ntk\" is not", 8},
     {"{" LLAMA ", \"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8}}",
      "original_max_position_embeddings", 8},
     {"{" LLAMA ", \"rope_scaling\": {\"type\": \"yarn\", \"short_factor\": 8}}", "short_factor", 8},
