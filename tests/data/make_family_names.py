@@ -17,14 +17,14 @@ import sys
 import torch
 import transformers
 
-from make_family_oracles import CLASSES, SIDED, TOWERS, checkpoint_name, made, tensors_of
+from make_family_oracles import CLASSES, SIDED, TEXTS, TOWERS, checkpoint_name, configuration, made, tensors_of
 
 HEADS = {"albert": transformers.AutoModelForMaskedLM, "bert": transformers.AutoModelForMaskedLM,
          "distilbert": transformers.AutoModelForMaskedLM,
          "roberta": transformers.AutoModelForMaskedLM,
          **dict.fromkeys(("deit", "dinov2", "dinov2_with_registers", "vit"), CLASSES), "electra": transformers.AutoModelForMaskedLM,
          "modernbert": transformers.AutoModelForMaskedLM, **dict.fromkeys(SIDED, transformers.AutoModelForSeq2SeqLM),
-         "whisper": transformers.AutoModelForSpeechSeq2Seq, **TOWERS}
+         "whisper": transformers.AutoModelForSpeechSeq2Seq, **TOWERS, **dict.fromkeys(TEXTS)}
 
 # Of functions, whose modules keep them; a bias of zeros; waves for positions.
 CONSTANTS = ("act_fn.beta", "act_fn.eps", "final_logits_bias", "embed_positions.weight")
@@ -34,7 +34,7 @@ def shapes_of(fields):
     kind = fields.pop("model_type")
     untied = kind in ("t5", "mt5") and not fields.get("tie_word_embeddings", True)
     with torch.device("meta"):
-        config = transformers.AutoConfig.for_model(kind, **fields)
+        config = configuration(kind, fields)
         model = made(HEADS.get(kind, transformers.AutoModelForCausalLM), config)
     model.tie_weights()
     trained = {n: p.requires_grad for n, p in model.named_parameters()}

@@ -42,6 +42,13 @@ SIDED = ("bart", "m2m_100", "mbart", "mt5", "pegasus", "t5", "whisper")  # kinds
 TOWERS = {"clip_text_model": transformers.CLIPTextModelWithProjection,
           "clip_vision_model": transformers.CLIPVisionModelWithProjection,
           "siglip_text_model": transformers.SiglipTextModel, "siglip_vision_model": transformers.SiglipVisionModel}
+# What is of texts in a model of images and texts, where a batch has no image.
+TEXTS = {"qwen2_5_vl_text": ("Qwen2_5_VL", dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2,
+                                                out_hidden_size=16, fullatt_block_indexes=[0])),
+         "qwen3_vl_text": ("Qwen3VL", dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2,
+                                           out_hidden_size=16, deepstack_visual_indexes=[])),
+         "qwen3_vl_moe_text": ("Qwen3VLMoe", dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2,
+                                                  out_hidden_size=16, deepstack_visual_indexes=[]))}
 SEQUENCES = transformers.AutoModelForSeq2SeqLM
 SIDES = dict(d_model=16, encoder_layers=1, encoder_attention_heads=4, encoder_ffn_dim=20, decoder_layers=2,
              decoder_attention_heads=4, decoder_ffn_dim=20, dropout=0.0, attention_dropout=0.0, vocab_size=24)
@@ -63,6 +70,13 @@ MODELS = {
     "family_mistral": (CAUSAL, dict(model_type="mistral", **ROTARY, head_dim=6, sliding_window=3)),
     "family_qwen2": (CAUSAL, dict(model_type="qwen2", **ROTARY, tie_word_embeddings=True, use_sliding_window=True,
                                   sliding_window=4, max_window_layers=1)),
+    "family_qwen2_5_vl": (None, dict(model_type="qwen2_5_vl_text", **ROTARY, rope_scaling=dict(
+        type="mrope", mrope_section=[1, 1, 0]))),
+    "family_qwen3_vl": (None, dict(model_type="qwen3_vl_text", **ROTARY, head_dim=8, rope_theta=50.0, rope_scaling=dict(
+        rope_type="default", mrope_section=[2, 1, 1], mrope_interleaved=True))),
+    "family_qwen3_vl_moe": (None, dict(model_type="qwen3_vl_moe_text", **EXPERTS, head_dim=4, num_experts=4,
+                                       moe_intermediate_size=12, rope_scaling=dict(rope_type="default",
+                                                                                   mrope_section=[1, 1, 0]))),
     "family_qwen3": (CAUSAL, dict(model_type="qwen3", **ROTARY, head_dim=8, rope_scaling=YARN)),
     "family_dbrx": (CAUSAL, dict(model_type="dbrx", d_model=16, n_heads=4, n_layers=2, vocab_size=24, max_seq_len=64,
                                  rope_parameters=dict(rope_type="default", rope_theta=50.0),
@@ -79,6 +93,10 @@ MODELS = {
                                      topk_group=2, n_shared_experts=2, moe_intermediate_size=12,
                                      first_k_dense_replace=1, attention_bias=True, use_qk_norm=True,
                                      routed_scaling_factor=1.5)),
+    "family_glm4_moe_lite": (CAUSAL, dict(model_type="glm4_moe_lite", **{**EXPERTS, "num_key_value_heads": 4},
+                                          n_routed_experts=6, n_shared_experts=1, moe_intermediate_size=12,
+                                          q_lora_rank=10, kv_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=6,
+                                          v_head_dim=5)),
     "family_gpt_oss": (CAUSAL, dict(model_type="gpt_oss", **EXPERTS, head_dim=6, num_local_experts=4, sliding_window=3,
                                     swiglu_limit=0.8, rope_scaling={**YARN, "truncate": False})),
     "family_granitemoe": (CAUSAL, dict(model_type="granitemoe", **EXPERTS, num_local_experts=4,
@@ -245,6 +263,8 @@ def checkpoint_name(kind, name):
         return re.sub("^lm_head", "embed_out", name)
     if kind == "xlm-roberta":  # tied: one parameter, of which the classes name the other place
         return name.replace("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight")
+    if kind.startswith("qwen2_5_vl"):
+        return name.replace("model.language_model.", "model.")
     if kind.startswith("siglip"):
         return f"{kind.split('_')[1]}_model.{name}"
     if kind.startswith("dinov2"):
@@ -295,7 +315,7 @@ def drop(module, capacity):
 def tensors_of(kind, named):
     """By the names of checkpoints, some of which have one for two of the newest classes'; without what is read where
     patches are hidden alone."""
-    made = {checkpoint_name(kind, n): t for n, t in named if not n.endswith("mask_token")}
+    made = {checkpoint_name(kind, n): t for n, t in named if not n.endswith("mask_token") and ".visual." not in n}
     for name in [n for n in made if kind.startswith("dinov2") and "mlp.gate_proj" in n]:
         parts = [made.pop(name.replace("gate_proj", side)) for side in ("gate_proj", "up_proj")]
         made[name.replace("gate_proj", "weights_in")] = torch.cat(parts)
@@ -309,7 +329,15 @@ def values_of(model, kind):
     return {n: t.detach().float().numpy().copy() for n, t in tensors_of(kind, trained + kept).items()}
 
 
+def configuration(kind, fields):
+    if kind not in TEXTS:
+        return transformers.AutoConfig.for_model(kind, **fields)
+    name, images = TEXTS[kind]
+    return getattr(transformers, name + "Config")(text_config=fields, vision_config=images, tie_word_embeddings=False)
+
+
 def made(make, config, **options):
+    make = make or getattr(transformers, type(config).__name__.replace("Config", "ForConditionalGeneration"))
     return (make._from_config if issubclass(make, torch.nn.Module) else make.from_config)(config, **options)
 
 
@@ -317,7 +345,7 @@ def oracle(name, make, config, folder):
     torch.manual_seed(7)
     fields = dict(config)
     kind, capacity = fields.pop("model_type"), fields.pop("expert_capacity", None)
-    config_of = transformers.AutoConfig.for_model(kind, **fields)
+    config_of = configuration(kind, fields)
     config_of._experts_implementation = "eager"
     model = made(make, config_of, attn_implementation="eager")
     model.train()

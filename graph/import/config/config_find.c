@@ -33,10 +33,11 @@ static const struct {
     {"mistral3", "several parts"},
     {"nemotron_h", "state-space layers"},
     {"phimoe", "a router that draws experts at random in training"},
-    {"qwen2_5_vl", "several parts"},
-    {"qwen2_vl", "several parts"},
+    {"qwen2_5_vl", "several parts; its texts alone are qwen2_5_vl_text"},
+    {"qwen2_vl", "several parts; its texts alone are qwen2_vl_text"},
     {"qwen3_next", "linear attention"},
-    {"qwen3_vl", "several parts"},
+    {"qwen3_vl", "several parts; its texts alone are qwen3_vl_text"},
+    {"qwen3_vl_moe", "several parts; its texts alone are qwen3_vl_moe_text"},
     {"recurrent_gemma", "recurrent layers"},
     {"rwkv", "recurrent layers"},
     {"siglip", "similarities over the batch; its towers alone are siglip_text_model and "
@@ -82,6 +83,7 @@ static cleave_status name_part(const cleave_json_cursor *root, const char *name,
     return CLEAVE_OK;
 }
 
+/* Says which parts are supported, or, where nothing else is known of the type, that none is. */
 static cleave_status check_parts(const cleave_json_cursor *root, const cleave_json_cursor *at,
                                  const char *type, cleave_error *error) {
     static const char *const names[] = {"text_config", "vision_config", "audio_config"};
@@ -93,6 +95,7 @@ static cleave_status check_parts(const cleave_json_cursor *root, const cleave_js
                                 "\"%.64s\" has several parts, which are not planned together; "
                                 "supported as a model is, written to a file of its own: %s",
                                 type, of.ours);
+    CLEAVE_TRY(check_supported(at, type, error));
     return of.others[0] == '\0' ? CLEAVE_OK
                                 : cleave_json_fail(at, error,
                                                    "\"%.64s\" has several parts, and none of them "
@@ -140,7 +143,6 @@ cleave_status cleave_config_find_family(const cleave_json_cursor *root,
     const cleave_family *found = find(type);
     if (found == NULL) {
         CLEAVE_TRY(check_parts(root, &at, type, error));
-        CLEAVE_TRY(check_supported(&at, type, error));
         return fail_unknown(&at, type, error);
     }
     *family = found;

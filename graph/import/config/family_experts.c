@@ -34,6 +34,17 @@ const char *cleave_compose_qwen3_moe(cleave_composer *c, const cleave_config *co
         c, &own, &(cleave_decoder_style){.head_norms = true, .feed = feed_experts});
 }
 
+/* Of a model of images and texts. */
+const char *cleave_compose_qwen3_vl_moe(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.expert_scale = 1;
+    own.normalises = true;
+    return cleave_compose_decoder(c, &own,
+                                  &(cleave_decoder_style){.model = "model.language_model",
+                                                          .head_norms = true,
+                                                          .feed = feed_experts});
+}
+
 /* gpt-oss: heads have sinks, every other layer a window, and experts biases and a clipped unit of
    their own. */
 static const char *feed_gpt_oss(const cleave_decoder *d, const char *block, const char *x,

@@ -136,6 +136,12 @@ static const char *feed(const cleave_decoder *d, const char *block, const char *
                                 d->config->inner);
 }
 
+/* A module of the model beside the head. */
+static const char *in_model(const cleave_decoder *d, const char *module) {
+    const char *model = d->style->model != NULL ? d->style->model : "model";
+    return cleave_compose_name(d->c, "%s.%s", model, module);
+}
+
 static const char *block_norm(const cleave_decoder *d, const char *block, const char *module,
                               const char *x) {
     return module == NULL
@@ -156,7 +162,8 @@ static const char *add_to(const cleave_decoder *d, const char *block, const char
 }
 
 static const char *add_block(cleave_decoder *d, const char *x, int64_t layer) {
-    const char *block = cleave_compose_name(d->c, "model.layers.%lld", (long long)layer);
+    const char *block =
+        cleave_compose_name(d->c, "%s.%lld", in_model(d, "layers"), (long long)layer);
     const cleave_decoder_norms *norms = d->style->norms != NULL ? d->style->norms : &of_llama;
     const char *normed = block_norm(d, block, norms->before_attention, x);
     const char *y = (d->style->attend != NULL ? d->style->attend : attend)(d, block, normed, layer);
@@ -173,10 +180,11 @@ const char *cleave_compose_decoder(cleave_composer *c, const cleave_config *conf
     cleave_decoder d = {.c = c, .config = config, .style = how};
     const char *ids = cleave_compose_data(c, "input_ids", CLEAVE_ONNX_INT64, 1, &config->sequence);
     const char *table;
-    const char *x = cleave_compose_embedding(c, "model.embed_tokens", ids, config->vocabulary,
-                                             config->width, &table);
-    x = cleave_compose_scaled(c, "model.embed_tokens", x, config->embedding_scale);
-    x = cleave_compose_dropout(c, "model.embed_dropout", x, config->embedding_dropout);
+    const char *embedding = in_model(&d, "embed_tokens");
+    const char *x =
+        cleave_compose_embedding(c, embedding, ids, config->vocabulary, config->width, &table);
+    x = cleave_compose_scaled(c, embedding, x, config->embedding_scale);
+    x = cleave_compose_dropout(c, in_model(&d, "embed_dropout"), x, config->embedding_dropout);
     d.rotary = cleave_compose_rotary_tables(c, "rotary", config);
     if (config->rotary[1].theta > 0) {
         cleave_config local = *config;
@@ -185,7 +193,7 @@ const char *cleave_compose_decoder(cleave_composer *c, const cleave_config *conf
     }
     for (int64_t i = 0; i < config->layers; i++)
         x = add_block(&d, x, i);
-    x = norm(&d, "model.norm", x, config->width);
+    x = norm(&d, in_model(&d, "norm"), x, config->width);
     x = config->tied
             ? cleave_compose_tied(c, "lm_head", x, table)
             : cleave_compose_linear(c, "lm_head", x, config->width, config->vocabulary, false);
@@ -214,6 +222,12 @@ const char *cleave_compose_qwen2(cleave_composer *c, const cleave_config *config
 const char *cleave_compose_qwen3(cleave_composer *c, const cleave_config *config) {
     const cleave_config own = cleave_with_switched_window(config);
     return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.head_norms = true});
+}
+
+/* Of a model of images and texts. */
+const char *cleave_compose_qwen3_vl(cleave_composer *c, const cleave_config *config) {
+    return cleave_compose_decoder(
+        c, config, &(cleave_decoder_style){.model = "model.language_model", .head_norms = true});
 }
 
 /* What attention and the unit give is normed, not what they read. */

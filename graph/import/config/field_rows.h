@@ -62,6 +62,13 @@
 #define ROTARY(name)                                                                               \
     { name, CLEAVE_FIELD_ROTARY, MEMBER(rotary), false, 0, NULL }
 
+/* Texts of a model of images, which have positions of their own. */
+#define TURNED_BESIDE_IMAGES(theta_standard)                                                       \
+    NUMBER("rope_theta", rotary[0].theta, theta_standard),                                         \
+        {"rope_scaling", CLEAVE_FIELD_ROTARY, MEMBER(rotary), false, 0, "mrope_section"}, {        \
+        "rope_parameters", CLEAVE_FIELD_ROTARY, MEMBER(rotary), false, 0, "mrope_section"          \
+    }
+
 #define NEEDED_ROTARY(name)                                                                        \
     { name, CLEAVE_FIELD_ROTARY, MEMBER(rotary), true, 0, NULL }
 #define ROTARIES(name)                                                                             \

@@ -20,6 +20,16 @@ FIELDS_OF(qwen3, LLAMA(32, 32768), EXTENT("head_dim", head, 128),
           FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 0), WINDOWS,
           FUNCTION("hidden_act", "silu"));
 
+/* The texts of Qwen2-VL and Qwen2.5-VL. */
+FIELDS_OF(qwen2_vl_text, LLAMA_SIZES(8, 32768), TURNED_BESIDE_IMAGES(1e6),
+          NUMBER("rms_norm_eps", epsilon, 1e-5), FLAG("tie_word_embeddings", tied, 0), WINDOWS,
+          FUNCTION("hidden_act", "silu"));
+
+FIELDS_OF(qwen3_vl_text, LLAMA_SIZES(32, 128000), TURNED_BESIDE_IMAGES(500000),
+          NUMBER("rms_norm_eps", epsilon, 1e-6), EXTENT("head_dim", head, 128),
+          FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 0),
+          FUNCTION("hidden_act", "silu"));
+
 FIELDS_OF(granite, LLAMA(0, 2048), FLAG("tie_word_embeddings", tied, 0),
           FLAG("attention_bias", attention_bias, 0), FLAG("mlp_bias", mlp_bias, 0),
           NUMBER("embedding_multiplier", embedding_scale, 1),

@@ -11,8 +11,9 @@ static const double two_pi = 6.283185307179586;
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static cleave_status read_kind(const cleave_json_cursor *at, cleave_rotary_kind *kind,
-                               cleave_error *error) {
+/* `has_images`: positions of images may be other ones; those of texts are as usual then. */
+static cleave_status read_kind(const cleave_json_cursor *at, bool has_images,
+                               cleave_rotary_kind *kind, cleave_error *error) {
     static const char *const names[] = {
         [CLEAVE_ROTARY_DEFAULT] = "default",   [CLEAVE_ROTARY_LINEAR] = "linear",
         [CLEAVE_ROTARY_DYNAMIC] = "dynamic",   [CLEAVE_ROTARY_LLAMA3] = "llama3",
@@ -21,6 +22,8 @@ static cleave_status read_kind(const cleave_json_cursor *at, cleave_rotary_kind 
     CLEAVE_TRY(cleave_json_string(at, &name, error));
     if (strcmp(name, "su") == 0) /* as it was called first */
         name = names[CLEAVE_ROTARY_LONGROPE];
+    if (has_images && strcmp(name, "mrope") == 0)
+        name = names[CLEAVE_ROTARY_DEFAULT];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) {
             *kind = (cleave_rotary_kind)i;
@@ -102,6 +105,7 @@ static cleave_status check_sense(const cleave_json_cursor *at, const cleave_rota
 
 cleave_status cleave_rotary_read(const cleave_json_cursor *at, const char *own, cleave_arena *arena,
                                  cleave_rotary *rotary, cleave_error *error) {
+    const bool has_images = own != NULL && strcmp(own, "mrope_section") == 0;
     const char *const keys[] = {"type",
                                 "rope_type",
                                 "rope_theta",
@@ -119,13 +123,14 @@ cleave_status cleave_rotary_read(const cleave_json_cursor *at, const char *own, 
                                 "short_factor",
                                 "long_factor",
                                 own,
+                                has_images ? "mrope_interleaved" : NULL,
                                 NULL};
     cleave_rotary r = *rotary;
     cleave_json_cursor member;
     CLEAVE_TRY(cleave_json_expect_object(at, error));
     CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
     if (cleave_json_find(at, "rope_type", &member) || cleave_json_find(at, "type", &member))
-        CLEAVE_TRY(read_kind(&member, &r.kind, error));
+        CLEAVE_TRY(read_kind(&member, has_images, &r.kind, error));
     r.low_frequency = r.slow = 1;
     r.high_frequency = 4;
     r.fast = 32;
