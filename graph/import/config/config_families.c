@@ -77,6 +77,8 @@ const cleave_family cleave_families[] = {
      .has_text = true, .turns = true, .has_own_head = true},
     {"hunyuan_v1_moe", &cleave_fields_hunyuan_v1_moe, cleave_compose_hunyuan_v1_moe,
      .has_text = true, .turns = true, .has_own_head = true},
+    {"kimi_k2", &cleave_fields_deepseek_v3, cleave_compose_deepseek_v3, .has_text = true,
+     .turns = true, .has_own_head = true},
     {"llama", &cleave_fields_llama, cleave_compose_llama, .has_text = true, .turns = true,
      .has_own_head = true},
     {"llama4_text", &cleave_fields_llama4, cleave_compose_llama4, .has_text = true, .turns = true,

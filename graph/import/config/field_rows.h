@@ -77,8 +77,7 @@
 /* What all models of one stack call alike. */
 #define SIZES                                                                                      \
     NEEDED("hidden_size", width), NEEDED("num_hidden_layers", layers),                             \
-        NEEDED("num_attention_heads", heads), NOT("is_decoder"), NOT("add_cross_attention"),       \
-        NOT("is_encoder_decoder")
+        NEEDED("num_attention_heads", heads)
 #define TURNED(theta_name, theta_standard)                                                         \
     NUMBER(theta_name, rotary[0].theta, theta_standard), ROTARY("rope_scaling"),                   \
         ROTARY("rope_parameters")

@@ -124,19 +124,26 @@ FIELDS_OF(gemma, LLAMA(16, 8192), EXTENT("head_dim", head, 256),
           NOT("use_bidirectional_attention"));
 
 /* From Gemma 2 on. */
-#define GEMMA(positions_standard)                                                                  \
-    LLAMA_SIZES(4, positions_standard), NUMBER("rms_norm_eps", epsilon, 1e-6),                     \
-        EXTENT("head_dim", head, 256), FLAG("tie_word_embeddings", tied, 1),                       \
-        FLAG("attention_bias", attention_bias, 0), IS("hidden_act", "gelu_pytorch_tanh"),          \
-        FUNCTION("hidden_activation", "gelu_pytorch_tanh"), NOT("use_bidirectional_attention"),    \
-        NUMBER("query_pre_attn_scalar", query_scale, 256), COUNT("sliding_window", window, 4096),  \
-        LAYERS
+#define GEMMA(...)                                                                                 \
+    __VA_ARGS__, NUMBER("rms_norm_eps", epsilon, 1e-6), EXTENT("head_dim", head, 256),             \
+        FLAG("tie_word_embeddings", tied, 1), FLAG("attention_bias", attention_bias, 0),           \
+        IS("hidden_act", "gelu_pytorch_tanh"), FUNCTION("hidden_activation", "gelu_pytorch_tanh"), \
+        NOT("use_bidirectional_attention"), NUMBER("query_pre_attn_scalar", query_scale, 256),     \
+        COUNT("sliding_window", window, 4096), LAYERS
 
-FIELDS_OF(gemma2, GEMMA(8192), TURNED("rope_theta", 10000),
+FIELDS_OF(gemma2, GEMMA(LLAMA_SIZES(4, 8192)), TURNED("rope_theta", 10000),
           COUNT("sliding_window_size", window, 4096), CAP("attn_logit_softcapping", score_cap, 50),
           CAP("final_logit_softcapping", logit_cap, 30));
 
-FIELDS_OF(gemma3_text, GEMMA(131072), NUMBER("rope_theta", rotary[0].theta, 1e6),
+/* Files of models that have images, too, leave out what is as of the class. */
+FIELDS_OF(gemma3_text,
+          GEMMA(EXTENT("hidden_size", width, 2304), EXTENT("num_hidden_layers", layers, 26),
+                EXTENT("num_attention_heads", heads, 8), EXTENT("vocab_size", vocabulary, 262208),
+                EXTENT("intermediate_size", inner, 9216),
+                EXTENT("num_key_value_heads", kv_heads, 4),
+                EXTENT("max_position_embeddings", positions, 131072),
+                RATE("attention_dropout", attention_dropout, 0)),
+          NUMBER("rope_theta", rotary[0].theta, 1e6),
           NUMBER("rope_local_base_freq", rotary[1].theta, 10000), ROTARY("rope_scaling"),
           ROTARIES("rope_parameters"), EXTENT("sliding_window_pattern", whole_every, 6),
           EXTENT("_sliding_window_pattern", whole_every, 6),

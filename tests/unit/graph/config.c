@@ -193,6 +193,7 @@ ParameterizedTestParameters(config, published_models_have_the_parameters_of_the_
                               {"stablelm_2_12b"},
                               {"qwen3_vl_8b_text"},
                               {"glm_4_7_flash"},
+                              {"gemma_3_4b_text"},
                               {"deit_base_distilled"},
                               {"dinov2_giant"},
                               {"vit_base"}};
@@ -552,6 +553,8 @@ static const struct {
      "$.num_experts_per_tok: 2 is not supported, but 1", 8},
     {"{\"model_type\": \"phimoe\", " SIZES "}",
      "\"phimoe\" is not supported: it has a router that draws experts at random", 8},
+    {"{\"model_type\": \"qwen3_5\", \"text_config\": {\"model_type\": \"qwen3_5_text\"}}",
+     "\"qwen3_5\" is not supported: it has linear attention", 8},
     {"{\"model_type\": \"qwen3_next\", " SIZES "}",
      "\"qwen3_next\" is not supported: it has linear attention", 8},
     {"{\"model_type\": \"smollm3\", " SIZES ", \"no_rope_layers\": [1]}",
