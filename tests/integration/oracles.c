@@ -294,6 +294,7 @@ int main(int n_arguments, char **arguments) {
         {"family_arcee", 4, 6},
         {"family_nemotron", 4, 6},
         {"family_ministral", 4, 6},
+        {"family_ministral3", 4, 6},
         {"family_smollm3", 4, 6},
         {"family_starcoder2", 4, 6},
         {"family_phi3", 4, 6},

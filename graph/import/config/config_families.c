@@ -89,6 +89,8 @@ const cleave_family cleave_families[] = {
      .turns = true, .turns_share = true, .has_own_head = true},
     {"ministral", &cleave_fields_ministral, cleave_compose_llama, .has_text = true, .turns = true,
      .has_own_head = true},
+    {"ministral3", &cleave_fields_ministral3, cleave_compose_ministral3, .has_text = true,
+     .turns = true, .has_own_head = true},
     {"mistral", &cleave_fields_mistral, cleave_compose_llama, .has_text = true, .turns = true,
      .has_own_head = true},
     {"mixtral", &cleave_fields_mixtral, cleave_compose_mixtral, .has_text = true, .turns = true,

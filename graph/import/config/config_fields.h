@@ -34,7 +34,8 @@ typedef struct cleave_rotary {
     /* [n_factors] of pairs, of texts up to the original positions and of longer ones; longrope. */
     const double *short_factors, *long_factors;
     int64_t n_factors;
-    double alpha; /* of dynamic; 0: not given */
+    double place_scale; /* by which queries grow with every so many original positions; 0: not */
+    double alpha;       /* of dynamic; 0: not given */
     bool truncates;
     bool interleaved; /* pairs are neighbours, else half a head apart */
 } cleave_rotary;

@@ -53,6 +53,7 @@ extern const cleave_fields cleave_fields_llama;
 extern const cleave_fields cleave_fields_m2m_100;
 extern const cleave_fields cleave_fields_minimax_m2;
 extern const cleave_fields cleave_fields_ministral;
+extern const cleave_fields cleave_fields_ministral3;
 extern const cleave_fields cleave_fields_mistral;
 extern const cleave_fields cleave_fields_mixtral;
 extern const cleave_fields cleave_fields_modernbert;
@@ -134,6 +135,7 @@ const char *cleave_compose_llama4(cleave_composer *c, const cleave_config *confi
 const char *cleave_compose_m2m_100(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_mbart(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_minimax_m2(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_ministral3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_mixtral(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_modernbert(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_mpt(cleave_composer *c, const cleave_config *config);

@@ -74,9 +74,8 @@ const char *cleave_decoder_heads(const cleave_decoder *d, const char *scope, con
         is_local && is_windowed(d->config, layer) ? &d->local_rotary : &d->rotary, heads->size);
 }
 
-/* Queries, keys or values of one layer, split into heads. */
-static const char *heads_of(const cleave_decoder *d, const char *scope, const char *which,
-                            const char *x, const cleave_heads *heads, int64_t layer) {
+const char *cleave_decoder_project(const cleave_decoder *d, const char *scope, const char *which,
+                                   const char *x, const cleave_heads *heads, int64_t layer) {
     cleave_composer *c = d->c;
     const cleave_config *config = d->config;
     int64_t n = (which[0] == 'q' ? heads->heads : heads->kv_heads) * heads->size;
@@ -107,7 +106,8 @@ static const char *attend(cleave_decoder *d, const char *block, const char *x, i
     if (d->style->sinks)
         how.sinks = cleave_compose_parameter(d->c, cleave_compose_name(d->c, "%s.sinks", scope), 1,
                                              &how.heads.heads);
-    const cleave_heads_of_layer heads = d->style->heads != NULL ? d->style->heads : heads_of;
+    const cleave_heads_of_layer heads =
+        d->style->heads != NULL ? d->style->heads : cleave_decoder_project;
     const char *q = heads(d, scope, "q", x, &how.heads, layer);
     const char *k = heads(d, scope, "k", x, &how.heads, layer);
     const char *v = heads(d, scope, "v", x, &how.heads, layer);

@@ -56,6 +56,10 @@ bool cleave_layer_turns(const cleave_config *config, int64_t layer);
 /* How the queries of a layer attend. */
 cleave_composed_attention cleave_decoder_attention(const cleave_config *config, int64_t layer);
 
+/* A layer's queries, keys or values ("q", "k", "v"), as Llama has them. */
+const char *cleave_decoder_project(const cleave_decoder *d, const char *scope, const char *which,
+                                   const char *x, const cleave_heads *heads, int64_t layer);
+
 /* What a layer's queries, keys or values ("q", "k", "v") are projected to, split into heads, and
    normed and turned where the style says so. */
 const char *cleave_decoder_heads(const cleave_decoder *d, const char *scope, const char *which,

@@ -13,6 +13,14 @@ FIELDS_OF(mistral, LLAMA(8, 131072), EXTENT("head_dim", head, 0),
           FLAG("tie_word_embeddings", tied, 0), COUNT("sliding_window", window, 4096),
           FUNCTION("hidden_act", "silu"));
 
+/* As of gpt-oss, its rotary positions are scaled where nothing is said of them. */
+FIELDS_OF(ministral3, LLAMA_SIZES(8, 262144), NUMBER("rope_theta", rotary[0].theta, 1e6),
+          {"rope_scaling", CLEAVE_FIELD_ROTARY, MEMBER(rotary), true, 0, "llama_4_scaling_beta"},
+          {"rope_parameters", CLEAVE_FIELD_ROTARY, MEMBER(rotary), true, 0, "llama_4_scaling_beta"},
+          NUMBER("rms_norm_eps", epsilon, 1e-5), EXTENT("head_dim", head, 128),
+          FLAG("tie_word_embeddings", tied, 0), COUNT("sliding_window", window, 0),
+          FUNCTION("hidden_act", "silu"));
+
 FIELDS_OF(qwen2, LLAMA(32, 32768), FLAG("tie_word_embeddings", tied, 0), WINDOWS,
           FUNCTION("hidden_act", "silu"));
 
@@ -177,7 +185,7 @@ FIELDS_OF(helium, LLAMA_SIZES(20, 4096), TURNED("rope_theta", 100000),
 /* Rotary positions may be stretched for texts of any length, by `alpha`. */
 FIELDS_OF(hunyuan_v1_dense, HUNYUAN, NOT("mlp_bias"));
 
-/* As of gpt-oss, its rotary positions are scaled where nothing is said of them. */
+/* Here, too, something has to be said of rotary positions. */
 FIELDS_OF(apertus, LLAMA_SIZES(0, 65536), NUMBER("rope_theta", rotary[0].theta, 12e6),
           NEEDED_ROTARY("rope_scaling"), NEEDED_ROTARY("rope_parameters"),
           NUMBER("rms_norm_eps", epsilon, 1e-5), EXTENT("head_dim", head, 0),

@@ -106,6 +106,7 @@ static cleave_status check_sense(const cleave_json_cursor *at, const cleave_rota
 cleave_status cleave_rotary_read(const cleave_json_cursor *at, const char *own, cleave_arena *arena,
                                  cleave_rotary *rotary, cleave_error *error) {
     const bool has_images = own != NULL && strcmp(own, "mrope_section") == 0;
+    const bool grows = own != NULL && strcmp(own, "llama_4_scaling_beta") == 0;
     const char *const keys[] = {"type",
                                 "rope_type",
                                 "rope_theta",
@@ -123,7 +124,9 @@ cleave_status cleave_rotary_read(const cleave_json_cursor *at, const char *own, 
                                 "short_factor",
                                 "long_factor",
                                 own,
-                                has_images ? "mrope_interleaved" : NULL,
+                                has_images ? "mrope_interleaved"
+                                : grows    ? "max_position_embeddings"
+                                           : NULL,
                                 NULL};
     cleave_rotary r = *rotary;
     cleave_json_cursor member;
@@ -139,6 +142,7 @@ cleave_status cleave_rotary_read(const cleave_json_cursor *at, const char *own, 
     CLEAVE_TRY(read_positive(at, "partial_rotary_factor", &r.share, error));
     CLEAVE_TRY(read_positive(at, "factor", &r.factor, error));
     CLEAVE_TRY(read_positive(at, "alpha", &r.alpha, error));
+    CLEAVE_TRY(read_positive(at, "llama_4_scaling_beta", &r.place_scale, error));
     CLEAVE_TRY(read_positive(at, "low_freq_factor", &r.low_frequency, error));
     CLEAVE_TRY(read_positive(at, "high_freq_factor", &r.high_frequency, error));
     CLEAVE_TRY(read_positive(at, "beta_fast", &r.fast, error));
