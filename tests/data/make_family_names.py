@@ -22,7 +22,8 @@ from make_family_oracles import CLASSES, SIDED, TEXTS, TOWERS, checkpoint_name, 
 HEADS = {"albert": transformers.AutoModelForMaskedLM, "bert": transformers.AutoModelForMaskedLM,
          "distilbert": transformers.AutoModelForMaskedLM,
          "roberta": transformers.AutoModelForMaskedLM,
-         **dict.fromkeys(("deit", "dinov2", "dinov2_with_registers", "vit"), CLASSES), "electra": transformers.AutoModelForMaskedLM,
+         **dict.fromkeys(("deit", "dinov2", "dinov2_with_registers", "vit"), CLASSES),
+         "electra": transformers.AutoModelForMaskedLM,
          "modernbert": transformers.AutoModelForMaskedLM, **dict.fromkeys(SIDED, transformers.AutoModelForSeq2SeqLM),
          "whisper": transformers.AutoModelForSpeechSeq2Seq, **TOWERS, **dict.fromkeys(TEXTS)}
 

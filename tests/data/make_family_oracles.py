@@ -43,12 +43,10 @@ TOWERS = {"clip_text_model": transformers.CLIPTextModelWithProjection,
           "clip_vision_model": transformers.CLIPVisionModelWithProjection,
           "siglip_text_model": transformers.SiglipTextModel, "siglip_vision_model": transformers.SiglipVisionModel}
 # What is of texts in a model of images and texts, where a batch has no image.
-TEXTS = {"qwen2_5_vl_text": ("Qwen2_5_VL", dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2,
-                                                out_hidden_size=16, fullatt_block_indexes=[0])),
-         "qwen3_vl_text": ("Qwen3VL", dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2,
-                                           out_hidden_size=16, deepstack_visual_indexes=[])),
-         "qwen3_vl_moe_text": ("Qwen3VLMoe", dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2,
-                                                  out_hidden_size=16, deepstack_visual_indexes=[]))}
+SEES = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, out_hidden_size=16)
+TEXTS = {"qwen2_5_vl_text": ("Qwen2_5_VL", dict(**SEES, fullatt_block_indexes=[0])),
+         "qwen3_vl_text": ("Qwen3VL", dict(**SEES, deepstack_visual_indexes=[])),
+         "qwen3_vl_moe_text": ("Qwen3VLMoe", dict(**SEES, deepstack_visual_indexes=[]))}
 SEQUENCES = transformers.AutoModelForSeq2SeqLM
 SIDES = dict(d_model=16, encoder_layers=1, encoder_attention_heads=4, encoder_ffn_dim=20, decoder_layers=2,
              decoder_attention_heads=4, decoder_ffn_dim=20, dropout=0.0, attention_dropout=0.0, vocab_size=24)
@@ -272,7 +270,8 @@ def checkpoint_name(kind, name):
     if kind.startswith("siglip"):
         return f"{kind.split('_')[1]}_model.{name}"
     if kind.startswith("dinov2"):
-        for new, old in [("attention.q_proj", "attention.attention.query"), ("attention.k_proj", "attention.attention.key"),
+        for new, old in [("attention.q_proj", "attention.attention.query"),
+                         ("attention.k_proj", "attention.attention.key"),
                          ("attention.v_proj", "attention.attention.value"),
                          ("attention.o_proj", "attention.output.dense"), ("mlp.down_proj", "mlp.weights_out")]:
             name = name.replace(new, old)
@@ -293,7 +292,8 @@ def inputs_of(kind, fields):
         side = fields["image_size"]
         return {"pixel_values": torch.randn(4, 3, side, side)}, torch.randint(5, (4,))
     if kind in TOWERS:  # a text ends with its last token alone, 23 of CLIP's
-        return {"input_ids": torch.cat([torch.randint(2, 23, (4, 5)), torch.full((4, 1), 23)], 1)}, torch.randint(10, (4,))
+        texts = torch.cat([torch.randint(2, 23, (4, 5)), torch.full((4, 1), 23)], 1)
+        return {"input_ids": texts}, torch.randint(10, (4,))
     data = {"input_features": torch.randn(4, 5, 20)} if kind == "whisper" else {"input_ids": ids()}
     if kind in ("albert", "bert", "electra"):
         data["token_type_ids"] = torch.randint(2, (4, 6))
@@ -317,13 +317,13 @@ def drop(module, capacity):
 
 
 def tensors_of(kind, named):
-    """By the names of checkpoints, some of which have one for two of the newest classes'; without what is read where
-    patches are hidden alone."""
-    made = {checkpoint_name(kind, n): t for n, t in named if not n.endswith("mask_token") and ".visual." not in n}
-    for name in [n for n in made if kind.startswith("dinov2") and "mlp.gate_proj" in n]:
-        parts = [made.pop(name.replace("gate_proj", side)) for side in ("gate_proj", "up_proj")]
-        made[name.replace("gate_proj", "weights_in")] = torch.cat(parts)
-    return made
+    """By the names of checkpoints, some of which have one for two of the newest classes'; without what only images, or
+    only hidden patches, go through."""
+    tensors = {checkpoint_name(kind, n): t for n, t in named if not n.endswith("mask_token") and ".visual." not in n}
+    for name in [n for n in tensors if kind.startswith("dinov2") and "mlp.gate_proj" in n]:
+        parts = [tensors.pop(name.replace("gate_proj", side)) for side in ("gate_proj", "up_proj")]
+        tensors[name.replace("gate_proj", "weights_in")] = torch.cat(parts)
+    return tensors
 
 
 def values_of(model, kind):

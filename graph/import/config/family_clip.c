@@ -17,12 +17,6 @@ static const cleave_encoder_names names = {.attention = "self_attn",
                                            .narrow = "mlp.fc2",
                                            .unit_norm = "layer_norm2"};
 
-static cleave_config with_biases(const cleave_config *config) {
-    cleave_config own = *config;
-    own.attention_bias = true;
-    return own;
-}
-
 /* ---- texts ----------------------------------------------------------------------------------- */
 
 /* What is read of a text's last token, which ends it: [batch, width]. */
@@ -63,8 +57,8 @@ const char *cleave_compose_clip_vision(cleave_composer *c, const cleave_config *
                                              .positions = "position_embedding",
                                              .is_flat = true,
                                              .plain_patches = true};
-    const cleave_config own = with_biases(config);
-    const cleave_encoder e = cleave_image_encoder(c, &own, &names, &image);
+    cleave_encoder e = cleave_image_encoder(c, config, &names, &image);
+    e.biases = true;
     const char *x = cleave_embed_image(&e, "vision_model.embeddings", &image);
     x = cleave_encoder_norm(&e, "vision_model", "pre_layrnorm", x);
     x = cleave_encoder_run(&e, "vision_model.encoder.layers", x);
@@ -120,8 +114,8 @@ const char *cleave_compose_siglip_vision(cleave_composer *c, const cleave_config
     static const cleave_image_names image = {
         .patches = "patch_embedding", .positions = "position_embedding", .is_flat = true};
     static const char head[] = "vision_model.head";
-    const cleave_config own = with_biases(config);
-    const cleave_encoder e = cleave_image_encoder(c, &own, &names, &image);
+    cleave_encoder e = cleave_image_encoder(c, config, &names, &image);
+    e.biases = true;
     const char *x = cleave_embed_image(&e, "vision_model.embeddings", &image);
     x = cleave_encoder_run(&e, "vision_model.encoder.layers", x);
     x = cleave_encoder_norm(&e, "vision_model", "post_layernorm", x);

@@ -52,8 +52,10 @@ static const char *cut(const cleave_encoder *e, const char *scope,
                                     (int64_t[]){0, 2, 1});
 }
 
-const char *cleave_compose_token(const cleave_encoder *e, const char *token, bool is_flat,
-                                 int64_t rows, const char *x) {
+/* `rows` rows of a parameter, called `token`, for each sample of x, before x [batch, length,
+   width]; a parameter that is flat has one, and no other dimension than the width. */
+static const char *put_before(const cleave_encoder *e, const char *token, bool is_flat,
+                              int64_t rows, const char *x) {
     cleave_composer *c = e->c;
     const int64_t two = 2, width = e->config->width, shape[] = {1, rows, width};
     int64_t *row = CLEAVE_ARENA_ARRAY(c->arena, int64_t, 2);
@@ -70,14 +72,8 @@ const char *cleave_compose_token(const cleave_encoder *e, const char *token, boo
     const char *rest = cleave_compose_ids(c, cleave_encoder_name(e, token, "row"), 1, &two, row);
     const char *all =
         cleave_compose_concat(c, cleave_encoder_name(e, token, "shape"), 0, samples, rest);
-    return CLEAVE_COMPOSE(c, "Expand", cleave_encoder_name(e, token, "of_samples"), values, all);
-}
-
-/* Rows of a parameter, called `token`, before x. */
-static const char *put_before(const cleave_encoder *e, const char *token, bool is_flat,
-                              int64_t rows, const char *x) {
-    return cleave_compose_concat(e->c, cleave_encoder_name(e, token, "and_rest"), 1,
-                                 cleave_compose_token(e, token, is_flat, rows, x), x);
+    values = CLEAVE_COMPOSE(c, "Expand", cleave_encoder_name(e, token, "of_samples"), values, all);
+    return cleave_compose_concat(c, cleave_encoder_name(e, token, "and_rest"), 1, values, x);
 }
 
 /* Registers behind the first row of x. */

@@ -19,10 +19,6 @@ cleave_encoder cleave_image_encoder(cleave_composer *c, const cleave_config *con
                                     const cleave_encoder_names *names,
                                     const cleave_image_names *image);
 
-/* `rows` rows of a parameter, called `token`, for each sample of x: [batch, rows, width]. */
-const char *cleave_compose_token(const cleave_encoder *e, const char *token, bool is_flat,
-                                 int64_t rows, const char *x);
-
 /* What the blocks read: [batch, length, width]; the modules are in `scope`. */
 const char *cleave_embed_image(const cleave_encoder *e, const char *scope,
                                const cleave_image_names *names);
