@@ -126,10 +126,11 @@ static int32_t count_computes(const lower_assembly *assembly) {
     return n < INT32_MAX ? (int32_t)n : INT32_MAX;
 }
 
-/* Does it move what adds up over all micro-batches, beside the main lane? */
+/* Does it move what adds up over all micro-batches, beside the main lane?  What is reduced for a
+   visit is settled in the same block, and can't come later. */
 static bool is_sum(const order *o, const cleave_fragment_chunk *chunk) {
     const cleave_item *items = &o->assembly->unplaced.items[chunk->first_item];
-    for (int32_t i = 0; i < chunk->n_items; i++)
+    for (int32_t i = 0; i < chunk->n_items && chunk->rank != LOWER_RANK_REDUCE; i++)
         if (items[i].lane == CLEAVE_LANE_COMMUNICATION && items[i].when == CLEAVE_WHEN_LAST)
             return true;
     return false;

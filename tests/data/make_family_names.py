@@ -17,14 +17,15 @@ import sys
 import torch
 import transformers
 
-from make_family_oracles import SIDED, checkpoint_name
+from make_family_oracles import CLASSES, SIDED, TEXTS, TOWERS, checkpoint_name, configuration, made, tensors_of
 
 HEADS = {"albert": transformers.AutoModelForMaskedLM, "bert": transformers.AutoModelForMaskedLM,
          "distilbert": transformers.AutoModelForMaskedLM,
          "roberta": transformers.AutoModelForMaskedLM,
-         "vit": transformers.AutoModelForImageClassification, "electra": transformers.AutoModelForMaskedLM,
+         **dict.fromkeys(("deit", "dinov2", "dinov2_with_registers", "vit"), CLASSES),
+         "electra": transformers.AutoModelForMaskedLM,
          "modernbert": transformers.AutoModelForMaskedLM, **dict.fromkeys(SIDED, transformers.AutoModelForSeq2SeqLM),
-         "whisper": transformers.AutoModelForSpeechSeq2Seq}
+         "whisper": transformers.AutoModelForSpeechSeq2Seq, **TOWERS, **dict.fromkeys(TEXTS)}
 
 # Of functions, whose modules keep them; a bias of zeros; waves for positions.
 CONSTANTS = ("act_fn.beta", "act_fn.eps", "final_logits_bias", "embed_positions.weight")
@@ -34,11 +35,12 @@ def shapes_of(fields):
     kind = fields.pop("model_type")
     untied = kind in ("t5", "mt5") and not fields.get("tie_word_embeddings", True)
     with torch.device("meta"):
-        config = transformers.AutoConfig.for_model(kind, **fields)
-        model = HEADS.get(kind, transformers.AutoModelForCausalLM).from_config(config)
+        config = configuration(kind, fields)
+        model = made(HEADS.get(kind, transformers.AutoModelForCausalLM), config)
     model.tie_weights()
     trained = {n: p.requires_grad for n, p in model.named_parameters()}
-    shapes = {checkpoint_name(kind, n): tuple(p.shape) for n, p in model.named_parameters() if trained[n]}
+    named = [(n, p) for n, p in model.named_parameters() if trained[n]]
+    shapes = {n: tuple(t.shape) for n, t in tensors_of(kind, named).items()}
     if untied:  # the newest classes tie it again; those of version 4, and the checkpoints, do not
         shapes["lm_head.weight"] = (config.vocab_size, config.d_model)
     saved = model.state_dict()

@@ -32,9 +32,21 @@ LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_fac
               original_max_position_embeddings=32, rope_theta=50.0)
 EXPERTS = dict(**ROTARY, num_experts_per_tok=2)
 NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+IMAGES = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, image_size=12, patch_size=4)
+LABELS = {str(i): str(i) for i in range(5)}
 CAUSAL = transformers.AutoModelForCausalLM
+CLASSES = transformers.AutoModelForImageClassification
 MASKED = transformers.AutoModelForMaskedLM
 SIDED = ("bart", "m2m_100", "mbart", "mt5", "pegasus", "t5", "whisper")  # kinds that have an encoder and a decoder
+# One side of a model of images and texts; of it is taken what it gives, an embedding.
+TOWERS = {"clip_text_model": transformers.CLIPTextModelWithProjection,
+          "clip_vision_model": transformers.CLIPVisionModelWithProjection,
+          "siglip_text_model": transformers.SiglipTextModel, "siglip_vision_model": transformers.SiglipVisionModel}
+# What is of texts in a model of images and texts, where a batch has no image.
+SEES = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, out_hidden_size=16)
+TEXTS = {"qwen2_5_vl_text": ("Qwen2_5_VL", dict(**SEES, fullatt_block_indexes=[0])),
+         "qwen3_vl_text": ("Qwen3VL", dict(**SEES, deepstack_visual_indexes=[])),
+         "qwen3_vl_moe_text": ("Qwen3VLMoe", dict(**SEES, deepstack_visual_indexes=[]))}
 SEQUENCES = transformers.AutoModelForSeq2SeqLM
 SIDES = dict(d_model=16, encoder_layers=1, encoder_attention_heads=4, encoder_ffn_dim=20, decoder_layers=2,
              decoder_attention_heads=4, decoder_ffn_dim=20, dropout=0.0, attention_dropout=0.0, vocab_size=24)
@@ -56,6 +68,13 @@ MODELS = {
     "family_mistral": (CAUSAL, dict(model_type="mistral", **ROTARY, head_dim=6, sliding_window=3)),
     "family_qwen2": (CAUSAL, dict(model_type="qwen2", **ROTARY, tie_word_embeddings=True, use_sliding_window=True,
                                   sliding_window=4, max_window_layers=1)),
+    "family_qwen2_5_vl": (None, dict(model_type="qwen2_5_vl_text", **ROTARY, rope_scaling=dict(
+        type="mrope", mrope_section=[1, 1, 0]))),
+    "family_qwen3_vl": (None, dict(model_type="qwen3_vl_text", **ROTARY, head_dim=8, rope_theta=50.0, rope_scaling=dict(
+        rope_type="default", mrope_section=[2, 1, 1], mrope_interleaved=True))),
+    "family_qwen3_vl_moe": (None, dict(model_type="qwen3_vl_moe_text", **EXPERTS, head_dim=4, num_experts=4,
+                                       moe_intermediate_size=12, rope_scaling=dict(rope_type="default",
+                                                                                   mrope_section=[1, 1, 0]))),
     "family_qwen3": (CAUSAL, dict(model_type="qwen3", **ROTARY, head_dim=8, rope_scaling=YARN)),
     "family_dbrx": (CAUSAL, dict(model_type="dbrx", d_model=16, n_heads=4, n_layers=2, vocab_size=24, max_seq_len=64,
                                  rope_parameters=dict(rope_type="default", rope_theta=50.0),
@@ -72,6 +91,10 @@ MODELS = {
                                      topk_group=2, n_shared_experts=2, moe_intermediate_size=12,
                                      first_k_dense_replace=1, attention_bias=True, use_qk_norm=True,
                                      routed_scaling_factor=1.5)),
+    "family_glm4_moe_lite": (CAUSAL, dict(model_type="glm4_moe_lite", **{**EXPERTS, "num_key_value_heads": 4},
+                                          n_routed_experts=6, n_shared_experts=1, moe_intermediate_size=12,
+                                          q_lora_rank=10, kv_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=6,
+                                          v_head_dim=5)),
     "family_gpt_oss": (CAUSAL, dict(model_type="gpt_oss", **EXPERTS, head_dim=6, num_local_experts=4, sliding_window=3,
                                     swiglu_limit=0.8, rope_scaling={**YARN, "truncate": False})),
     "family_granitemoe": (CAUSAL, dict(model_type="granitemoe", **EXPERTS, num_local_experts=4,
@@ -98,6 +121,14 @@ MODELS = {
                                    attention_bias=True)),
     "family_stablelm": (CAUSAL, dict(model_type="stablelm", **{**ROTARY, "num_attention_heads": 2,
                                                                "num_key_value_heads": 1}, use_qkv_bias=True)),
+    "family_stablelm_norms": (CAUSAL, dict(model_type="stablelm", **{**ROTARY, "num_attention_heads": 2,
+                                                                     "num_key_value_heads": 1}, qk_layernorm=True,
+                                           use_parallel_residual=True)),
+    "family_persimmon": (CAUSAL, dict(model_type="persimmon", **{**SMALL, "num_attention_heads": 2},
+                                      intermediate_size=20)),
+    "family_granitemoeshared": (CAUSAL, dict(model_type="granitemoeshared", **EXPERTS, num_local_experts=4,
+                                             shared_intermediate_size=12, embedding_multiplier=1.5,
+                                             residual_multiplier=0.5, attention_multiplier=0.3, logits_scaling=2.0)),
     "family_olmo": (CAUSAL, dict(model_type="olmo", **ROTARY, pad_token_id=None, clip_qkv=0.5)),
     "family_deepseek_v2": (CAUSAL, dict(model_type="deepseek_v2",
                                         **{**EXPERTS, "num_key_value_heads": 4, "num_experts_per_tok": 3},
@@ -138,6 +169,10 @@ MODELS = {
     "family_nemotron": (CAUSAL, dict(model_type="nemotron", **ROTARY, head_dim=8, attention_bias=True)),
     "family_ministral": (CAUSAL, dict(model_type="ministral", **ROTARY, head_dim=6, sliding_window=3,
                                       layer_types=["full_attention", "sliding_attention"])),
+    "family_ministral3": (CAUSAL, dict(model_type="ministral3", **ROTARY, head_dim=8, pad_token_id=None,
+                                       rope_parameters={**YARN, "original_max_position_embeddings": 2,
+                                                        "llama_4_scaling_beta": 0.3, "mscale": 1.0,
+                                                        "mscale_all_dim": 1.0})),
     "family_granite": (CAUSAL, dict(model_type="granite", **ROTARY, embedding_multiplier=1.5, residual_multiplier=0.5,
                                     attention_multiplier=0.3, logits_scaling=2.0, mlp_bias=True)),
     "family_smollm3": (CAUSAL, dict(model_type="smollm3", **ROTARY, no_rope_layers=[0, 1], pad_token_id=None,
@@ -147,6 +182,11 @@ MODELS = {
     "family_phi3": (CAUSAL, dict(model_type="phi3", **{**ROTARY, "num_attention_heads": 2, "num_key_value_heads": 1},
                                  sliding_window=4, tie_word_embeddings=False, pad_token_id=None,
                                  partial_rotary_factor=0.5)),
+    "family_phi3_longrope": (CAUSAL, dict(model_type="phi3", **{**ROTARY, "num_attention_heads": 2},
+                                          tie_word_embeddings=True, pad_token_id=None, partial_rotary_factor=0.75,
+                                          original_max_position_embeddings=4, rope_scaling=dict(
+                                              type="longrope", short_factor=[1.0, 1.0, 1.0],
+                                              long_factor=[1.0, 1.5, 4.0]))),
     "family_phi": (CAUSAL, dict(model_type="phi", **{**ROTARY, "num_attention_heads": 2}, qk_layernorm=True,
                                 tie_word_embeddings=False)),
     "family_gpt_neox": (CAUSAL, dict(model_type="gpt_neox", **{**SMALL, "num_attention_heads": 2}, rotary_pct=0.5,
@@ -167,10 +207,23 @@ MODELS = {
     "family_xlm_roberta": (MASKED, dict(model_type="xlm-roberta", **SMALL, intermediate_size=20,
                                         max_position_embeddings=9, type_vocab_size=1, pad_token_id=1,
                                         tie_word_embeddings=True, **NO_DROPOUT)),
-    "family_vit": (transformers.AutoModelForImageClassification,
-                   dict(model_type="vit", **{k: v for k, v in SMALL.items() if k != "vocab_size"},
-                        intermediate_size=20, image_size=12, patch_size=4, qkv_bias=False,
-                        id2label={str(i): str(i) for i in range(5)})),
+    "family_vit": (CLASSES, dict(model_type="vit", **IMAGES, intermediate_size=20, qkv_bias=False, id2label=LABELS)),
+    "family_deit": (CLASSES, dict(model_type="deit", **IMAGES, intermediate_size=20, id2label=LABELS,
+                                  architectures=["DeiTForImageClassificationWithTeacher"])),
+    "family_dinov2": (CLASSES, dict(model_type="dinov2", **IMAGES, id2label=LABELS, layerscale_value=0.5)),
+    "family_dinov2_gated": (CLASSES, dict(model_type="dinov2_with_registers", **{**IMAGES, "image_size": 14},
+                                          id2label=LABELS, num_register_tokens=2, use_swiglu_ffn=True)),
+    "family_clip_text": (TOWERS["clip_text_model"],
+                         dict(model_type="clip_text_model", **SMALL, intermediate_size=20, max_position_embeddings=8,
+                              projection_dim=10, eos_token_id=23)),
+    "family_clip_vision": (TOWERS["clip_vision_model"],
+                           dict(model_type="clip_vision_model", **IMAGES, intermediate_size=20, projection_dim=10)),
+    "family_siglip_text": (TOWERS["siglip_text_model"],
+                           dict(model_type="siglip_text_model", **SMALL, intermediate_size=20,
+                                max_position_embeddings=8)),
+    "family_siglip_vision": (TOWERS["siglip_vision_model"],
+                             dict(model_type="siglip_vision_model", **{**IMAGES, "image_size": 14},
+                                  intermediate_size=20)),
     "family_helium": (CAUSAL, dict(model_type="helium", **ROTARY, head_dim=4, pad_token_id=None, attention_bias=True)),
     "family_hunyuan_v1_dense": (CAUSAL, dict(model_type="hunyuan_v1_dense", **ROTARY, head_dim=8, pad_token_id=None,
                                              attention_bias=True,
@@ -212,8 +265,18 @@ def checkpoint_name(kind, name):
         return re.sub("^lm_head", "embed_out", name)
     if kind == "xlm-roberta":  # tied: one parameter, of which the classes name the other place
         return name.replace("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight")
-    if kind == "vit":
-        for new, old in [("vit.layers", "vit.encoder.layer"), ("attention.q_proj", "attention.attention.query"),
+    if kind.startswith("qwen2_5_vl"):
+        return name.replace("model.language_model.", "model.")
+    if kind.startswith("siglip"):
+        return f"{kind.split('_')[1]}_model.{name}"
+    if kind.startswith("dinov2"):
+        for new, old in [("attention.q_proj", "attention.attention.query"),
+                         ("attention.k_proj", "attention.attention.key"),
+                         ("attention.v_proj", "attention.attention.value"),
+                         ("attention.o_proj", "attention.output.dense"), ("mlp.down_proj", "mlp.weights_out")]:
+            name = name.replace(new, old)
+    if kind in ("deit", "vit"):
+        for new, old in [(f"{kind}.layers", f"{kind}.encoder.layer"), ("attention.q_proj", "attention.attention.query"),
                          ("attention.k_proj", "attention.attention.key"),
                          ("attention.v_proj", "attention.attention.value"),
                          ("attention.o_proj", "attention.output.dense"), ("mlp.fc1", "intermediate.dense"),
@@ -222,11 +285,15 @@ def checkpoint_name(kind, name):
     return name
 
 
-def inputs_of(kind):
+def inputs_of(kind, fields):
     """Ids that no family takes for padding, whose row it would not train."""
     ids = lambda: torch.randint(2, 24, (4, 6))
-    if kind == "vit":
-        return {"pixel_values": torch.randn(4, 3, 12, 12)}, torch.randint(5, (4,))
+    if "image_size" in fields:
+        side = fields["image_size"]
+        return {"pixel_values": torch.randn(4, 3, side, side)}, torch.randint(5, (4,))
+    if kind in TOWERS:  # a text ends with its last token alone, 23 of CLIP's
+        texts = torch.cat([torch.randint(2, 23, (4, 5)), torch.full((4, 1), 23)], 1)
+        return {"input_ids": texts}, torch.randint(10, (4,))
     data = {"input_features": torch.randn(4, 5, 20)} if kind == "whisper" else {"input_ids": ids()}
     if kind in ("albert", "bert", "electra"):
         data["token_type_ids"] = torch.randint(2, (4, 6))
@@ -249,20 +316,42 @@ def drop(module, capacity):
     module.forward = forward
 
 
+def tensors_of(kind, named):
+    """By the names of checkpoints, some of which have one for two of the newest classes'; without what only images, or
+    only hidden patches, go through."""
+    tensors = {checkpoint_name(kind, n): t for n, t in named if not n.endswith("mask_token") and ".visual." not in n}
+    for name in [n for n in tensors if kind.startswith("dinov2") and "mlp.gate_proj" in n]:
+        parts = [tensors.pop(name.replace("gate_proj", side)) for side in ("gate_proj", "up_proj")]
+        tensors[name.replace("gate_proj", "weights_in")] = torch.cat(parts)
+    return tensors
+
+
 def values_of(model, kind):
     """Parameters, and what is kept beside them and not trained."""
-    kept = {n: b for n, b in model.named_buffers() if n.endswith("e_score_correction_bias")}
+    kept = [(n, b) for n, b in model.named_buffers() if n.endswith("e_score_correction_bias")]
     trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-    return {checkpoint_name(kind, n): p.detach().float().numpy().copy() for n, p in [*trained, *kept.items()]}
+    return {n: t.detach().float().numpy().copy() for n, t in tensors_of(kind, trained + kept).items()}
+
+
+def configuration(kind, fields):
+    if kind not in TEXTS:
+        return transformers.AutoConfig.for_model(kind, **fields)
+    name, images = TEXTS[kind]
+    return getattr(transformers, name + "Config")(text_config=fields, vision_config=images, tie_word_embeddings=False)
+
+
+def made(make, config, **options):
+    make = make or getattr(transformers, type(config).__name__.replace("Config", "ForConditionalGeneration"))
+    return (make._from_config if issubclass(make, torch.nn.Module) else make.from_config)(config, **options)
 
 
 def oracle(name, make, config, folder):
     torch.manual_seed(7)
     fields = dict(config)
     kind, capacity = fields.pop("model_type"), fields.pop("expert_capacity", None)
-    config_of = transformers.AutoConfig.for_model(kind, **fields)
+    config_of = configuration(kind, fields)
     config_of._experts_implementation = "eager"
-    model = make.from_config(config_of, attn_implementation="eager")
+    model = made(make, config_of, attn_implementation="eager")
     model.train()
     with torch.no_grad():  # every parameter takes part, those that start at 0 or 1 too
         for p in model.parameters():
@@ -273,14 +362,15 @@ def oracle(name, make, config, folder):
     for module in model.modules():
         if capacity is not None and type(module).__name__.endswith("TopKRouter"):
             drop(module, capacity)
-    data, targets = inputs_of(kind)
+    data, targets = inputs_of(kind, fields)
     write_safetensors(os.path.join(folder, f"{name}.weights.safetensors"), values_of(model, kind))
     if kind != "xglm":  # whose mask is no double
         model = model.double()
     losses, optimizer = [], torch.optim.SGD(model.parameters(), 0.1)
     for _ in range(3):
         optimizer.zero_grad()
-        logits = model(**{n: v.double() if v.is_floating_point() else v for n, v in data.items()}).logits
+        given = model(**{n: v.double() if v.is_floating_point() else v for n, v in data.items()})
+        logits = next(given[n] for n in ("logits", "image_embeds", "text_embeds", "pooler_output") if n in given)
         loss = F.cross_entropy(logits.transpose(1, 2) if logits.dim() == 3 else logits, targets)
         loss.backward()
         optimizer.step()

@@ -213,3 +213,34 @@ Test(lowering, any_layout_of_a_step_without_gradients_has_the_same_loss_and_stat
     check_model(&model, &arena);
     cleave_arena_free(&arena);
 }
+
+/* A product of parameters runs once for all micro-batches, and so gives what it reads its gradient:
+   in another stage than the last one, too, and to those that keep shares of it. */
+Test(lowering, any_layout_of_a_product_of_parameters_learns_the_same) {
+    cleave_error error = {""};
+    cleave_arena arena = {0};
+    cleave_model model;
+    bytes graph = {.n = 0};
+    graph_input(&graph, "x", "8 6");
+    graph_input(&graph, "probe", "1 6");
+    graph_input(&graph, "w1", "6 6");
+    graph_input(&graph, "w2", "6 6");
+    graph_input(&graph, "w3", "6 6");
+    graph_input(&graph, "w4", "6 6");
+    node(&graph, "MatMul", "first", "x w1", "u", NULL);
+    node(&graph, "MatMul", "second", "u w2", "y", NULL);
+    node(&graph, "MatMul", "query", "probe w3", "q", NULL);
+    node(&graph, "Mul", "score", "y q", "z", NULL);
+    node(&graph, "MatMul", "last", "z w4", "v", NULL);
+    graph_output(&graph, "v");
+    bytes file = model_file(&graph, 15);
+    const cleave_import_request request = {.file = "a product of parameters",
+                                           .data = file.data,
+                                           .bytes = file.n,
+                                           .inputs = "x",
+                                           .with_loss = true};
+    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_assert_gt(check_model(&model, &arena), 0);
+    cleave_arena_free(&arena);
+}

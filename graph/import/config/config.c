@@ -23,6 +23,8 @@ static cleave_status complete(const cleave_json_cursor *root, const cleave_famil
         config->first_position = config->padding + 1;
     if (config->inner == 0)
         config->inner = 4 * config->width;
+    if (family->embeds && config->labels == 0)
+        config->labels = config->width;
     if (config->heads % config->kv_heads != 0)
         return cleave_json_fail(root, error,
                                 "%lld heads of queries are no multiple of %lld heads of keys",
@@ -72,6 +74,26 @@ static cleave_status check_length(const cleave_json_cursor *root, const cleave_f
     if (has_table && sequence > config->positions - first)
         return cleave_json_fail(root, error, "a sequence of %lld is longer than its %lld positions",
                                 sequence, (long long)(config->positions - first));
+    return CLEAVE_OK;
+}
+
+/* Factors of each pair, where positions have them. */
+static cleave_status check_factors(const cleave_json_cursor *root, const cleave_config *config,
+                                   cleave_error *error) {
+    for (int i = 0; i < 2; i++) {
+        cleave_config of = *config;
+        of.rotary[0] = config->rotary[i];
+        const long long pairs = (long long)cleave_rotary_width(&of) / 2;
+        if (of.rotary[0].kind != CLEAVE_ROTARY_LONGROPE)
+            continue;
+        if (of.rotary[0].n_factors != pairs)
+            return cleave_json_fail(root, error, "has %lld factors for %lld pairs that are turned",
+                                    (long long)of.rotary[0].n_factors, pairs);
+        if (of.rotary[0].original_positions < 2)
+            return cleave_json_fail(root, error,
+                                    "an original_max_position_embeddings of 1 is less "
+                                    "than 2");
+    }
     return CLEAVE_OK;
 }
 
@@ -167,13 +189,14 @@ static cleave_status check_tables(const cleave_json_cursor *root, const cleave_c
                                   cleave_error *error) {
     if (config->image > 0) {
         int64_t side = config->image / config->patch;
-        if (config->image % config->patch != 0)
-            return cleave_json_fail(root, error,
-                                    "an image of %lld is no multiple of patches of %lld",
+        if (side == 0)
+            return cleave_json_fail(root, error, "an image of %lld has no patch of %lld",
                                     (long long)config->image, (long long)config->patch);
-        if (side * side >= CLEAVE_MOST_SEQUENCE)
-            return cleave_json_fail(root, error, "%lld x %lld patches are more than %d",
-                                    (long long)side, (long long)side, CLEAVE_MOST_SEQUENCE - 1);
+        if (side * side + config->registers >= CLEAVE_MOST_SEQUENCE)
+            return cleave_json_fail(root, error,
+                                    "%lld x %lld patches and %lld registers are more than %d",
+                                    (long long)side, (long long)side, (long long)config->registers,
+                                    CLEAVE_MOST_SEQUENCE - 1);
         if (config->labels == 0)
             return cleave_json_fail(root, error, "has no labels");
     }
@@ -209,6 +232,7 @@ static cleave_status read_config(const cleave_json_cursor *root, const cleave_fa
     CLEAVE_TRY(complete(root, family, config, error));
     CLEAVE_TRY(check_length(root, family, config, error));
     CLEAVE_TRY(check_sizes(root, family, config, error));
+    CLEAVE_TRY(check_factors(root, config, error));
     CLEAVE_TRY(check_experts(root, config, error));
     if (config->experts > 0)
         CLEAVE_TRY(find_capacity(root, config, error));
@@ -237,7 +261,7 @@ static cleave_status compose(const cleave_json_cursor *root, const cleave_config
     CLEAVE_TRY(cleave_config_find_family(root, &family, error));
     CLEAVE_TRY(read_config(root, family, from, arena, &config, error));
     const char *logits = family->compose(&c, &config);
-    return family->has_text
+    return config.labels == 0
                ? cleave_compose_finish(&c, logits, 2,
                                        (int64_t[]){config.sequence, config.vocabulary}, graph)
                : cleave_compose_finish(&c, logits, 1, &config.labels, graph);

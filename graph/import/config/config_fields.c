@@ -113,6 +113,23 @@ static const struct {
     {"audio_config", "models of several parts are not supported"},
 };
 
+/* What any configuration of the framework may have, and switches on what no family here has. */
+static const cleave_field switches[] = {
+    {.name = "add_cross_attention", .kind = CLEAVE_FIELD_NOT},
+    {.name = "cross_attention_hidden_size", .kind = CLEAVE_FIELD_EMPTY},
+    {.name = "is_decoder", .kind = CLEAVE_FIELD_NOT},
+    {.name = "is_encoder_decoder", .kind = CLEAVE_FIELD_NOT},
+    {.name = "pruned_heads", .kind = CLEAVE_FIELD_EMPTY},
+    {.name = "tie_encoder_decoder", .kind = CLEAVE_FIELD_NOT},
+};
+
+static const cleave_field *find_switch(const char *name) {
+    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
+        if (strcmp(switches[i].name, name) == 0)
+            return &switches[i];
+    return NULL;
+}
+
 /* The field of a member `name` of the object `inside`; of the file itself: "". */
 static bool is_field(const cleave_family *family, const char *inside, const char *name) {
     size_t n = strlen(inside);
@@ -161,6 +178,11 @@ static cleave_status check_name(const cleave_json_cursor *at, const char *inside
     for (size_t k = 0; k < sizeof refused / sizeof *refused; k++)
         if (strcmp(refused[k].name, name) == 0)
             return cleave_json_fail(at, error, "%s", refused[k].why);
+    const cleave_field *of_all = find_switch(name);
+    if (of_all != NULL && !is_field(family, inside, name))
+        return cleave_json_type_of(at) == CLEAVE_JSON_NULL
+                   ? CLEAVE_OK
+                   : cleave_field_read(at, of_all, NULL, NULL, error);
     return is_field(family, inside, name) || is_harmless(name)
                ? CLEAVE_OK
                : cleave_json_fail(at, error,

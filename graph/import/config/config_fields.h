@@ -21,6 +21,7 @@ typedef enum cleave_rotary_kind {
     CLEAVE_ROTARY_LINEAR,
     CLEAVE_ROTARY_DYNAMIC,
     CLEAVE_ROTARY_LLAMA3,
+    CLEAVE_ROTARY_LONGROPE,
     CLEAVE_ROTARY_YARN
 } cleave_rotary_kind;
 typedef struct cleave_rotary {
@@ -30,7 +31,11 @@ typedef struct cleave_rotary {
     double attention_factor;                                  /* 0: not given */
     double magnitude, magnitude_of_all;                       /* of yarn; 0: not given */
     int64_t original_positions;                               /* 0: not given */
-    double alpha;                                             /* of dynamic; 0: not given */
+    /* [n_factors] of pairs, of texts up to the original positions and of longer ones; longrope. */
+    const double *short_factors, *long_factors;
+    int64_t n_factors;
+    double place_scale; /* by which queries grow with every so many original positions; 0: not */
+    double alpha;       /* of dynamic; 0: not given */
     bool truncates;
     bool interleaved; /* pairs are neighbours, else half a head apart */
 } cleave_rotary;
@@ -52,7 +57,8 @@ typedef struct cleave_config {
     int64_t types, padding; /* kinds of segments, the id that pads */
     int64_t first_position; /* row of the table of positions */
     int64_t decoder_layers, buckets, distance, image, patch, channels, labels;
-    int64_t places; /* that an encoder of sounds gives */
+    int64_t registers; /* rows beside patches that stand for no place */
+    int64_t places;    /* that an encoder of sounds gives */
     double epsilon, dropout, attention_dropout, embedding_dropout, unit_dropout;
     /* Experts: how many, chosen for each token, how wide, and rows of each for a sample (0: enough
        for all).  Choices may be among some groups. */
@@ -76,6 +82,7 @@ typedef struct cleave_config {
     int64_t query_rank, value_rank, plain_head, value_head;
     bool tied, attention_bias, output_bias, mlp_bias, head_bias, qk_norm, uses_window, parallel,
         scales, scales_by_layer;
+    bool gated;                  /* the unit is */
     bool norms_before;           /* attention and unit, else behind them */
     bool limits_groups;          /* of experts, a token's choices are in the best */
     double query_scale;          /* what scores are scaled by is 1 / sqrt of it; 0: a head's size */
@@ -115,7 +122,7 @@ typedef enum cleave_field_kind {
     CLEAVE_FIELD_SWITCHES, /* a list of 0 and 1, one for each layer */
     CLEAVE_FIELD_RUNS,     /* the same in runs: [[[TEXT, ...], N], ...] */
     CLEAVE_FIELD_ALIKE,    /* an extent, or a list of extents that are the same */
-    CLEAVE_FIELD_EMPTY,    /* an empty list, or null */
+    CLEAVE_FIELD_EMPTY,    /* an empty list or object, or null */
     CLEAVE_FIELD_EXACT,    /* the number that is standard, or a list of it, or null: no other is
                               supported */
     CLEAVE_FIELD_IDLE,     /* anything: it changes nothing in this family */
@@ -142,6 +149,7 @@ typedef struct cleave_family {
     const cleave_fields *fields;
     const char *(*compose)(cleave_composer *c, const cleave_config *config);
     bool has_text;      /* a length is needed */
+    bool embeds;        /* gives a row for each sample, else classes of it, or of each token */
     bool turns;         /* has rotary positions; else a table of positions, or neither */
     bool turns_share;   /* of a share of each head's dimensions */
     bool has_own_head;  /* heads x size of a head need not be the width */
@@ -171,7 +179,7 @@ cleave_status cleave_config_sizes(const cleave_config_request *from, cleave_aren
 
 /* Reads `rope_scaling`, or `rope_parameters`, into what is there already.  `own`: a member that a
    family has beside the usual ones; null: none. */
-cleave_status cleave_rotary_read(const cleave_json_cursor *at, const char *own,
+cleave_status cleave_rotary_read(const cleave_json_cursor *at, const char *own, cleave_arena *arena,
                                  cleave_rotary *rotary, cleave_error *error);
 /* How many dimensions of a head are turned: as the file says, or its share, rounded down. */
 int64_t cleave_rotary_width(const cleave_config *config);

@@ -9,35 +9,61 @@
 static const struct {
     const char *model_type, *what;
 } unsupported[] = {
+    {"bailing_hybrid", "linear attention"},
     {"bamba", "state-space layers"},
+    {"big_bird", "attention to blocks of keys, of which some are drawn at random"},
+    {"clip",
+     "similarities over the batch; its towers alone are clip_text_model and clip_vision_model"},
     {"deberta", "scores by relative positions and contents apart"},
     {"deberta-v2", "scores by relative positions and contents apart"},
     {"deepseek_v32", "attention to keys that an indexer chooses"},
+    {"deepseek_v4", "attention to keys that an indexer chooses"},
+    {"dinov3_vit", "rotary positions that are drawn at random in training"},
     {"falcon_h1", "state-space layers"},
     {"falcon_mamba", "state-space layers"},
     {"gemma3", "several parts; its texts alone are gemma3_text"},
     {"gemma3n", "layers that predict each other's input, and embeddings of each layer"},
+    {"gemma3n_text", "layers that predict each other's input, and embeddings of each layer"},
+    {"gemma4", "several parts"},
+    {"gemma4_text", "embeddings of each layer, and layers that share keys"},
+    {"glm_moe_dsa", "attention to keys that an indexer chooses"},
     {"granitemoehybrid", "state-space layers"},
     {"jamba", "state-space layers"},
     {"kimi_linear", "linear attention"},
+    {"led", "global and local attention of one layer"},
     {"lfm2", "short convolutions between layers of attention"},
     {"lfm2_moe", "short convolutions between layers of attention"},
     {"llama4", "several parts; its texts alone are llama4_text"},
+    {"longcat_flash", "two attentions in a layer, and experts that do nothing"},
     {"longformer", "global and local attention of one layer"},
     {"mamba", "state-space layers"},
     {"mamba2", "state-space layers"},
     {"marian", "an encoder and a decoder, and a bias of logits that nothing trains"},
     {"minimax", "linear attention"},
     {"mistral3", "several parts"},
+    {"mllama", "texts that attend to images in some layers"},
     {"nemotron_h", "state-space layers"},
+    {"olmo_hybrid", "linear attention"},
     {"phimoe", "a router that draws experts at random in training"},
-    {"qwen2_5_vl", "several parts"},
-    {"qwen2_vl", "several parts"},
+    {"qwen2_5_vl", "several parts; its texts alone are qwen2_5_vl_text"},
+    {"qwen2_vl", "several parts; its texts alone are qwen2_vl_text"},
+    {"qwen3_5", "linear attention"},
+    {"qwen3_5_moe", "linear attention"},
+    {"qwen3_5_moe_text", "linear attention"},
+    {"qwen3_5_text", "linear attention"},
     {"qwen3_next", "linear attention"},
-    {"qwen3_vl", "several parts"},
+    {"qwen3_vl", "several parts; its texts alone are qwen3_vl_text"},
+    {"qwen3_vl_moe", "several parts; its texts alone are qwen3_vl_moe_text"},
     {"recurrent_gemma", "recurrent layers"},
+    {"reformer", "attention to keys that hashes choose"},
     {"rwkv", "recurrent layers"},
+    {"siglip",
+     "similarities over the batch; its towers alone are siglip_text_model and siglip_vision_model"},
+    {"swin", "attention within windows of patches, which are shifted"},
+    {"switch_transformers", "experts in an encoder and a decoder"},
     {"xlnet", "two streams of attention"},
+    {"xlstm", "recurrent layers"},
+    {"zamba", "state-space layers"},
     {"zamba2", "state-space layers"},
 };
 
@@ -58,25 +84,44 @@ static const cleave_family *find(const char *type) {
     return NULL;
 }
 
-/* A model of several parts has what it is of texts in an object of its file. */
+/* The parts of a model of several, each of which may be a model of its own. */
+typedef struct parts {
+    char ours[192], others[192]; /* those of a family here, and those of none */
+} parts;
+
+static cleave_status name_part(const cleave_json_cursor *root, const char *name, parts *of,
+                               cleave_error *error) {
+    cleave_json_cursor part, at;
+    const char *type;
+    if (!cleave_json_find(root, name, &part) || cleave_json_type_of(&part) != CLEAVE_JSON_OBJECT ||
+        !cleave_json_find(&part, "model_type", &at))
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_json_string(&at, &type, error));
+    char *list = find(type) != NULL ? of->ours : of->others;
+    size_t used = strlen(list);
+    snprintf(list + used, sizeof of->ours - used, "%s%s (\"%.40s\")", used > 0 ? ", " : "", name,
+             type);
+    return CLEAVE_OK;
+}
+
+/* Says which parts are supported, or, where nothing else is known of the type, that none is. */
 static cleave_status check_parts(const cleave_json_cursor *root, const cleave_json_cursor *at,
                                  const char *type, cleave_error *error) {
-    cleave_json_cursor texts, of_texts;
-    const char *inner;
-    if (!cleave_json_find(root, "text_config", &texts) ||
-        cleave_json_type_of(&texts) != CLEAVE_JSON_OBJECT ||
-        !cleave_json_find(&texts, "model_type", &of_texts))
-        return CLEAVE_OK;
-    CLEAVE_TRY(cleave_json_string(&of_texts, &inner, error));
-    return find(inner) != NULL
-               ? cleave_json_fail(at, error,
-                                  "\"%.64s\" has several parts; of its texts alone is text_config, "
-                                  "a \"%.64s\", which is supported as a file of its own",
-                                  type, inner)
-               : cleave_json_fail(at, error,
-                                  "\"%.64s\" has several parts, and \"%.64s\", which is of its "
-                                  "texts, is not supported",
-                                  type, inner);
+    static const char *const names[] = {"text_config", "vision_config", "audio_config"};
+    parts of = {"", ""};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        CLEAVE_TRY(name_part(root, names[i], &of, error));
+    if (of.ours[0] != '\0')
+        return cleave_json_fail(at, error,
+                                "\"%.64s\" has several parts, which are not planned together; "
+                                "supported as a model is, written to a file of its own: %s",
+                                type, of.ours);
+    CLEAVE_TRY(check_supported(at, type, error));
+    return of.others[0] == '\0' ? CLEAVE_OK
+                                : cleave_json_fail(at, error,
+                                                   "\"%.64s\" has several parts, and none of them "
+                                                   "is supported: %s",
+                                                   type, of.others);
 }
 
 static cleave_status fail_unknown(const cleave_json_cursor *at, const char *type,
@@ -119,7 +164,6 @@ cleave_status cleave_config_find_family(const cleave_json_cursor *root,
     const cleave_family *found = find(type);
     if (found == NULL) {
         CLEAVE_TRY(check_parts(root, &at, type, error));
-        CLEAVE_TRY(check_supported(&at, type, error));
         return fail_unknown(&at, type, error);
     }
     *family = found;

@@ -2,6 +2,7 @@
    values from narrow latents. */
 #include "graph/import/config/experts.h"
 #include "graph/import/config/families.h"
+#include "graph/import/config/sides.h"
 
 #include <math.h>
 
@@ -33,6 +34,17 @@ const char *cleave_compose_qwen3_moe(cleave_composer *c, const cleave_config *co
         c, &own, &(cleave_decoder_style){.head_norms = true, .feed = feed_experts});
 }
 
+/* Of a model of images and texts. */
+const char *cleave_compose_qwen3_vl_moe(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.expert_scale = 1;
+    own.normalises = true;
+    return cleave_compose_decoder(c, &own,
+                                  &(cleave_decoder_style){.model = "model.language_model",
+                                                          .head_norms = true,
+                                                          .feed = feed_experts});
+}
+
 /* gpt-oss: heads have sinks, every other layer a window, and experts biases and a clipped unit of
    their own. */
 static const char *feed_gpt_oss(const cleave_decoder *d, const char *block, const char *x,
@@ -57,13 +69,29 @@ const char *cleave_compose_gpt_oss(cleave_composer *c, const cleave_config *conf
                                   &(cleave_decoder_style){.sinks = true, .feed = feed_gpt_oss});
 }
 
+/* Beside the experts there may be one that all tokens go through. */
 static const char *feed_granitemoe(const cleave_decoder *d, const char *block, const char *x,
                                    int64_t layer) {
     static const cleave_expert_style how = {.routing = CLEAVE_ROUTING_OF_CHOSEN,
                                             .router = "router"};
+    cleave_composer *c = d->c;
+    const cleave_config *config = d->config;
+    const char *scope = cleave_compose_name(c, "%s.shared_mlp", block);
     (void)layer;
-    return cleave_compose_experts(d, cleave_compose_name(d->c, "%s.block_sparse_moe", block), x,
-                                  &how);
+    const char *y =
+        cleave_compose_experts(d, cleave_compose_name(c, "%s.block_sparse_moe", block), x, &how);
+    if (config->shared_inner == 0)
+        return y;
+    x = cleave_compose_gated_sides(c, scope, x,
+                                   &(cleave_gated_sides){.module = "input_linear",
+                                                         .function = "activation",
+                                                         .activation = config->activation,
+                                                         .length = config->sequence,
+                                                         .width = config->width,
+                                                         .inner = config->shared_inner});
+    x = cleave_compose_linear(c, cleave_compose_name(c, "%s.output_linear", scope), x,
+                              config->shared_inner, config->width, false);
+    return CLEAVE_COMPOSE(c, "Add", cleave_compose_name(c, "%s.sum", scope), y, x);
 }
 
 /* Its logits are divided. */

@@ -36,6 +36,25 @@ int64_t cleave_layer_window(const cleave_config *config, int64_t layer) {
     return hides ? config->window : 0;
 }
 
+/* Norms the heads of x [batch, length, heads, size], each by a weight of its own. */
+static const char *norm_each_head(const cleave_decoder *d, const char *scope, const char *x,
+                                  int64_t heads, int64_t size) {
+    cleave_composer *c = d->c;
+    const char **weights = CLEAVE_ARENA_ARRAY(c->arena, const char *, heads);
+    c->failed = c->failed || weights == NULL;
+    for (int64_t i = 0; weights != NULL && i < heads; i++)
+        weights[i] = cleave_compose_parameter(
+            c, cleave_compose_name(c, "%s.norms.%lld.weight", scope, (long long)i), 1, &size);
+    const char *all = cleave_compose_name(c, "%s.weights", scope);
+    all = cleave_compose_node(c, "Concat", all, (int32_t)heads, weights);
+    cleave_compose_integer(c, "axis", 0);
+    all = cleave_compose_reshape(c, cleave_compose_name(c, "%s.of_heads", scope), all, 2,
+                                 (int64_t[]){heads, size});
+    x = cleave_compose_norm(c, cleave_compose_name(c, "%s.normal", scope), x, size,
+                            d->config->epsilon, CLEAVE_NORM_LAYER_BARE);
+    return CLEAVE_COMPOSE(c, "Mul", scope, x, all);
+}
+
 const char *cleave_decoder_heads(const cleave_decoder *d, const char *scope, const char *which,
                                  const char *x, const cleave_heads *heads, int64_t layer) {
     cleave_composer *c = d->c;
@@ -44,6 +63,9 @@ const char *cleave_decoder_heads(const cleave_decoder *d, const char *scope, con
                                  is_query);
     if (which[0] != 'v' && d->style->head_norms)
         x = norm(d, cleave_compose_name(c, "%s.%s_norm", scope, which), x, heads->size);
+    if (which[0] != 'v' && d->style->own_norms)
+        x = norm_each_head(d, cleave_compose_name(c, "%s.%s_layernorm", scope, which), x,
+                           is_query ? heads->heads : heads->kv_heads, heads->size);
     x = cleave_compose_turn_heads(c, cleave_compose_name(c, "%s.%s", scope, which), x);
     if (which[0] == 'v' || !cleave_layer_turns(d->config, layer))
         return x;
@@ -52,9 +74,8 @@ const char *cleave_decoder_heads(const cleave_decoder *d, const char *scope, con
         is_local && is_windowed(d->config, layer) ? &d->local_rotary : &d->rotary, heads->size);
 }
 
-/* Queries, keys or values of one layer, split into heads. */
-static const char *heads_of(const cleave_decoder *d, const char *scope, const char *which,
-                            const char *x, const cleave_heads *heads, int64_t layer) {
+const char *cleave_decoder_project(const cleave_decoder *d, const char *scope, const char *which,
+                                   const char *x, const cleave_heads *heads, int64_t layer) {
     cleave_composer *c = d->c;
     const cleave_config *config = d->config;
     int64_t n = (which[0] == 'q' ? heads->heads : heads->kv_heads) * heads->size;
@@ -85,7 +106,8 @@ static const char *attend(cleave_decoder *d, const char *block, const char *x, i
     if (d->style->sinks)
         how.sinks = cleave_compose_parameter(d->c, cleave_compose_name(d->c, "%s.sinks", scope), 1,
                                              &how.heads.heads);
-    const cleave_heads_of_layer heads = d->style->heads != NULL ? d->style->heads : heads_of;
+    const cleave_heads_of_layer heads =
+        d->style->heads != NULL ? d->style->heads : cleave_decoder_project;
     const char *q = heads(d, scope, "q", x, &how.heads, layer);
     const char *k = heads(d, scope, "k", x, &how.heads, layer);
     const char *v = heads(d, scope, "v", x, &how.heads, layer);
@@ -114,6 +136,12 @@ static const char *feed(const cleave_decoder *d, const char *block, const char *
                                 d->config->inner);
 }
 
+/* A module of the model beside the head. */
+static const char *in_model(const cleave_decoder *d, const char *module) {
+    const char *model = d->style->model != NULL ? d->style->model : "model";
+    return cleave_compose_name(d->c, "%s.%s", model, module);
+}
+
 static const char *block_norm(const cleave_decoder *d, const char *block, const char *module,
                               const char *x) {
     return module == NULL
@@ -134,7 +162,8 @@ static const char *add_to(const cleave_decoder *d, const char *block, const char
 }
 
 static const char *add_block(cleave_decoder *d, const char *x, int64_t layer) {
-    const char *block = cleave_compose_name(d->c, "model.layers.%lld", (long long)layer);
+    const char *block =
+        cleave_compose_name(d->c, "%s.%lld", in_model(d, "layers"), (long long)layer);
     const cleave_decoder_norms *norms = d->style->norms != NULL ? d->style->norms : &of_llama;
     const char *normed = block_norm(d, block, norms->before_attention, x);
     const char *y = (d->style->attend != NULL ? d->style->attend : attend)(d, block, normed, layer);
@@ -151,10 +180,11 @@ const char *cleave_compose_decoder(cleave_composer *c, const cleave_config *conf
     cleave_decoder d = {.c = c, .config = config, .style = how};
     const char *ids = cleave_compose_data(c, "input_ids", CLEAVE_ONNX_INT64, 1, &config->sequence);
     const char *table;
-    const char *x = cleave_compose_embedding(c, "model.embed_tokens", ids, config->vocabulary,
-                                             config->width, &table);
-    x = cleave_compose_scaled(c, "model.embed_tokens", x, config->embedding_scale);
-    x = cleave_compose_dropout(c, "model.embed_dropout", x, config->embedding_dropout);
+    const char *embedding = in_model(&d, "embed_tokens");
+    const char *x =
+        cleave_compose_embedding(c, embedding, ids, config->vocabulary, config->width, &table);
+    x = cleave_compose_scaled(c, embedding, x, config->embedding_scale);
+    x = cleave_compose_dropout(c, in_model(&d, "embed_dropout"), x, config->embedding_dropout);
     d.rotary = cleave_compose_rotary_tables(c, "rotary", config);
     if (config->rotary[1].theta > 0) {
         cleave_config local = *config;
@@ -163,7 +193,7 @@ const char *cleave_compose_decoder(cleave_composer *c, const cleave_config *conf
     }
     for (int64_t i = 0; i < config->layers; i++)
         x = add_block(&d, x, i);
-    x = norm(&d, "model.norm", x, config->width);
+    x = norm(&d, in_model(&d, "norm"), x, config->width);
     x = config->tied
             ? cleave_compose_tied(c, "lm_head", x, table)
             : cleave_compose_linear(c, "lm_head", x, config->width, config->vocabulary, false);
@@ -192,6 +222,12 @@ const char *cleave_compose_qwen2(cleave_composer *c, const cleave_config *config
 const char *cleave_compose_qwen3(cleave_composer *c, const cleave_config *config) {
     const cleave_config own = cleave_with_switched_window(config);
     return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.head_norms = true});
+}
+
+/* Of a model of images and texts. */
+const char *cleave_compose_qwen3_vl(cleave_composer *c, const cleave_config *config) {
+    return cleave_compose_decoder(
+        c, config, &(cleave_decoder_style){.model = "model.language_model", .head_norms = true});
 }
 
 /* What attention and the unit give is normed, not what they read. */
@@ -296,6 +332,7 @@ const char *cleave_compose_stablelm(cleave_composer *c, const cleave_config *con
     own.attention_bias = false; /* of queries, keys and values alone */
     return cleave_compose_decoder(c, &own,
                                   &(cleave_decoder_style){.biases = config->attention_bias,
+                                                          .own_norms = config->qk_norm,
                                                           .norm = CLEAVE_NORM_LAYER,
                                                           .parallel = config->parallel});
 }

@@ -20,11 +20,13 @@ typedef const char *(*cleave_heads_of_layer)(const cleave_decoder *d, const char
                                              const cleave_heads *heads, int64_t layer);
 
 typedef struct cleave_decoder_style {
-    bool biases;     /* of queries, keys and values, whatever the file says */
-    bool head_norms; /* of queries and keys, head by head */
-    bool wide_norms; /* of queries and keys, over all heads */
-    bool parallel;   /* the unit reads what attention reads */
-    bool sinks;      /* heads have them */
+    const char *model; /* the module that has the layers; null: "model" */
+    bool biases;       /* of queries, keys and values, whatever the file says */
+    bool head_norms;   /* of queries and keys, head by head */
+    bool own_norms;    /* of queries and keys, of each head another one, without a bias */
+    bool wide_norms;   /* of queries and keys, over all heads */
+    bool parallel;     /* the unit reads what attention reads */
+    bool sinks;        /* heads have them */
     cleave_norm norm;
     const cleave_decoder_norms *norms; /* null: Llama's */
     /* In place of Llama's, where they are not null: of the block's normed x [batch, length, width],
@@ -53,6 +55,10 @@ bool cleave_layer_turns(const cleave_config *config, int64_t layer);
 
 /* How the queries of a layer attend. */
 cleave_composed_attention cleave_decoder_attention(const cleave_config *config, int64_t layer);
+
+/* A layer's queries, keys or values ("q", "k", "v"), as Llama has them. */
+const char *cleave_decoder_project(const cleave_decoder *d, const char *scope, const char *which,
+                                   const char *x, const cleave_heads *heads, int64_t layer);
 
 /* What a layer's queries, keys or values ("q", "k", "v") are projected to, split into heads, and
    normed and turned where the style says so. */

@@ -1,25 +1,45 @@
-/* Llama 4, its texts: experts in some layers, whose inputs are weighed and not their results,
-   beside one that all tokens go through; layers that turn pairs of neighbours, and norm queries and
-   keys behind that, and others whose queries grow with their place. */
+/* Ministral 3, whose queries grow with their place, and Llama 4, its texts: experts in some layers,
+   whose inputs are weighed and not their results, beside one that all tokens go through; layers
+   that turn pairs of neighbours, and norm queries and keys behind that, and others whose queries
+   grow with their place. */
 #include "graph/import/config/experts.h"
 #include "graph/import/config/families.h"
 
 #include <math.h>
 
-/* What queries are multiplied by in layers without rotary positions, [length, 1]; null: by 1. */
-static const char *temperatures(const cleave_decoder *d, const char *scope) {
-    const cleave_config *config = d->config;
-    const int64_t shape[] = {config->sequence, 1};
-    if (!config->scales || (double)config->sequence < config->place_step)
-        return NULL;
+/* Queries times 1 + scale x log(1 + the steps that lie before their place), of which the first is
+   `first`; as they are where no text is as long as a step. */
+static const char *grow(const cleave_decoder *d, const char *name, const char *x, double step,
+                        double scale, int64_t first) {
+    const int64_t shape[] = {d->config->sequence, 1};
+    if ((double)(shape[0] - 1 + first) < step)
+        return x;
     float *values = CLEAVE_ARENA_ARRAY(d->c->arena, float, shape[0]);
     d->c->failed = d->c->failed || values == NULL;
     for (int64_t t = 0; values != NULL && t < shape[0]; t++)
-        values[t] =
-            (float)(log1p(floor((double)(t + 1) / config->place_step)) * config->place_scale + 1);
-    return cleave_compose_floats(d->c, cleave_compose_name(d->c, "%s.temperatures", scope), 2,
-                                 shape, values);
+        values[t] = (float)(log1p(floor((double)(t + first) / step)) * scale + 1);
+    const char *by = cleave_compose_floats(d->c, cleave_compose_name(d->c, "%s_temperatures", name),
+                                           2, shape, values);
+    return CLEAVE_COMPOSE(d->c, "Mul", cleave_compose_name(d->c, "%s_scaled", name), x, by);
 }
+
+/* ---- Ministral 3 ----------------------------------------------------------------------------- */
+
+static const char *heads_of_ministral(const cleave_decoder *d, const char *scope, const char *which,
+                                      const char *x, const cleave_heads *heads, int64_t layer) {
+    const cleave_rotary *r = &d->config->rotary[0];
+    x = cleave_decoder_project(d, scope, which, x, heads, layer);
+    return which[0] == 'q' && r->place_scale > 0
+               ? grow(d, cleave_compose_name(d->c, "%s.q", scope), x, (double)r->original_positions,
+                      r->place_scale, 0)
+               : x;
+}
+
+const char *cleave_compose_ministral3(cleave_composer *c, const cleave_config *config) {
+    return cleave_compose_decoder(c, config, &(cleave_decoder_style){.heads = heads_of_ministral});
+}
+
+/* ---- Llama 4 --------------------------------------------------------------------------------- */
 
 static const char *heads_of(const cleave_decoder *d, const char *scope, const char *which,
                             const char *x, const cleave_heads *heads, int64_t layer) {
@@ -41,9 +61,8 @@ static const char *heads_of(const cleave_decoder *d, const char *scope, const ch
                                          config->epsilon, CLEAVE_NORM_RMS_BARE)
                    : x;
     }
-    const char *by = is_query ? temperatures(d, scope) : NULL;
-    return by == NULL ? x
-                      : CLEAVE_COMPOSE(c, "Mul", cleave_compose_name(c, "%s_scaled", name), x, by);
+    return is_query && config->scales ? grow(d, name, x, config->place_step, config->place_scale, 1)
+                                      : x;
 }
 
 static const char *feed(const cleave_decoder *d, const char *block, const char *x, int64_t layer) {

@@ -59,17 +59,17 @@ static const char *attend(const encoder *e, const char *block, const char *x, in
 static const char *feed(const encoder *e, const char *block, const char *x) {
     cleave_composer *c = e->c;
     const cleave_config *config = e->config;
-    const int64_t length = config->sequence, inner = config->inner;
     const char *scope = name_of(e, block, "mlp");
-    x = cleave_compose_sides(c, name_of(e, scope, "Wi"), x, "ntd,sfd->ntsf", 3,
-                             (int64_t[]){2, inner, config->width});
-    const char *y = cleave_compose_side(c, name_of(e, scope, "input"), x, 2, 0, length, inner);
-    const char *gate = cleave_compose_side(c, name_of(e, scope, "gate"), x, 2, 1, length, inner);
-    y = cleave_compose_activation(c, cleave_activation_find(config->activation),
-                                  name_of(e, scope, "act"), y);
-    y = CLEAVE_COMPOSE(c, "Mul", name_of(e, scope, "gated"), y, gate);
-    y = cleave_compose_dropout(c, name_of(e, scope, "drop"), y, config->dropout);
-    return cleave_compose_linear(c, name_of(e, scope, "Wo"), y, inner, config->width, false);
+    x = cleave_compose_gated_sides(c, scope, x,
+                                   &(cleave_gated_sides){.module = "Wi",
+                                                         .function = "act",
+                                                         .activation = config->activation,
+                                                         .length = config->sequence,
+                                                         .width = config->width,
+                                                         .inner = config->inner});
+    x = cleave_compose_dropout(c, name_of(e, scope, "drop"), x, config->dropout);
+    return cleave_compose_linear(c, name_of(e, scope, "Wo"), x, config->inner, config->width,
+                                 false);
 }
 
 static const char *encode(const encoder *e, const char *x) {

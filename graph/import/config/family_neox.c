@@ -1,6 +1,6 @@
-/* Phi, GPT-NeoX, GPT-J and CodeGen: layer norms with biases, a unit of two products, and rotary
-   positions of a share of each head.  Attention and unit may be added to the same x, and may read
-   the same norm of it.  GPT-J and CodeGen turn pairs of neighbours. */
+/* Phi, GPT-NeoX, Persimmon, GPT-J and CodeGen: layer norms with biases, a unit of two products, and
+   rotary positions of a share of each head.  Attention and unit may be added to the same x, and may
+   read the same norm of it.  GPT-J and CodeGen turn pairs of neighbours. */
 #include "graph/import/config/families.h"
 #include "graph/import/config/family_gpt.h"
 #include "graph/import/config/sides.h"
@@ -14,6 +14,15 @@ typedef struct turned {
 static const char *turn(const turned *t, const char *scope, const char *which, const char *x) {
     return cleave_compose_rotary(t->c, cleave_compose_name(t->c, "%s.%s_turned", scope, which), x,
                                  &t->rotary, t->config->head);
+}
+
+/* Queries or keys, which may be normed first. */
+static const char *norm_and_turn(const turned *t, const char *scope, const char *which,
+                                 const char *x) {
+    if (t->config->qk_norm)
+        x = cleave_compose_norm(t->c, cleave_compose_name(t->c, "%s.%s_layernorm", scope, which), x,
+                                t->config->head, t->config->epsilon, CLEAVE_NORM_LAYER);
+    return turn(t, scope, which, x);
 }
 
 /* A unit whose two products are so called in `scope`. */
@@ -43,12 +52,7 @@ static const char *phi_heads(const turned *t, const char *scope, const char *whi
                               t->config->width, n, true);
     x = cleave_compose_split_heads(c, cleave_compose_name(c, "%s.%s", scope, which), x, heads,
                                    is_query);
-    if (which[0] == 'v')
-        return x;
-    if (t->config->qk_norm)
-        x = cleave_compose_norm(c, cleave_compose_name(c, "%s.%s_layernorm", scope, which), x,
-                                heads->size, t->config->epsilon, CLEAVE_NORM_LAYER);
-    return turn(t, scope, which, x);
+    return which[0] == 'v' ? x : norm_and_turn(t, scope, which, x);
 }
 
 static const char *phi_block(const turned *t, const char *x, int64_t layer) {
@@ -82,13 +86,17 @@ const char *cleave_compose_phi(cleave_composer *c, const cleave_config *config) 
     return cleave_compose_linear(c, "lm_head", x, config->width, config->vocabulary, true);
 }
 
-/* ---- GPT-NeoX -------------------------------------------------------------------------------- */
+/* ---- GPT-NeoX and Persimmon ------------------------------------------------------------------ */
+
+/* What they call their modules. */
+typedef struct neox_names {
+    const char *model, *embedding, *attention, *norm, *head; /* norm: the last one */
+} neox_names;
 
 /* One product gives query, key and value of each head side by side. */
-static const char *neox_attend(const turned *t, const char *block, const char *x) {
+static const char *neox_attend(const turned *t, const char *scope, const char *x) {
     cleave_composer *c = t->c;
     const cleave_config *config = t->config;
-    const char *scope = cleave_compose_name(c, "%s.attention", block);
     const char *which[] = {"q", "k", "v"}, *parts[3];
     const cleave_composed_attention how = cleave_gpt_attention(config);
     cleave_heads triple = how.heads;
@@ -100,19 +108,20 @@ static const char *neox_attend(const turned *t, const char *block, const char *x
         parts[i] = cleave_compose_slice(c, cleave_compose_name(c, "%s.%s", scope, which[i]), x, 3,
                                         i * config->head, (i + 1) * config->head);
         if (i < 2)
-            parts[i] = turn(t, scope, which[i], parts[i]);
+            parts[i] = norm_and_turn(t, scope, which[i], parts[i]);
     }
     x = cleave_compose_attention(c, scope, &how, parts[0], parts[1], parts[2]);
     return cleave_compose_linear(c, cleave_compose_name(c, "%s.dense", scope), x, config->width,
                                  config->width, config->attention_bias);
 }
 
-static const char *neox_block(const turned *t, const char *x, int64_t layer) {
+static const char *neox_block(const turned *t, const neox_names *names, const char *x,
+                              int64_t layer) {
     cleave_composer *c = t->c;
     const cleave_config *config = t->config;
-    const char *block = cleave_compose_name(c, "gpt_neox.layers.%lld", (long long)layer);
+    const char *block = cleave_compose_name(c, "%s.layers.%lld", names->model, (long long)layer);
     const char *y = cleave_gpt_norm(c, config, block, "input_layernorm", x);
-    y = neox_attend(t, block, y);
+    y = neox_attend(t, cleave_compose_name(c, "%s.%s", block, names->attention), y);
     const char *attended =
         cleave_gpt_add(c, config, cleave_compose_name(c, "%s.attended", block), x, y);
     y = cleave_gpt_norm(c, config, block, "post_attention_layernorm",
@@ -121,19 +130,36 @@ static const char *neox_block(const turned *t, const char *x, int64_t layer) {
     return cleave_gpt_add(c, config, cleave_compose_name(c, "%s.output", block), attended, y);
 }
 
-const char *cleave_compose_gpt_neox(cleave_composer *c, const cleave_config *config) {
+static const char *compose_neox(cleave_composer *c, const cleave_config *config,
+                                const neox_names *names) {
     const char *table;
     const char *ids = cleave_compose_data(c, "input_ids", CLEAVE_ONNX_INT64, 1, &config->sequence);
-    const char *x = cleave_compose_embedding(c, "gpt_neox.embed_in", ids, config->vocabulary,
-                                             config->width, &table);
-    x = cleave_compose_dropout(c, "gpt_neox.emb_dropout", x, config->dropout);
+    const char *x =
+        cleave_compose_embedding(c, cleave_compose_name(c, "%s.%s", names->model, names->embedding),
+                                 ids, config->vocabulary, config->width, &table);
+    x = cleave_compose_dropout(c, cleave_compose_name(c, "%s.emb_dropout", names->model), x,
+                               config->dropout);
     const turned t = begin(c, config);
     for (int64_t i = 0; i < config->layers; i++)
-        x = neox_block(&t, x, i);
-    x = cleave_gpt_norm(c, config, "gpt_neox", "final_layer_norm", x);
+        x = neox_block(&t, names, x, i);
+    x = cleave_gpt_norm(c, config, names->model, names->norm, x);
     return config->tied
-               ? cleave_compose_tied(c, "embed_out", x, table)
-               : cleave_compose_linear(c, "embed_out", x, config->width, config->vocabulary, false);
+               ? cleave_compose_tied(c, names->head, x, table)
+               : cleave_compose_linear(c, names->head, x, config->width, config->vocabulary, false);
+}
+
+const char *cleave_compose_gpt_neox(cleave_composer *c, const cleave_config *config) {
+    static const neox_names names = {"gpt_neox", "embed_in", "attention", "final_layer_norm",
+                                     "embed_out"};
+    return compose_neox(c, config, &names);
+}
+
+const char *cleave_compose_persimmon(cleave_composer *c, const cleave_config *config) {
+    static const neox_names names = {"model", "embed_tokens", "self_attn", "final_layernorm",
+                                     "lm_head"};
+    cleave_config own = *config;
+    own.attention_bias = true;
+    return compose_neox(c, &own, &names);
 }
 
 /* ---- GPT-J and CodeGen ----------------------------------------------------------------------- */

@@ -4,11 +4,6 @@
 #include "graph/import/config/family_llama.h"
 #include "graph/import/config/sides.h"
 
-static const char *gate_and_up(const cleave_decoder *d, const char *scope, const char *x) {
-    return cleave_compose_sides(d->c, scope, x, "ntd,sfd->ntsf", 3,
-                                (int64_t[]){2, d->config->inner, d->config->width});
-}
-
 /* Of as many heads each. */
 static const char *queries_keys_values(const cleave_decoder *d, const char *scope, const char *x) {
     return cleave_compose_sides(
@@ -47,14 +42,13 @@ static const char *feed(const cleave_decoder *d, const char *block, const char *
     const cleave_config *config = d->config;
     const int64_t width = config->width, inner = config->inner;
     const char *scope = cleave_compose_name(c, "%s.mlp", block);
-    x = gate_and_up(d, cleave_compose_name(c, "%s.gate_up_proj", scope), x);
-    const char *gate = cleave_compose_side(c, cleave_compose_name(c, "%s.gate", scope), x, 2, 0,
-                                           config->sequence, inner);
-    const char *up = cleave_compose_side(c, cleave_compose_name(c, "%s.up", scope), x, 2, 1,
-                                         config->sequence, inner);
-    gate = cleave_compose_activation(c, cleave_activation_find(d->config->activation),
-                                     cleave_compose_name(c, "%s.activation_fn", scope), gate);
-    x = CLEAVE_COMPOSE(c, "Mul", cleave_compose_name(c, "%s.gated", scope), up, gate);
+    x = cleave_compose_gated_sides(c, scope, x,
+                                   &(cleave_gated_sides){.module = "gate_up_proj",
+                                                         .function = "activation_fn",
+                                                         .activation = config->activation,
+                                                         .length = config->sequence,
+                                                         .width = width,
+                                                         .inner = inner});
     return cleave_compose_linear(c, cleave_compose_name(c, "%s.down_proj", scope), x, inner, width,
                                  false);
 }

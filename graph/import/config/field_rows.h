@@ -62,6 +62,13 @@
 #define ROTARY(name)                                                                               \
     { name, CLEAVE_FIELD_ROTARY, MEMBER(rotary), false, 0, NULL }
 
+/* Texts of a model of images, which have positions of their own. */
+#define TURNED_BESIDE_IMAGES(theta_standard)                                                       \
+    NUMBER("rope_theta", rotary[0].theta, theta_standard),                                         \
+        {"rope_scaling", CLEAVE_FIELD_ROTARY, MEMBER(rotary), false, 0, "mrope_section"}, {        \
+        "rope_parameters", CLEAVE_FIELD_ROTARY, MEMBER(rotary), false, 0, "mrope_section"          \
+    }
+
 #define NEEDED_ROTARY(name)                                                                        \
     { name, CLEAVE_FIELD_ROTARY, MEMBER(rotary), true, 0, NULL }
 #define ROTARIES(name)                                                                             \
@@ -70,8 +77,7 @@
 /* What all models of one stack call alike. */
 #define SIZES                                                                                      \
     NEEDED("hidden_size", width), NEEDED("num_hidden_layers", layers),                             \
-        NEEDED("num_attention_heads", heads), NOT("is_decoder"), NOT("add_cross_attention"),       \
-        NOT("is_encoder_decoder")
+        NEEDED("num_attention_heads", heads)
 #define TURNED(theta_name, theta_standard)                                                         \
     NUMBER(theta_name, rotary[0].theta, theta_standard), ROTARY("rope_scaling"),                   \
         ROTARY("rope_parameters")

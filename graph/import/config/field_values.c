@@ -154,15 +154,15 @@ static cleave_status read_number(const cleave_json_cursor *at, bool is_rate, dou
     return CLEAVE_OK;
 }
 
-static cleave_status read_rotaries(const cleave_json_cursor *at, cleave_rotary rotary[2],
-                                   cleave_error *error) {
+static cleave_status read_rotaries(const cleave_json_cursor *at, cleave_arena *arena,
+                                   cleave_rotary rotary[2], cleave_error *error) {
     static const char *const keys[] = {"full_attention", "sliding_attention", NULL};
     CLEAVE_TRY(cleave_json_expect_object(at, error));
     CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
     for (int i = 0; keys[i] != NULL; i++) {
         cleave_json_cursor of;
         if (cleave_json_find(at, keys[i], &of))
-            CLEAVE_TRY(cleave_rotary_read(&of, NULL, &rotary[i], error));
+            CLEAVE_TRY(cleave_rotary_read(&of, NULL, arena, &rotary[i], error));
     }
     return CLEAVE_OK;
 }
@@ -235,9 +235,9 @@ cleave_status cleave_field_read(const cleave_json_cursor *at, const cleave_field
     case CLEAVE_FIELD_PERIOD:
         return read_period(at, member, error);
     case CLEAVE_FIELD_ROTARY:
-        return cleave_rotary_read(at, field->text, member, error);
+        return cleave_rotary_read(at, field->text, arena, member, error);
     case CLEAVE_FIELD_ROTARIES:
-        return read_rotaries(at, member, error);
+        return read_rotaries(at, arena, member, error);
     case CLEAVE_FIELD_LAYERS:
         return read_layers(at, read_either, field, member, arena, error);
     case CLEAVE_FIELD_SWITCHES:
@@ -249,7 +249,8 @@ cleave_status cleave_field_read(const cleave_json_cursor *at, const cleave_field
     case CLEAVE_FIELD_IDLE:
         return CLEAVE_OK;
     case CLEAVE_FIELD_EMPTY:
-        CLEAVE_TRY(cleave_json_expect_array(at, error));
+        if (cleave_json_type_of(at) != CLEAVE_JSON_OBJECT)
+            CLEAVE_TRY(cleave_json_expect_array(at, error));
         return cleave_json_count(at) == 0
                    ? CLEAVE_OK
                    : cleave_json_fail(at, error, "is not empty, which is not supported");

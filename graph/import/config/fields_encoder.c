@@ -11,6 +11,16 @@
         RATE("attention_probs_dropout_prob", attention_dropout, 0.1),                              \
         FLAG("tie_word_embeddings", tied, 1), IS("position_embedding_type", "absolute")
 
+#define IMAGES(patch_standard)                                                                     \
+    {"image_size", CLEAVE_FIELD_SQUARE, MEMBER(image), false, 224, NULL},                          \
+        {"patch_size", CLEAVE_FIELD_SQUARE, MEMBER(patch), false, patch_standard, NULL},           \
+        EXTENT("num_channels", channels, 3)
+#define CLASSES(patch_standard)                                                                    \
+    IMAGES(patch_standard), RATE("hidden_dropout_prob", dropout, 0),                               \
+        RATE("attention_probs_dropout_prob", attention_dropout, 0),                                \
+        {"id2label", CLEAVE_FIELD_LABELS, MEMBER(labels), false, 2, NULL},                         \
+        FLAG("qkv_bias", attention_bias, 1)
+
 FIELDS_OF(bert, MASKED);
 
 FIELDS_OF(roberta, MASKED, COUNT("pad_token_id", padding, 1));
@@ -54,15 +64,24 @@ FIELDS_OF(distilbert, NEEDED("dim", width), NEEDED("n_layers", layers), NEEDED("
           EXTENT("hidden_dim", inner, 3072), EXTENT("max_position_embeddings", positions, 512),
           RATE("dropout", dropout, 0.1), RATE("attention_dropout", attention_dropout, 0.1),
           FLAG("tie_word_embeddings", tied, 1), FLAG("tie_weights_", tied, 1),
-          NOT("sinusoidal_pos_embds"), NOT("is_decoder"), NOT("is_encoder_decoder"),
-          FUNCTION("activation", "gelu"));
+          NOT("sinusoidal_pos_embds"), FUNCTION("activation", "gelu"));
 
-FIELDS_OF(vit, ENCODER, RATE("hidden_dropout_prob", dropout, 0),
-          RATE("attention_probs_dropout_prob", attention_dropout, 0),
-          {"image_size", CLEAVE_FIELD_SQUARE, MEMBER(image), false, 224, NULL},
-          {"patch_size", CLEAVE_FIELD_SQUARE, MEMBER(patch), false, 16, NULL},
-          {"id2label", CLEAVE_FIELD_LABELS, MEMBER(labels), false, 2, NULL},
-          EXTENT("num_channels", channels, 3), FLAG("qkv_bias", attention_bias, 1));
+FIELDS_OF(vit, ENCODER, CLASSES(16));
+
+FIELDS_OF(deit, ENCODER, CLASSES(16));
+
+/* What it is as a part of other models changes nothing, nor the number that its scales start at. */
+#define DINOV2                                                                                     \
+    SIZES, CLASSES(14), NUMBER("layer_norm_eps", epsilon, 1e-6), EXACT("mlp_ratio", 4),            \
+        ZERO("drop_path_rate"), FLAG("use_swiglu_ffn", gated, 0), IDLE("layerscale_value"),        \
+        IDLE("apply_layernorm"), IDLE("reshape_hidden_states"), IDLE("use_mask_token"),            \
+        IDLE("out_features"), IDLE("out_indices"), IDLE("stage_names"),                            \
+        FUNCTION("hidden_act", "gelu")
+
+FIELDS_OF(dinov2, DINOV2);
+
+FIELDS_OF(dinov2_with_registers, DINOV2, EXTENT("num_register_tokens", registers, 4),
+          IDLE("interpolate_antialias"), IDLE("interpolate_offset"));
 
 #define T5(wide, function)                                                                         \
     NEEDED("d_model", width), NEEDED("num_layers", layers), NEEDED("num_heads", heads),            \
@@ -73,7 +92,7 @@ FIELDS_OF(vit, ENCODER, RATE("hidden_dropout_prob", dropout, 0),
         NUMBER("layer_norm_epsilon", epsilon, 1e-6), RATE("dropout_rate", dropout, 0.1),           \
         FLAG("tie_word_embeddings", tied, 1),                                                      \
         {"feed_forward_proj", CLEAVE_FIELD_GATED, MEMBER(activation), false, 0, function},         \
-        YES("is_encoder_decoder"), NOT("is_decoder")
+        YES("is_encoder_decoder")
 
 FIELDS_OF(t5, T5(2048, "relu"), FLAG("scale_decoder_outputs", scales, 1));
 
@@ -87,7 +106,7 @@ FIELDS_OF(mt5, T5(1024, "gated-gelu"));
         NEEDED("encoder_attention_heads", heads), NEEDED("decoder_attention_heads", heads),        \
         NEEDED("encoder_ffn_dim", inner), NEEDED("decoder_ffn_dim", inner),                        \
         RATE("activation_dropout", unit_dropout, 0), YES("tie_word_embeddings"),                   \
-        YES("is_encoder_decoder"), NOT("is_decoder"), FUNCTION("activation_function", function)
+        YES("is_encoder_decoder"), FUNCTION("activation_function", function)
 #define SIDES_OF_TEXT(function)                                                                    \
     SIDES(function), EXTENT("max_position_embeddings", positions, 1024),                           \
         RATE("dropout", dropout, 0.1), RATE("attention_dropout", attention_dropout, 0),            \

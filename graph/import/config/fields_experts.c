@@ -23,6 +23,15 @@ FIELDS_OF(qwen3_moe, LLAMA(4, 32768), EXPERTS(8), EXTENT("num_experts", experts,
           FLAG("attention_bias", attention_bias, 0), WINDOWS, EMPTY("mlp_only_layers"),
           FUNCTION("hidden_act", "silu"));
 
+FIELDS_OF(qwen3_vl_moe_text, LLAMA_SIZES(16, 128000), TURNED_BESIDE_IMAGES(500000),
+          NUMBER("rms_norm_eps", epsilon, 1e-6), EXPERTS(4), EXTENT("num_experts", experts, 60),
+          EXTENT("num_local_experts", experts, 60),
+          EXTENT("moe_intermediate_size", expert_inner, 1408),
+          EXTENT("decoder_sparse_step", sparse_step, 1), YES("norm_topk_prob"),
+          EXTENT("head_dim", head, 0), FLAG("tie_word_embeddings", tied, 0),
+          FLAG("attention_bias", attention_bias, 0), EMPTY("mlp_only_layers"),
+          FUNCTION("hidden_act", "silu"));
+
 FIELDS_OF(qwen2_moe, LLAMA(16, 32768), EXPERTS(4), EXTENT("num_experts", experts, 60),
           EXTENT("moe_intermediate_size", expert_inner, 1408),
           EXTENT("shared_expert_intermediate_size", shared_inner, 5632),
@@ -65,12 +74,17 @@ FIELDS_OF(llama4, SIZES, NEEDED("vocab_size", vocabulary),
           NOT("for_llm_compressor"), FLAG("attention_bias", attention_bias, 0),
           FLAG("tie_word_embeddings", tied, 0), FUNCTION("hidden_act", "silu"));
 
-FIELDS_OF(granitemoe, LLAMA(0, 2048), EXPERTS(2), EXTENT("num_local_experts", experts, 8),
-          FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 0),
-          NUMBER("embedding_multiplier", embedding_scale, 1),
-          NUMBER("residual_multiplier", residual_scale, 1),
-          NUMBER("attention_multiplier", score_scale, 1), NUMBER("logits_scaling", logit_scale, 1),
-          FUNCTION("hidden_act", "silu"));
+#define GRANITEMOE                                                                                 \
+    LLAMA(0, 2048), EXPERTS(2), EXTENT("num_local_experts", experts, 8),                           \
+        FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 0),           \
+        NUMBER("embedding_multiplier", embedding_scale, 1),                                        \
+        NUMBER("residual_multiplier", residual_scale, 1),                                          \
+        NUMBER("attention_multiplier", score_scale, 1), NUMBER("logits_scaling", logit_scale, 1),  \
+        FUNCTION("hidden_act", "silu")
+
+FIELDS_OF(granitemoe, GRANITEMOE);
+
+FIELDS_OF(granitemoeshared, GRANITEMOE, COUNT("shared_intermediate_size", shared_inner, 0));
 
 FIELDS_OF(minimax_m2, LLAMA_SIZES(8, 196608), TURNED("rope_theta", 5e6),
           NUMBER("partial_rotary_factor", rotary[0].share, 1), COUNT("rotary_dim", turned_width, 0),
@@ -137,6 +151,14 @@ FIELDS_OF(deepseek_v2, LLAMA(0, 2048), EXPERTS(6), ROUTED(64, 2, 1407, 0, 1, 1, 
 FIELDS_OF(deepseek_v3, LLAMA(0, 4096), EXPERTS(8), ROUTED(256, 1, 2048, 3, 8, 4, 2.5), LATENT,
           FLAG("norm_topk_prob", normalises, 1), FLAG("rope_interleave", rotary[0].interleaved, 1),
           IS("scoring_func", "sigmoid"), IS("topk_method", "noaux_tc"));
+
+/* GLM-4.7-Flash: the first layer is dense where the file does not say how many are. */
+FIELDS_OF(glm4_moe_lite, LLAMA_SIZES(0, 202752), TURNED("rope_theta", 10000),
+          NUMBER("partial_rotary_factor", rotary[0].share, 1),
+          NUMBER("rms_norm_eps", epsilon, 1e-5), EXPERTS(4), ROUTED(64, 1, 1536, 1, 1, 1, 1.8),
+          LATENT, FLAG("norm_topk_prob", normalises, 1),
+          FLAG("rope_interleave", rotary[0].interleaved, 1), IS("scoring_func", "sigmoid"),
+          IS("topk_method", "noaux_tc"));
 
 /* The class has experts, and the unit beside them, of `intermediate_size`. */
 FIELDS_OF(hunyuan_v1_moe, HUNYUAN, NOT("mlp_bias"), ROOM, NEEDED("num_experts", experts),

@@ -22,6 +22,14 @@ FIELDS_OF(gpt_neox, SIZES, NEEDED("vocab_size", vocabulary), NEEDED("intermediat
           FLAG("use_parallel_residual", parallel, 1), FLAG("attention_bias", attention_bias, 1),
           FLAG("tie_word_embeddings", tied, 0), FUNCTION("hidden_act", "gelu"));
 
+FIELDS_OF(persimmon, SIZES, NEEDED("vocab_size", vocabulary), NEEDED("intermediate_size", inner),
+          TURNED("rope_theta", 10000), NUMBER("partial_rotary_factor", rotary[0].share, 0.5),
+          NUMBER("layer_norm_eps", epsilon, 1e-5),
+          EXTENT("max_position_embeddings", positions, 16384),
+          RATE("attention_dropout", attention_dropout, 0), ZERO("hidden_dropout"),
+          FLAG("qk_layernorm", qk_norm, 1), FLAG("tie_word_embeddings", tied, 0),
+          FUNCTION("hidden_act", "relu2"));
+
 FIELDS_OF(bloom, NEEDED("hidden_size", width), NEEDED("n_embed", width), NEEDED("n_layer", layers),
           NEEDED("num_hidden_layers", layers), NEEDED("n_head", heads),
           NEEDED("num_attention_heads", heads), NEEDED("vocab_size", vocabulary),
@@ -51,8 +59,7 @@ FIELDS_OF(falcon, SIZES, NEEDED("n_layer", layers), NEEDED("n_head", heads),
         EXTENT("max_position_embeddings", positions, 1024),                                        \
         NUMBER("layer_norm_epsilon", epsilon, 1e-5), RATE("attn_pdrop", attention_dropout, 0.1),   \
         RATE("resid_pdrop", dropout, 0.1), RATE("embd_pdrop", embedding_dropout, 0.1),             \
-        FLAG("scale_attn_weights", scales, 1), FLAG("tie_word_embeddings", tied, 1),               \
-        NOT("is_decoder"), NOT("add_cross_attention"), NOT("is_encoder_decoder")
+        FLAG("scale_attn_weights", scales, 1), FLAG("tie_word_embeddings", tied, 1)
 
 FIELDS_OF(gpt2, GPT2, FLAG("scale_attn_by_inverse_layer_idx", scales_by_layer, 0),
           FUNCTION("activation_function", "gelu_new"));
@@ -79,7 +86,6 @@ FIELDS_OF(opt, SIZES, NEEDED("vocab_size", vocabulary), NEEDED("ffn_dim", inner)
         NUMBER("layer_norm_epsilon", epsilon, 1e-5), RATE("attn_pdrop", attention_dropout, 0),     \
         RATE("resid_pdrop", dropout, 0), RATE("embd_pdrop", embedding_dropout, 0),                 \
         FLAG("tie_word_embeddings", tied, 0), YES("rotary"), YES("scale_attn_weights"),            \
-        NOT("is_decoder"), NOT("add_cross_attention"), NOT("is_encoder_decoder"),                  \
         FUNCTION("activation_function", "gelu_new")
 
 FIELDS_OF(gptj, GPTJ);
@@ -122,7 +128,6 @@ FIELDS_OF(xglm, NEEDED("d_model", width), NEEDED("hidden_size", width),
           RATE("attention_dropout", attention_dropout, 0.1),
           RATE("activation_dropout", unit_dropout, 0), ZERO("layerdrop"),
           FLAG("scale_embedding", scales, 1), FLAG("tie_word_embeddings", tied, 1),
-          NOT("add_cross_attention"), NOT("is_decoder"), NOT("is_encoder_decoder"),
           FUNCTION("activation_function", "gelu"));
 
 /* The class has norms' own epsilon, whatever the file says. */

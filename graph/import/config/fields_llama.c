@@ -13,11 +13,29 @@ FIELDS_OF(mistral, LLAMA(8, 131072), EXTENT("head_dim", head, 0),
           FLAG("tie_word_embeddings", tied, 0), COUNT("sliding_window", window, 4096),
           FUNCTION("hidden_act", "silu"));
 
+/* As of gpt-oss, its rotary positions are scaled where nothing is said of them. */
+FIELDS_OF(ministral3, LLAMA_SIZES(8, 262144), NUMBER("rope_theta", rotary[0].theta, 1e6),
+          {"rope_scaling", CLEAVE_FIELD_ROTARY, MEMBER(rotary), true, 0, "llama_4_scaling_beta"},
+          {"rope_parameters", CLEAVE_FIELD_ROTARY, MEMBER(rotary), true, 0, "llama_4_scaling_beta"},
+          NUMBER("rms_norm_eps", epsilon, 1e-5), EXTENT("head_dim", head, 128),
+          FLAG("tie_word_embeddings", tied, 0), COUNT("sliding_window", window, 0),
+          FUNCTION("hidden_act", "silu"));
+
 FIELDS_OF(qwen2, LLAMA(32, 32768), FLAG("tie_word_embeddings", tied, 0), WINDOWS,
           FUNCTION("hidden_act", "silu"));
 
 FIELDS_OF(qwen3, LLAMA(32, 32768), EXTENT("head_dim", head, 128),
           FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 0), WINDOWS,
+          FUNCTION("hidden_act", "silu"));
+
+/* The texts of Qwen2-VL and Qwen2.5-VL. */
+FIELDS_OF(qwen2_vl_text, LLAMA_SIZES(8, 32768), TURNED_BESIDE_IMAGES(1e6),
+          NUMBER("rms_norm_eps", epsilon, 1e-5), FLAG("tie_word_embeddings", tied, 0), WINDOWS,
+          FUNCTION("hidden_act", "silu"));
+
+FIELDS_OF(qwen3_vl_text, LLAMA_SIZES(32, 128000), TURNED_BESIDE_IMAGES(500000),
+          NUMBER("rms_norm_eps", epsilon, 1e-6), EXTENT("head_dim", head, 128),
+          FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 0),
           FUNCTION("hidden_act", "silu"));
 
 FIELDS_OF(granite, LLAMA(0, 2048), FLAG("tie_word_embeddings", tied, 0),
@@ -96,7 +114,7 @@ FIELDS_OF(stablelm, LLAMA_SIZES(32, 4096), TURNED("rope_theta", 10000),
           NUMBER("rope_pct", rotary[0].share, 0.25), NUMBER("layer_norm_eps", epsilon, 1e-5),
           NUMBER("norm_eps", epsilon, 1e-5), FLAG("use_qkv_bias", attention_bias, 0),
           FLAG("use_parallel_residual", parallel, 0), FLAG("tie_word_embeddings", tied, 0),
-          NOT("qk_layernorm"), ZERO("hidden_dropout"), FUNCTION("hidden_act", "silu"));
+          FLAG("qk_layernorm", qk_norm, 0), ZERO("hidden_dropout"), FUNCTION("hidden_act", "silu"));
 
 FIELDS_OF(olmo, LLAMA_SIZES(0, 2048), TURNED("rope_theta", 10000),
           CAP("clip_qkv", projection_clip, 0), FLAG("attention_bias", attention_bias, 0),
@@ -114,19 +132,26 @@ FIELDS_OF(gemma, LLAMA(16, 8192), EXTENT("head_dim", head, 256),
           NOT("use_bidirectional_attention"));
 
 /* From Gemma 2 on. */
-#define GEMMA(positions_standard)                                                                  \
-    LLAMA_SIZES(4, positions_standard), NUMBER("rms_norm_eps", epsilon, 1e-6),                     \
-        EXTENT("head_dim", head, 256), FLAG("tie_word_embeddings", tied, 1),                       \
-        FLAG("attention_bias", attention_bias, 0), IS("hidden_act", "gelu_pytorch_tanh"),          \
-        FUNCTION("hidden_activation", "gelu_pytorch_tanh"), NOT("use_bidirectional_attention"),    \
-        NUMBER("query_pre_attn_scalar", query_scale, 256), COUNT("sliding_window", window, 4096),  \
-        LAYERS
+#define GEMMA(...)                                                                                 \
+    __VA_ARGS__, NUMBER("rms_norm_eps", epsilon, 1e-6), EXTENT("head_dim", head, 256),             \
+        FLAG("tie_word_embeddings", tied, 1), FLAG("attention_bias", attention_bias, 0),           \
+        IS("hidden_act", "gelu_pytorch_tanh"), FUNCTION("hidden_activation", "gelu_pytorch_tanh"), \
+        NOT("use_bidirectional_attention"), NUMBER("query_pre_attn_scalar", query_scale, 256),     \
+        COUNT("sliding_window", window, 4096), LAYERS
 
-FIELDS_OF(gemma2, GEMMA(8192), TURNED("rope_theta", 10000),
+FIELDS_OF(gemma2, GEMMA(LLAMA_SIZES(4, 8192)), TURNED("rope_theta", 10000),
           COUNT("sliding_window_size", window, 4096), CAP("attn_logit_softcapping", score_cap, 50),
           CAP("final_logit_softcapping", logit_cap, 30));
 
-FIELDS_OF(gemma3_text, GEMMA(131072), NUMBER("rope_theta", rotary[0].theta, 1e6),
+/* Files of models that have images, too, leave out what is as of the class. */
+FIELDS_OF(gemma3_text,
+          GEMMA(EXTENT("hidden_size", width, 2304), EXTENT("num_hidden_layers", layers, 26),
+                EXTENT("num_attention_heads", heads, 8), EXTENT("vocab_size", vocabulary, 262208),
+                EXTENT("intermediate_size", inner, 9216),
+                EXTENT("num_key_value_heads", kv_heads, 4),
+                EXTENT("max_position_embeddings", positions, 131072),
+                RATE("attention_dropout", attention_dropout, 0)),
+          NUMBER("rope_theta", rotary[0].theta, 1e6),
           NUMBER("rope_local_base_freq", rotary[1].theta, 10000), ROTARY("rope_scaling"),
           ROTARIES("rope_parameters"), EXTENT("sliding_window_pattern", whole_every, 6),
           EXTENT("_sliding_window_pattern", whole_every, 6),
@@ -149,7 +174,8 @@ FIELDS_OF(phi3, LLAMA_SIZES(0, 4096), TURNED("rope_theta", 10000),
           NUMBER("rms_norm_eps", epsilon, 1e-5), RATE("resid_pdrop", dropout, 0),
           ZERO("embd_pdrop"), COUNT("sliding_window", window, 0),
           FLAG("tie_word_embeddings", tied, 0), NOT("attention_bias"), NOT("mlp_bias"),
-          NOT("lm_head_bias"), FUNCTION("hidden_act", "silu"));
+          NOT("lm_head_bias"), IDLE("full_attn_mod"), IDLE("interpolate_factor"),
+          FUNCTION("hidden_act", "silu"));
 
 FIELDS_OF(helium, LLAMA_SIZES(20, 4096), TURNED("rope_theta", 100000),
           NUMBER("rms_norm_eps", epsilon, 1e-8), EXTENT("head_dim", head, 128),
@@ -159,7 +185,7 @@ FIELDS_OF(helium, LLAMA_SIZES(20, 4096), TURNED("rope_theta", 100000),
 /* Rotary positions may be stretched for texts of any length, by `alpha`. */
 FIELDS_OF(hunyuan_v1_dense, HUNYUAN, NOT("mlp_bias"));
 
-/* As of gpt-oss, its rotary positions are scaled where nothing is said of them. */
+/* Here, too, something has to be said of rotary positions. */
 FIELDS_OF(apertus, LLAMA_SIZES(0, 65536), NUMBER("rope_theta", rotary[0].theta, 12e6),
           NEEDED_ROTARY("rope_scaling"), NEEDED_ROTARY("rope_parameters"),
           NUMBER("rms_norm_eps", epsilon, 1e-5), EXTENT("head_dim", head, 0),

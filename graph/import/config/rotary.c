@@ -11,23 +11,27 @@ static const double two_pi = 6.283185307179586;
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static cleave_status read_kind(const cleave_json_cursor *at, cleave_rotary_kind *kind,
-                               cleave_error *error) {
-    static const char *const names[] = {[CLEAVE_ROTARY_DEFAULT] = "default",
-                                        [CLEAVE_ROTARY_LINEAR] = "linear",
-                                        [CLEAVE_ROTARY_DYNAMIC] = "dynamic",
-                                        [CLEAVE_ROTARY_LLAMA3] = "llama3",
-                                        [CLEAVE_ROTARY_YARN] = "yarn"};
+/* `has_images`: positions of images may be other ones; those of texts are as usual then. */
+static cleave_status read_kind(const cleave_json_cursor *at, bool has_images,
+                               cleave_rotary_kind *kind, cleave_error *error) {
+    static const char *const names[] = {
+        [CLEAVE_ROTARY_DEFAULT] = "default",   [CLEAVE_ROTARY_LINEAR] = "linear",
+        [CLEAVE_ROTARY_DYNAMIC] = "dynamic",   [CLEAVE_ROTARY_LLAMA3] = "llama3",
+        [CLEAVE_ROTARY_LONGROPE] = "longrope", [CLEAVE_ROTARY_YARN] = "yarn"};
     const char *name;
     CLEAVE_TRY(cleave_json_string(at, &name, error));
+    if (strcmp(name, "su") == 0) /* as it was called first */
+        name = names[CLEAVE_ROTARY_LONGROPE];
+    if (has_images && strcmp(name, "mrope") == 0)
+        name = names[CLEAVE_ROTARY_DEFAULT];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) {
             *kind = (cleave_rotary_kind)i;
             return CLEAVE_OK;
         }
     return cleave_json_fail(at, error,
-                            "\"%.64s\" is not supported, but default, linear, dynamic, llama3 and "
-                            "yarn",
+                            "\"%.64s\" is not supported, but default, linear, dynamic, llama3, "
+                            "longrope and yarn",
                             name);
 }
 
@@ -56,12 +60,41 @@ static cleave_status read_magnitude(const cleave_json_cursor *at, const char *na
     return read_positive(at, name, value, error);
 }
 
+/* A list of positive numbers, as long as the other one where there is one. */
+static cleave_status read_factors(const cleave_json_cursor *at, const char *name,
+                                  cleave_arena *arena, const double **factors, int64_t *n,
+                                  cleave_error *error) {
+    cleave_json_cursor list;
+    if (!cleave_json_find(at, name, &list))
+        return CLEAVE_OK;
+    CLEAVE_TRY(cleave_json_expect_array(&list, error));
+    int32_t count = cleave_json_count(&list);
+    double *values = CLEAVE_ARENA_ARRAY(arena, double, count);
+    if (values == NULL)
+        return cleave_fail_memory(error, "reading a configuration");
+    if (*n > 0 && *n != count)
+        return cleave_json_fail(&list, error, "has %d numbers, and short_factor %lld", (int)count,
+                                (long long)*n);
+    for (int32_t i = 0; i < count; i++) {
+        cleave_json_cursor element = cleave_json_element(&list, i);
+        CLEAVE_TRY(cleave_json_number(&element, &values[i], error));
+        if (!(values[i] > 0 && values[i] < 1e30))
+            return cleave_json_fail(&element, error, "%g is not above 0", values[i]);
+    }
+    *factors = values;
+    *n = count;
+    return CLEAVE_OK;
+}
+
 static cleave_status check_sense(const cleave_json_cursor *at, const cleave_rotary *r,
                                  cleave_error *error) {
-    bool scales = r->kind != CLEAVE_ROTARY_DEFAULT;
+    bool has_lists = r->kind == CLEAVE_ROTARY_LONGROPE;
+    bool scales = r->kind != CLEAVE_ROTARY_DEFAULT && !has_lists;
+    if (has_lists && (r->short_factors == NULL || r->long_factors == NULL))
+        return cleave_json_fail(at, error, "has no short_factor, or no long_factor");
     if (scales && !(r->factor >= 1))
         return cleave_json_fail(at, error, "has no factor of 1 or more");
-    if ((r->kind == CLEAVE_ROTARY_LLAMA3 || r->kind == CLEAVE_ROTARY_YARN) &&
+    if ((r->kind == CLEAVE_ROTARY_LLAMA3 || r->kind == CLEAVE_ROTARY_YARN || has_lists) &&
         r->original_positions == 0)
         return cleave_json_fail(at, error, "has no original_max_position_embeddings");
     if (r->kind == CLEAVE_ROTARY_LLAMA3 && !(r->high_frequency >= r->low_frequency))
@@ -70,8 +103,10 @@ static cleave_status check_sense(const cleave_json_cursor *at, const cleave_rota
     return CLEAVE_OK;
 }
 
-cleave_status cleave_rotary_read(const cleave_json_cursor *at, const char *own,
+cleave_status cleave_rotary_read(const cleave_json_cursor *at, const char *own, cleave_arena *arena,
                                  cleave_rotary *rotary, cleave_error *error) {
+    const bool has_images = own != NULL && strcmp(own, "mrope_section") == 0;
+    const bool grows = own != NULL && strcmp(own, "llama_4_scaling_beta") == 0;
     const char *const keys[] = {"type",
                                 "rope_type",
                                 "rope_theta",
@@ -86,14 +121,19 @@ cleave_status cleave_rotary_read(const cleave_json_cursor *at, const char *own,
                                 "mscale",
                                 "mscale_all_dim",
                                 "truncate",
+                                "short_factor",
+                                "long_factor",
                                 own,
+                                has_images ? "mrope_interleaved"
+                                : grows    ? "max_position_embeddings"
+                                           : NULL,
                                 NULL};
     cleave_rotary r = *rotary;
     cleave_json_cursor member;
     CLEAVE_TRY(cleave_json_expect_object(at, error));
     CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
     if (cleave_json_find(at, "rope_type", &member) || cleave_json_find(at, "type", &member))
-        CLEAVE_TRY(read_kind(&member, &r.kind, error));
+        CLEAVE_TRY(read_kind(&member, has_images, &r.kind, error));
     r.low_frequency = r.slow = 1;
     r.high_frequency = 4;
     r.fast = 32;
@@ -102,6 +142,7 @@ cleave_status cleave_rotary_read(const cleave_json_cursor *at, const char *own,
     CLEAVE_TRY(read_positive(at, "partial_rotary_factor", &r.share, error));
     CLEAVE_TRY(read_positive(at, "factor", &r.factor, error));
     CLEAVE_TRY(read_positive(at, "alpha", &r.alpha, error));
+    CLEAVE_TRY(read_positive(at, "llama_4_scaling_beta", &r.place_scale, error));
     CLEAVE_TRY(read_positive(at, "low_freq_factor", &r.low_frequency, error));
     CLEAVE_TRY(read_positive(at, "high_freq_factor", &r.high_frequency, error));
     CLEAVE_TRY(read_positive(at, "beta_fast", &r.fast, error));
@@ -113,6 +154,8 @@ cleave_status cleave_rotary_read(const cleave_json_cursor *at, const char *own,
         CLEAVE_TRY(cleave_json_truth(&member, &r.truncates, error));
     if (cleave_json_find(at, "original_max_position_embeddings", &member))
         CLEAVE_TRY(cleave_json_integer(&member, 1, INT64_C(1) << 40, &r.original_positions, error));
+    CLEAVE_TRY(read_factors(at, "short_factor", arena, &r.short_factors, &r.n_factors, error));
+    CLEAVE_TRY(read_factors(at, "long_factor", arena, &r.long_factors, &r.n_factors, error));
     CLEAVE_TRY(check_sense(at, &r, error));
     *rotary = r;
     return CLEAVE_OK;
@@ -171,6 +214,9 @@ static double frequency_of(const cleave_config *config, int64_t pair) {
         return frequency / r->factor;
     case CLEAVE_ROTARY_LLAMA3:
         return llama3_frequency(r, frequency);
+    case CLEAVE_ROTARY_LONGROPE:
+        return frequency / (config->sequence > r->original_positions ? r->long_factors
+                                                                     : r->short_factors)[pair];
     case CLEAVE_ROTARY_YARN:
         return yarn_frequency(r, width, (double)pair, frequency);
     }
@@ -182,9 +228,18 @@ double cleave_yarn_magnitude(const cleave_rotary *r, double magnitude) {
 }
 
 /* Of cosines and sines. */
-static double yarn_scale(const cleave_rotary *r) {
+static double scale_of(const cleave_config *config) {
+    const cleave_rotary *r = &config->rotary[0];
+    const bool is_long = r->kind == CLEAVE_ROTARY_LONGROPE;
+    if (!is_long && r->kind != CLEAVE_ROTARY_YARN)
+        return 1;
     if (r->attention_factor > 0)
         return r->attention_factor;
+    if (is_long) {
+        double original = (double)r->original_positions;
+        double factor = r->factor > 0 ? r->factor : (double)config->positions / original;
+        return factor > 1 ? sqrt(1 + log(factor) / log(original)) : 1;
+    }
     return r->magnitude > 0 && r->magnitude_of_all > 0
                ? cleave_yarn_magnitude(r, r->magnitude) /
                      cleave_yarn_magnitude(r, r->magnitude_of_all)
@@ -204,7 +259,7 @@ cleave_rotary_tables cleave_compose_rotary_tables(cleave_composer *c, const char
         c->failed = true;
         return tables;
     }
-    double scale = r->kind == CLEAVE_ROTARY_YARN ? yarn_scale(r) : 1;
+    double scale = scale_of(config);
     for (int64_t i = 0; i < half; i++) {
         double frequency = frequency_of(config, i);
         for (int64_t t = 0; t < config->sequence; t++) {
