@@ -241,7 +241,7 @@ cleave_status pipeline_plan(pipeline_finder *f, const cleave_group *group, int64
                             pipeline_candidate *of, bool *fits);
 cleave_status pipeline_add_plan(pipeline_finder *f, const pipeline_candidate *of, bool fits);
 /* Kinds of schedule, and stages of a group, that are planned; how many. */
-enum { PIPELINE_MOST_TURNS = 7 };
+enum { PIPELINE_MOST_TURNS = 9 };
 typedef struct pipeline_turns {
     cleave_schedule_kind kind;
     int32_t n_virtual;

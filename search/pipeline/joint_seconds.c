@@ -3,20 +3,34 @@
 
 #include "search/pipeline/stages.h"
 
+/* What gathers and reduces of an operator's parameters take that its group waits for: each goes on
+   beside what is done since the last operator that has such, and gradients are there in backward
+   alone. */
+static double exposed_of(const cleave_group_plan *plan, int32_t few, double since) {
+    double share = plan->sharded[few] > CLEAVE_SHARDED_GRADIENT ? 1 : pipeline_backward_share;
+    return pipeline_left_of((double)plan->beside[few], pipeline_hides * share * since);
+}
+
 void joint_add_times(const planning *p, int32_t g, double *time, double *left) {
     const cleave_group_family *family = joint_family_of(p, g);
-    double beside = 0, once = 0, behind = 0;
+    double exposed = 0, once = 0, behind = 0;
     *time = 0;
-    for (int32_t s = g; s < p->n_stages; s += p->shape->n_groups)
+    for (int32_t s = g; s < p->n_stages; s += p->shape->n_groups) {
+        double since = INFINITY; /* the first one's go on beside another block */
         for (int32_t op = p->now.first_operator[s]; op < joint_end_of(p, s); op++) {
             const cleave_group_plan *plan = &family->plans[p->now.plan_of[op]];
             int32_t few = p->group->stands_for[op];
+            if (plan->beside[few] > 0) {
+                exposed += exposed_of(plan, few, since);
+                since = 0;
+            }
+            since += (double)plan->time[few];
             *time += (double)plan->time[few];
-            beside += (double)plan->beside[few];
             once += (double)plan->once[few];
             behind += (double)plan->behind[few];
         }
-    *time += pipeline_left_of(beside, pipeline_hides * *time);
+    }
+    *time += exposed;
     *left = behind + pipeline_left_of(once, pipeline_backward_share * *time);
 }
 

@@ -22,6 +22,8 @@ static const double most_used = 0.9, much_less = 0.99;
 static const double polished_by = 1.5;
 /* Of baselines that share operators alike, what they are expected to take is so certain. */
 static const double in_doubt = 1.01;
+/* What takes so many times what is expected of it hides less than it was to hide. */
+static const double far_above = 1.2;
 /* The work of a layout as people run it is known so well. */
 static const double far_behind = 1.2;
 
@@ -115,6 +117,14 @@ static cleave_status leave_out(pipeline_finder *f, pipeline_candidate *of) {
     return CLEAVE_OK;
 }
 
+/* What is gathered or reduced in every micro-batch was to go on beside the work, and does not. */
+static bool hides_too_little(const pipeline_finder *f, const pipeline_candidate *of,
+                             const cleave_price *price) {
+    return price->excess_bytes == 0 && of->micro_batches > 1 &&
+           (double)price->step * 1e-12 > far_above * of->least_seconds &&
+           pipeline_shards_more_than_updates(f, of);
+}
+
 static cleave_status try_plan(pipeline_finder *f, pipeline_candidate *of) {
     cleave_price price;
     bool tried;
@@ -123,13 +133,16 @@ static cleave_status try_plan(pipeline_finder *f, pipeline_candidate *of) {
         return leave_out(f, of);
     if (price.excess_bytes == 0)
         CLEAVE_TRY(learn(f, of, &price, &f->lessons));
-    return plan_again(f, &price, of);
+    const pipeline_candidate tried_one = *of; /* planning anew moves it */
+    CLEAVE_TRY(plan_again(f, &price, of));
+    return hides_too_little(f, &tried_one, &price) ? pipeline_shard_updates_alone(f, tried_one)
+                                                   : CLEAVE_OK;
 }
 
 /* Always the one that is expected to be quickest, as long as it may be the best. */
 cleave_status pipeline_try_planned(pipeline_finder *f) {
     const int32_t most = f->is_small ? MOST_PLANNED_OF_SMALL : MOST_PLANNED, before = f->lessons.n;
-    const double behind = f->is_small ? polished_by : 1;
+    const double behind = f->is_small ? polished_by : in_doubt;
     while (f->lessons.n - before < most && !pipeline_is_over(f)) {
         const cleave_price *best = pipeline_best(f);
         int32_t i = most_promising(f);

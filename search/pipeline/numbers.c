@@ -121,7 +121,7 @@ static bool stays_behind(const pipeline_finder *f, const pipeline_numbers *besid
 
 /* From the best that has free splits on. */
 static cleave_status free_neighbours(pipeline_finder *f, const cleave_group_problem *problem) {
-    for (int32_t tries = 0; tries < MOST_NEIGHBOURS; tries++) {
+    for (int32_t tries = 0; tries < MOST_NEIGHBOURS;) {
         pipeline_numbers *best = NULL, *next = NULL;
         for (int32_t i = 0; i < f->n_looked_at; i++) {
             pipeline_numbers *cut = &f->numbers.items[i], *fewer = neighbour(f, cut, false);
@@ -136,8 +136,11 @@ static cleave_status free_neighbours(pipeline_finder *f, const cleave_group_prob
         if (best == NULL)
             break;
         next->stays_behind = stays_behind(f, best, next);
-        if (!next->stays_behind)
+        if (!next->stays_behind) {
             CLEAVE_TRY(free_cut(f, problem, next));
+            next->stays_behind = !next->is_free;
+            tries += next->is_free;
+        }
     }
     return CLEAVE_OK;
 }

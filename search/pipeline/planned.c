@@ -10,6 +10,8 @@
 static const double share_counted = 0.9;
 /* Free splits make plans so much quicker at most. */
 static const double far_behind = 1.2;
+/* Stages of a group that are looked at where none are asked for. */
+static const int32_t most_virtual = 8;
 
 bool pipeline_may_plan(const pipeline_finder *f) {
     const cleave_constraints *constraints = f->options->constraints;
@@ -189,7 +191,9 @@ int pipeline_list_turns(const pipeline_finder *f, int32_t n_groups, int32_t micr
     if (is_asked)
         turns[n++] = (pipeline_turns){CLEAVE_SCHEDULE_GPIPE, 1};
     bool goes_round = n_groups > 1 && micro_batches % n_groups == 0 && !f->pricer->is_stream;
-    for (int32_t n_virtual = 2; n_virtual <= 4 && goes_round; n_virtual *= 2) {
+    int32_t asked = f->options->wish.virtual_stages, most = asked > 0 ? asked : most_virtual;
+    for (int32_t n_virtual = asked > 0 ? asked : 2;
+         n_virtual > 1 && n_virtual <= most && goes_round; n_virtual *= 2) {
         turns[n++] = (pipeline_turns){CLEAVE_SCHEDULE_INTERLEAVED, n_virtual};
         if (is_asked || trains)
             turns[n++] = (pipeline_turns){CLEAVE_SCHEDULE_ZB_INTERLEAVED, n_virtual};
