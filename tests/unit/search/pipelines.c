@@ -463,6 +463,18 @@ Test(pipelines, baselines_recompute_where_that_is_quicker) {
     cr_expect_lt(best.best.step_seconds, kept.best.step_seconds);
 }
 
+/* Six turns are none of those that are looked at by themselves. */
+Test(pipelines, plans_have_as_many_turns_as_they_are_told) {
+    import_gpt();
+    read_machine("p100-4x4", 4);
+    wish = (cleave_schedule_wish){
+        .stages = 12, .virtual_stages = 6, .micro_batches = 2, .kind = -1, .recompute = -1};
+    cleave_search_result best = run();
+    options.method = "data-parallel";
+    cleave_search_result known = run();
+    cr_expect_lt(best.best.step_seconds, 0.9 * known.best.step_seconds);
+}
+
 /* Two stages are quicker than all layouts in one. */
 Test(pipelines, methods_leave_stages_some_of_the_time) {
     import_gpt();
