@@ -1,6 +1,7 @@
 /* Stages, micro-batches and recomputation as a search finds them: cuts are the best there are, what
    people name is what they get, and where memory is short something is found that fits. */
 #include "../../support/shipped.h"
+#include "search/pipeline/internal.h"
 #include "search/pipeline/stages.h"
 #include "search/problem/baselines.h"
 #include "search/search.h"
@@ -463,16 +464,19 @@ Test(pipelines, baselines_recompute_where_that_is_quicker) {
     cr_expect_lt(best.best.step_seconds, kept.best.step_seconds);
 }
 
-/* Six turns are none of those that are looked at by themselves. */
-Test(pipelines, plans_have_as_many_turns_as_they_are_told) {
-    import_gpt();
-    read_machine("p100-4x4", 4);
-    wish = (cleave_schedule_wish){
-        .stages = 12, .virtual_stages = 6, .micro_batches = 2, .kind = -1, .recompute = -1};
-    cleave_search_result best = run();
-    options.method = "data-parallel";
-    cleave_search_result known = run();
-    cr_expect_lt(best.best.step_seconds, 0.9 * known.best.step_seconds);
+/* Eight turns at most by themselves; and as many as are asked for, alone. */
+Test(pipelines, groups_have_as_many_turns_as_they_are_told) {
+    cleave_pricer pricer = {.model = &model};
+    cleave_pipeline_options told = {.wish = wish};
+    const pipeline_finder finder = {.pricer = &pricer, .options = &told};
+    pipeline_turns turns[PIPELINE_MOST_TURNS];
+    int n = pipeline_list_turns(&finder, 2, 4, turns);
+    cr_expect_eq(n, 8);
+    cr_expect_eq(turns[n - 1].n_virtual, 8);
+    told.wish.virtual_stages = 3;
+    n = pipeline_list_turns(&finder, 2, 4, turns);
+    cr_expect_eq(n, 4);
+    cr_expect_eq(turns[n - 1].n_virtual, 3);
 }
 
 /* Two stages are quicker than all layouts in one. */
