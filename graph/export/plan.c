@@ -272,10 +272,8 @@ cleave_status cleave_sayable_find(const cleave_model *model, cleave_target targe
         return cleave_fail_memory(error, "finding what can be exported");
     CLEAVE_TRY(name_operators(model, arena, &operators, error));
     for (int32_t op = 0; op < model->n_operators; op++)
-        for (int a = 0; a < model->operators[op].n_axes; a++) {
+        for (int a = 0; a < model->operators[op].n_axes; a++)
             found[op].cut[a] = find_objection(&operators[op], a) == NULL;
-            found[op].even[a] = operators[op].frame.even[a] || target == CLEAVE_TARGET_JAX;
-        }
     cleave_export_plan plan = {.target = target, .operators = operators};
     const cleave_export_maker make = {.model = model, .plan = &plan};
     if (target == CLEAVE_TARGET_TORCH)

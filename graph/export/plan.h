@@ -83,7 +83,6 @@ cleave_status cleave_export_write(const char *path, const cleave_model *model,
 /* What of an operator a target can cut. */
 typedef struct cleave_sayable {
     bool cut[CLEAVE_MAX_AXES];
-    bool even[CLEAVE_MAX_AXES]; /* into equal blocks alone */
     bool begins;                /* a stage can begin here: with the first module from here on */
 } cleave_sayable;
 

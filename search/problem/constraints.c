@@ -157,10 +157,6 @@ bool cleave_constraints_allow_stage(const cleave_constraints *constraints, int32
     return !cleave_constraints_have_target(constraints) || constraints->sayable[op].begins;
 }
 
-bool cleave_constraints_want_even(const cleave_constraints *constraints, int32_t op, int axis) {
-    return cleave_constraints_have_target(constraints) && constraints->sayable[op].even[axis];
-}
-
 bool cleave_constraints_allow_blocks(const cleave_constraints *constraints) {
     bool all = cleave_constraints_take_all(constraints);
     return constraints == NULL || (!all && constraints->sorts == 0) ||
@@ -173,9 +169,7 @@ bool cleave_constraints_alike(const cleave_constraints *constraints, const cleav
     const cleave_split *y = cleave_constraints_fixed_split(constraints, b);
     for (int axis = 0; axis < model->operators[a].n_axes; axis++)
         if (cleave_constraints_allow_axis(constraints, a, axis) !=
-                cleave_constraints_allow_axis(constraints, b, axis) ||
-            cleave_constraints_want_even(constraints, a, axis) !=
-                cleave_constraints_want_even(constraints, b, axis))
+            cleave_constraints_allow_axis(constraints, b, axis))
             return false;
     return x == NULL || y == NULL ? x == y : cleave_split_same(x, y);
 }
@@ -192,7 +186,7 @@ static bool allows_degree(const cleave_constraints *constraints, const cleave_mo
                           int32_t op, int axis, int32_t degree) {
     bool uneven = model->operators[op].axes[axis].extent % degree != 0;
     return degree == 1 || (cleave_constraints_allow_axis(constraints, op, axis) &&
-                           !(uneven && cleave_constraints_want_even(constraints, op, axis)));
+                           !(uneven && cleave_constraints_have_target(constraints)));
 }
 
 bool cleave_constraints_allow(const cleave_constraints *constraints, const cleave_model *model,
