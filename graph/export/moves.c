@@ -107,7 +107,7 @@ static cleave_lie find_written(const mover *m, int32_t tensor, const cleave_mesh
         if (axis < 0)
             continue;
         int d = cleave_frame_dimension(m->model, nest, &nest->output, axis);
-        bool sums = partial && cleave_frame_adds_up(m->model, &m->model->operators[nest->op], axis);
+        bool sums = partial && m->plan->operators[nest->op].frame.sums[axis];
         lie.of[i] = sums ? CLEAVE_LIE_PARTIAL : d >= 0 ? d : CLEAVE_LIE_WHOLE;
     }
     return lie;
@@ -188,9 +188,7 @@ static const cleave_mesh_cut *find_cut(const mover *m, int32_t op,
     const cleave_planned_operator *reader = &m->plan->operators[op];
     bool partial = false;
     for (int i = 0; i < m->plan->mesh.n; i++)
-        partial = partial ||
-                  (reader->cut.axis[i] >= 0 &&
-                   cleave_frame_adds_up(m->model, &m->model->operators[op], reader->cut.axis[i]));
+        partial = partial || (reader->cut.axis[i] >= 0 && reader->frame.sums[reader->cut.axis[i]]);
     return partial && !read->of_main ? &reader->then : &reader->cut;
 }
 

@@ -34,6 +34,10 @@ typedef struct cleave_planned_operator {
     cleave_mesh_cut cut;
     cleave_mesh_cut then; /* its output, once it is moved to where it is read: partial sums are
                              whole, or added up in shares, then */
+    bool in_layer;        /* of experts: all devices have it */
+    int32_t leader; /* the operator as which it is cut, in a module with it, itself; -1: none */
+    int32_t router; /* where there is a leader */
+    int8_t as[CLEAVE_MAX_AXES]; /* own axis by the leader's, or CLEAVE_MESH_REPEATS */
 } cleave_planned_operator;
 
 typedef struct cleave_planned_parameter {
@@ -83,7 +87,8 @@ cleave_status cleave_export_write(const char *path, const cleave_model *model,
 /* What of an operator a target can cut. */
 typedef struct cleave_sayable {
     bool cut[CLEAVE_MAX_AXES];
-    bool begins;                /* a stage can begin here: with the first module from here on */
+    bool everywhere; /* on all devices alone */
+    bool begins;     /* a stage can begin here: with the first module from here on */
 } cleave_sayable;
 
 /* Of all operators, [n_operators] in the arena.  Functions without a name may have anything, though

@@ -66,6 +66,8 @@ bool cleave_constraints_allow_blocks(const cleave_constraints *constraints);
 bool cleave_constraints_have_target(const cleave_constraints *constraints);
 /* Has every operator to be on all devices? */
 bool cleave_constraints_take_all(const cleave_constraints *constraints);
+/* Has this one? */
+bool cleave_constraints_take_all_for(const cleave_constraints *constraints, int32_t op);
 /* May there be stages, micro-batches and recomputation? */
 bool cleave_constraints_allow_stages(const cleave_constraints *constraints);
 
