@@ -13,18 +13,15 @@ typedef struct ending {
     cleave_arena *arena;
 } ending;
 
-/* A layout as the framework will run it, priced; `*is_said`: it is exported as it is. */
+/* A layout as the framework will run it, priced. */
 static cleave_status take(const ending *e, const cleave_layout *layout, cleave_plan *plan,
-                          bool *is_said, cleave_error *error) {
+                          cleave_error *error) {
     cleave_export_plan exported;
     cleave_layout back;
     prediction predicted;
-    CLEAVE_TRY(cleave_export_make(e->model, layout, e->options->constraints->target, e->arena,
-                                  &exported, error));
+    CLEAVE_TRY(cleave_export_make_exact(e->model, layout, e->options->constraints->target, e->arena,
+                                        &exported, error));
     CLEAVE_TRY(cleave_export_read_back(e->model, layout, &exported, e->arena, &back, error));
-    CLEAVE_TRY(cleave_export_make(e->model, &back, e->options->constraints->target, e->arena,
-                                  &exported, error));
-    *is_said = exported.n_lost == 0;
     CLEAVE_TRY(predict_layout(e->model, e->machine, &back, e->options->optimizer_states, &predicted,
                               error));
     back.predicted_step_seconds = plan->step_seconds = predicted.step_seconds;
@@ -44,14 +41,14 @@ static cleave_status hold_against(const ending *e, const char *name, cleave_plan
                                   cleave_error *error) {
     cleave_layout layout;
     cleave_plan plan = {.method = name, .applies = true};
-    bool applies, is_said;
+    bool applies;
     CLEAVE_TRY(
         cleave_baseline_layout(e->model, e->machine, name, 0, e->arena, &layout, &applies, error));
     if (!applies)
         return CLEAVE_OK;
     layout.collectives = best->layout.collectives;
-    CLEAVE_TRY(take(e, &layout, &plan, &is_said, error));
-    if (is_said && is_better(e, &plan, best) &&
+    CLEAVE_TRY(take(e, &layout, &plan, error));
+    if (is_better(e, &plan, best) &&
         cleave_constraints_allow_layout(&e->wanted, e->model, &plan.layout))
         *best = plan;
     return CLEAVE_OK;
@@ -78,8 +75,7 @@ cleave_status search_for_take_back(const cleave_model *model, const cleave_machi
     for (int32_t k = 0; k < machine->n_kinds && options->memory_limit_bytes == 0; k++)
         if (k == 0 || machine->kinds[k].memory_bytes < e.limit_bytes)
             e.limit_bytes = machine->kinds[k].memory_bytes;
-    bool is_said; /* it was searched among what is */
-    CLEAVE_TRY(take(&e, &best->layout, best, &is_said, error));
+    CLEAVE_TRY(take(&e, &best->layout, best, error));
     bool may_be_other =
         searches(options->method) && cleave_schedule_wish_allows_plain(options->schedule);
     for (int b = 0; cleave_baseline_names[b] != NULL && may_be_other; b++)

@@ -71,6 +71,7 @@ static void lead(const layer *l, int32_t op, int32_t leader) {
     cleave_planned_operator *planned = &l->operators[op];
     planned->leader = leader;
     planned->router = l->router;
+    planned->experts = l->experts;
     memset(planned->as, CLEAVE_MESH_REPEATS, sizeof planned->as);
     planned->as[0] = 0;
     if (leader == l->router)
@@ -234,6 +235,7 @@ static bool name_layer(layer *l, const bool *feeds, bool *needed, cleave_arena *
         bool experts = is_of_experts(l, op), combines = strcmp(name, "combine") == 0;
         bool routes = op <= l->route && (op == l->route || feeds[op]);
         l->operators[op].in_layer = true;
+        l->operators[op].combines = combines;
         frame_flat(&l->model->operators[op], &l->operators[op].frame);
         if (experts || routes || (op > l->route && adds_to(l, op, needed))) {
             l->operators[op].name = (cleave_module_name){CLEAVE_NAMED_NOTHING, "", l->scope};

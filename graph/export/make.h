@@ -11,6 +11,7 @@ typedef struct cleave_export_maker {
     cleave_export_plan *plan;
     const cleave_model *window; /* of one micro-batch */
     CLEAVE_LIST(cleave_lost) lost;
+    bool exact;  /* what can be had only in another way is left out, too */
     bool failed; /* memory was short */
 } cleave_export_maker;
 

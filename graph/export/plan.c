@@ -52,6 +52,7 @@ static void keep_what_can_be(maker *make, int32_t op) {
         }
         if (why != NULL)
             cleave_export_lose(make, op, -1, operator->axes[a].name, why);
+        keeps = keeps && !make->exact;
         for (int i = 0; why != NULL && !keeps && i < make->plan->mesh.n; i++)
             if (cut->axis[i] == a)
                 cut->axis[i] = CLEAVE_MESH_REPEATS;
@@ -353,16 +354,28 @@ static cleave_status make_plan(maker *make, cleave_arena *arena, cleave_error *e
     return CLEAVE_OK;
 }
 
-cleave_status cleave_export_make(const cleave_model *model, const cleave_layout *layout,
-                                 cleave_target target, cleave_arena *arena,
-                                 cleave_export_plan *plan, cleave_error *error) {
+static cleave_status make_of(const cleave_model *model, const cleave_layout *layout,
+                             cleave_target target, bool exact, cleave_arena *arena,
+                             cleave_export_plan *plan, cleave_error *error) {
     cleave_export_plan made = {.target = target};
-    maker make = {.model = model, .layout = layout, .plan = &made};
+    maker make = {.model = model, .layout = layout, .plan = &made, .exact = exact};
     cleave_status status = make_plan(&make, arena, error);
     CLEAVE_LIST_FREE(&make.lost);
     if (status == CLEAVE_OK)
         *plan = made;
     return status;
+}
+
+cleave_status cleave_export_make(const cleave_model *model, const cleave_layout *layout,
+                                 cleave_target target, cleave_arena *arena,
+                                 cleave_export_plan *plan, cleave_error *error) {
+    return make_of(model, layout, target, false, arena, plan, error);
+}
+
+cleave_status cleave_export_make_exact(const cleave_model *model, const cleave_layout *layout,
+                                       cleave_target target, cleave_arena *arena,
+                                       cleave_export_plan *plan, cleave_error *error) {
+    return make_of(model, layout, target, true, arena, plan, error);
 }
 
 cleave_status cleave_export_read_back(const cleave_model *model, const cleave_layout *layout,

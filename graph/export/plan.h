@@ -36,7 +36,8 @@ typedef struct cleave_planned_operator {
                              whole, or added up in shares, then */
     bool in_layer;        /* of experts: all devices have it */
     int32_t leader; /* the operator as which it is cut, in a module with it, itself; -1: none */
-    int32_t router; /* where there is a leader */
+    bool combines;  /* what experts give of a token */
+    int32_t router, experts;    /* the leaders of its layer, where there is one */
     int8_t as[CLEAVE_MAX_AXES]; /* own axis by the leader's, or CLEAVE_MESH_REPEATS */
 } cleave_planned_operator;
 
@@ -73,6 +74,12 @@ bool cleave_export_owns(const cleave_model *model, const cleave_planned_operator
 cleave_status cleave_export_make(const cleave_model *model, const cleave_layout *layout,
                                  cleave_target target, cleave_arena *arena,
                                  cleave_export_plan *plan, cleave_error *error);
+
+/* The same, but what is only had in another way, such as uneven blocks, is left out, too: what is
+   read back of this is exported as it is. */
+cleave_status cleave_export_make_exact(const cleave_model *model, const cleave_layout *layout,
+                                       cleave_target target, cleave_arena *arena,
+                                       cleave_export_plan *plan, cleave_error *error);
 
 /* The layout that the target will run: the same but for what is lost. */
 cleave_status cleave_export_read_back(const cleave_model *model, const cleave_layout *layout,

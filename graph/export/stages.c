@@ -181,10 +181,9 @@ cleave_status cleave_export_find_begins(const cleave_export_maker *make, cleave_
         count_crossings(make, first, last, crossing);
     for (int32_t op = n - 1; op >= 0 && ready; op--) {
         const cleave_planned_operator *planned = &make->plan->operators[op];
-        bool is_module = planned->name.named == CLEAVE_NAMED_MODULE;
-        sayable[op].begins = planned->in_layer ? false
-                             : is_module       ? crossing[op] == count_given(make, op, first)
-                                               : op + 1 < n && sayable[op + 1].begins;
+        bool is_module = planned->name.named == CLEAVE_NAMED_MODULE && !planned->in_layer;
+        sayable[op].begins = is_module ? crossing[op] == count_given(make, op, first)
+                                       : op + 1 < n && sayable[op + 1].begins;
     }
     cleave_arena_free(&scratch);
     return ready ? CLEAVE_OK : cleave_fail_memory(error, "finding what can be exported");
