@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 from ..command import CleaveError
 from ..plan import Part, load
 from . import clip, lie, local, pages, stages
-from .experts import Experts, Layer, name_experts
+from .experts import Experts, Layer, Surveyed, name_experts
 from .functions import Functions, register_loss
 from .modules import Run
 
@@ -167,6 +167,9 @@ def apply(model, plan, mesh=None, keep_memory=True):
         lie.plan_on(state.inner)
         clip.register()
         _run_in_parts(model, plan, state.inner, state)
+    for name in (name for name, part in plan.modules.items() if part.type == "Route"):
+        module = model.get_submodule(name)
+        module.forward = Surveyed(module.forward, state)
     _run_again(model, plan, state.inner, state)
     if plan.mesh:
         model.forward = _Within(model.forward, state.inner, None, state,

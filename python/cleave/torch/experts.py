@@ -45,8 +45,19 @@ def _tensors(value):
     return found
 
 
+class Surveyed:
+    """The forward of a layer of experts, which is no forward where a survey runs it on meta tensors: these have no values by
+    which to route.  A layer gives what it is given another of."""
+
+    def __init__(self, forward, state):
+        self.forward, self.state = forward, state
+
+    def __call__(self, x, *rest, **keywords):
+        return torch.empty_like(x) if self.state.surveys else self.forward(x, *rest, **keywords)
+
+
 class Layer:
-    """The forward of a layer of experts."""
+    """The forward of a layer of experts on a mesh of several ranks."""
 
     def __init__(self, module, part, mesh, state):
         self.forward, self.mesh, self.state = module.forward, mesh, state
@@ -71,8 +82,6 @@ class Layer:
         return lie.join(x, self.mesh, self.words, (rows, *x.shape[1:]))
 
     def __call__(self, x, *rest, **keywords):
-        if self.state.surveys:
-            return torch.empty_like(x)
         x = lie.local(lie.move(x, self.mesh, self.words, self.gradient), self.mesh, self.gradient)
         before, self.state.layer = self.state.layer, self
         try:
@@ -137,8 +146,6 @@ class Experts(Run):
 
     def __call__(self, *arguments, **keywords):
         layer = self.state.layer
-        if self.state.surveys:
-            return torch.empty_like(arguments[0])
         tensors = self.tensors()
         if self.part.input == self.part.output == layer.words:
             return self.call(tensors, None, None, *tree_map_only(DTensor, layer.own, arguments),
