@@ -19,8 +19,8 @@ static cleave_status take(const ending *e, const cleave_layout *layout, cleave_p
     cleave_export_plan exported;
     cleave_layout back;
     prediction predicted;
-    CLEAVE_TRY(cleave_export_make(e->model, layout, e->options->constraints->target, e->arena,
-                                  &exported, error));
+    CLEAVE_TRY(cleave_export_make_exact(e->model, layout, e->options->constraints->target, e->arena,
+                                        &exported, error));
     CLEAVE_TRY(cleave_export_read_back(e->model, layout, &exported, e->arena, &back, error));
     CLEAVE_TRY(predict_layout(e->model, e->machine, &back, e->options->optimizer_states, &predicted,
                               error));

@@ -24,6 +24,12 @@ typedef struct follower {
     const int32_t *writer;  /* [n_tensors] operator that writes a base tensor, or -1 */
 } follower;
 
+/* Does it follow what it reads?  What modules do with others is cut as they are. */
+static bool is_function(const follower *f, int32_t op) {
+    const cleave_planned_operator *planned = &f->plan->operators[op];
+    return planned->name.named == CLEAVE_NAMED_NOTHING && planned->leader < 0;
+}
+
 /* The axis of its writer that lies in a dimension of a base tensor. */
 static int writer_axis(const follower *f, int32_t tensor, int dimension) {
     int32_t nest = f->model->writer[tensor];
@@ -81,7 +87,7 @@ static void ask(const follower *f, int32_t reader, const cleave_nest *nest,
     if (op < 0 || op == reader)
         return;
     cleave_named named = f->plan->operators[reader].name.named;
-    wishes *all = named == CLEAVE_NAMED_NOTHING ? &by_function[op] : &by_module[op];
+    wishes *all = is_function(f, reader) ? &by_function[op] : &by_module[op];
     all->early = all->early || joined || named == CLEAVE_NAMED_LOSS;
     add_wishes(f, reader, nest, operand, tensor, all);
 }
@@ -128,9 +134,14 @@ static void settle_output(follower *f, int32_t op, const wishes *by_function,
      */
     bool early = !asked && wish->early;
     planned->then = planned->cut;
+    if (planned->leader >= 0) { /* what experts give goes to where its tokens were routed */
+        planned->then =
+            planned->leader == op ? f->plan->operators[planned->router].cut : planned->cut;
+        return;
+    }
     for (int i = 0; i < f->plan->mesh.n; i++) {
         int own = planned->cut.axis[i];
-        bool partial = own >= 0 && cleave_frame_adds_up(f->model, &f->model->operators[op], own);
+        bool partial = own >= 0 && planned->frame.sums[own];
         if (!moves || (!asked && !early && !partial))
             continue;
         bool clear = wish->axis[i] != UNKNOWN && !wish->differ;
@@ -142,10 +153,6 @@ static void settle_output(follower *f, int32_t op, const wishes *by_function,
         if (partial && !asked && wish->sums[i] && planned->then.axis[i] == CLEAVE_MESH_REPEATS)
             planned->then.axis[i] = find_shares(f, op, i);
     }
-}
-
-static bool is_function(const follower *f, int32_t op) {
-    return f->plan->operators[op].name.named == CLEAVE_NAMED_NOTHING;
 }
 
 /* The operand by which an operator reads a base tensor, and its nest; false: it does not. */

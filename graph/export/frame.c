@@ -102,7 +102,8 @@ static int find_input(const cleave_model *model, const cleave_nest *nest, bool p
     return -1;
 }
 
-bool cleave_frame_adds_up(const cleave_model *model, const cleave_operator *op, int axis) {
+/* Do parts of the operator that differ in this axis give partial sums of its output? */
+static bool adds_up(const cleave_model *model, const cleave_operator *op, int axis) {
     const cleave_nest *main = &model->nests[op->main_nest];
     bool sums = main->combiner == CLEAVE_COMBINE_SUM &&
                 (main->kind == CLEAVE_NEST_PRODUCT || main->kind == CLEAVE_NEST_CONVOLUTION ||
@@ -199,7 +200,7 @@ static void find_combined(const cleave_model *model, const cleave_operator *op,
     for (int a = 0; a < op->n_axes; a++)
         for (int32_t k = 0; k < op->n_nests && frame->cannot[a] == NULL && !is_batch_norm; k++) {
             const cleave_nest *nest = &model->nests[op->nests[k]];
-            bool sums = op->nests[k] == op->main_nest && cleave_frame_adds_up(model, op, a);
+            bool sums = op->nests[k] == op->main_nest && frame->sums[a];
             bool there = false;
             for (int i = 0; i < nest->n_axes; i++)
                 there = there || operator_axis_of(model, nest, i) == a;
@@ -278,6 +279,8 @@ cleave_status cleave_frame_find(const cleave_model *model, int32_t id, cleave_ar
     cleave_frame found = {.n_parameters = 0};
     memset(found.input, CLEAVE_FRAME_APART, sizeof found.input);
     memset(found.output, CLEAVE_FRAME_APART, sizeof found.output);
+    for (int a = 0; a < op->n_axes; a++)
+        found.sums[a] = adds_up(model, op, a);
     if (strcmp(op->type, "Attention") == 0) {
         frame_attention(op, &found);
     } else if (strcmp(op->name, "@loss") == 0) {

@@ -15,6 +15,13 @@ enum {
     CLEAVE_FRAME_STRIDED = -2 /* a block of the axis is no block of any dimension */
 };
 
+/* Where a dimension of a parameter is several runs, each of them the axis, as a gate and what it
+   lets through in one: the dimension, a block of each run.  It is cut as others are. */
+enum { CLEAVE_FRAME_RUNS = 16, CLEAVE_FRAME_MOST_RUNS = 7 };
+static inline int cleave_frame_of_runs(int dimension, int runs) {
+    return dimension + runs * CLEAVE_FRAME_RUNS;
+}
+
 typedef struct cleave_frame_parameter {
     int32_t tensor;
     bool of_main; /* the main nest reads it */
@@ -24,8 +31,10 @@ typedef struct cleave_frame_parameter {
 /* By axis of the operator. */
 typedef struct cleave_frame {
     int8_t input[CLEAVE_MAX_AXES], output[CLEAVE_MAX_AXES];
-    bool even[CLEAVE_MAX_AXES];          /* only into equal blocks: it shares its dimension */
-    const char *cannot[CLEAVE_MAX_AXES]; /* why it can't be cut within a module, or null */
+    bool even[CLEAVE_MAX_AXES]; /* only into equal blocks: it shares its dimension */
+    bool sums[CLEAVE_MAX_AXES]; /* parts that differ in it give partial sums of the output */
+    const char *cannot[CLEAVE_MAX_AXES];  /* why it can't be cut within a module, or null */
+    const char *differs[CLEAVE_MAX_AXES]; /* what is otherwise where it is cut, or null */
     int32_t n_parameters;
     cleave_frame_parameter *parameters; /* frozen ones, too */
 } cleave_frame;
@@ -43,8 +52,5 @@ int cleave_frame_locate(const cleave_model *model, int32_t tensor, int dimension
    is; APART, or STRIDED. */
 int cleave_frame_dimension(const cleave_model *model, const cleave_nest *nest,
                            const cleave_operand *operand, int axis);
-
-/* Do parts of the operator that differ in this axis give partial sums of its output? */
-bool cleave_frame_adds_up(const cleave_model *model, const cleave_operator *op, int axis);
 
 #endif

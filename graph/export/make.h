@@ -11,6 +11,7 @@ typedef struct cleave_export_maker {
     cleave_export_plan *plan;
     const cleave_model *window; /* of one micro-batch */
     CLEAVE_LIST(cleave_lost) lost;
+    bool exact;  /* what can be had only in another way is left out, too */
     bool failed; /* memory was short */
 } cleave_export_maker;
 
@@ -19,6 +20,15 @@ static inline void cleave_export_lose(cleave_export_maker *make, int32_t op, int
     const cleave_lost lost = {op, tensor, what, why};
     make->failed = !CLEAVE_LIST_PUSH(&make->lost, lost) || make->failed;
 }
+
+/* Names the modules of layers of experts, and says which operators are done within them: sets what
+   planned operators have from `in_layer` on; experts.c. */
+cleave_status cleave_export_find_experts(const cleave_model *model,
+                                         cleave_planned_operator *operators, cleave_arena *arena,
+                                         cleave_error *error);
+
+/* Cuts what is done within them as their leaders are, once these are; experts.c. */
+void cleave_export_settle_experts(cleave_export_maker *make);
 
 /* Sets plan->schedule, n_groups and begins, once operators have names; stages.c. */
 cleave_status cleave_export_stages(cleave_export_maker *make, cleave_arena *arena,

@@ -107,7 +107,7 @@ static cleave_lie find_written(const mover *m, int32_t tensor, const cleave_mesh
         if (axis < 0)
             continue;
         int d = cleave_frame_dimension(m->model, nest, &nest->output, axis);
-        bool sums = partial && cleave_frame_adds_up(m->model, &m->model->operators[nest->op], axis);
+        bool sums = partial && m->plan->operators[nest->op].frame.sums[axis];
         lie.of[i] = sums ? CLEAVE_LIE_PARTIAL : d >= 0 ? d : CLEAVE_LIE_WHOLE;
     }
     return lie;
@@ -128,12 +128,18 @@ static void add_reading(mover *m, const reading *fresh) {
     m->failed = !CLEAVE_LIST_PUSH(&m->readings, *fresh) || m->failed;
 }
 
+/* Is it done within the module of a layer's experts, which is given tokens and gives them? */
+static bool is_within_experts(const cleave_planned_operator *planned) {
+    return planned->leader >= 0 && planned->leader != planned->router;
+}
+
 /* Notes how an operand is read of the tensors behind it that other operators write. */
 static void read_operand(mover *m, int32_t op, const cleave_nest *nest,
                          const cleave_operand *operand, int32_t tensor) {
     const cleave_model *model = m->model;
     const cleave_view *view = &model->tensors[tensor].view;
-    const cleave_mesh_cut *cut = &m->plan->operators[op].cut;
+    const cleave_planned_operator *planned = &m->plan->operators[op];
+    const cleave_mesh_cut *cut = &planned->cut;
     for (int32_t i = 0; view->kind != CLEAVE_VIEW_NONE && i < view->n_sources; i++)
         read_operand(m, op, nest, operand, view->sources[i]);
     bool written = view->kind == CLEAVE_VIEW_NONE && model->writer[tensor] >= 0;
@@ -145,6 +151,9 @@ static void read_operand(mover *m, int32_t op, const cleave_nest *nest,
     for (int i = 0; i < m->plan->mesh.n; i++) {
         int32_t axis = cut->axis[i];
         fresh.read.of[i] = fresh.gradient.of[i] = axis;
+        if (axis < 0 && is_within_experts(planned) &&
+            m->plan->operators[planned->leader].cut.axis[i] >= 0)
+            fresh.gradient.of[i] = CLEAVE_LIE_PARTIAL;
         if (axis < 0)
             continue;
         int32_t parts = cleave_mesh_degree(&m->plan->mesh, cut, axis);
@@ -156,11 +165,36 @@ static void read_operand(mover *m, int32_t op, const cleave_nest *nest,
     add_reading(m, &fresh);
 }
 
+/* What the experts of a layer give, in parts that add up, to where its tokens are routed, and back.
+ */
+static double move_from_experts(const mover *m, int32_t op) {
+    const cleave_planned_operator *combines = &m->plan->operators[op];
+    const cleave_planned_operator *experts = &m->plan->operators[combines->experts];
+    const cleave_operator *of = &m->model->operators[op];
+    int32_t tensor = m->model->nests[of->nests[of->n_nests - 1]].output.tensor;
+    cleave_lie out, then = find_written(m, tensor, &combines->cut, false);
+    memset(out.of, CLEAVE_LIE_WHOLE, sizeof out.of);
+    for (int i = 0; i < m->plan->mesh.n; i++) {
+        int32_t axis = experts->cut.axis[i];
+        out.of[i] = axis < 0                    ? CLEAVE_LIE_WHOLE
+                    : experts->frame.sums[axis] ? CLEAVE_LIE_PARTIAL
+                                                : 0;
+    }
+    cleave_lie back = whole_of(&out);
+    double bytes = bytes_of(m->model, tensor);
+    double sent = cleave_lie_move_bytes(&m->plan->mesh, &out, &then, bytes);
+    return sent + (cleave_model_trains(m->model)
+                       ? cleave_lie_move_bytes(&m->plan->mesh, &then, &back, bytes)
+                       : 0);
+}
+
 /* Of a tensor that an operator writes for others: to where it goes, to those that read it, and
    back. */
 static double move_output(const mover *m, int32_t tensor) {
     int32_t op = m->model->nests[m->model->writer[tensor]].op;
     const cleave_planned_operator *planned = &m->plan->operators[op];
+    if (is_within_experts(planned))
+        return 0;
     cleave_lie out = find_written(m, tensor, &planned->cut, true);
     cleave_lie then = find_written(m, tensor, &planned->then, false), back = whole_of(&out);
     double bytes = bytes_of(m->model, tensor), sent = 0;
@@ -188,9 +222,7 @@ static const cleave_mesh_cut *find_cut(const mover *m, int32_t op,
     const cleave_planned_operator *reader = &m->plan->operators[op];
     bool partial = false;
     for (int i = 0; i < m->plan->mesh.n; i++)
-        partial = partial ||
-                  (reader->cut.axis[i] >= 0 &&
-                   cleave_frame_adds_up(m->model, &m->model->operators[op], reader->cut.axis[i]));
+        partial = partial || (reader->cut.axis[i] >= 0 && reader->frame.sums[reader->cut.axis[i]]);
     return partial && !read->of_main ? &reader->then : &reader->cut;
 }
 
@@ -216,7 +248,7 @@ static double move_parameter(const mover *m, int32_t op, const cleave_frame_para
 
 static double move_operator(mover *m, int32_t op) {
     const cleave_planned_operator *planned = &m->plan->operators[op];
-    double sent = 0;
+    double sent = planned->combines ? move_from_experts(m, op) : 0;
     for (int32_t i = 0; i < planned->frame.n_parameters; i++)
         if (cleave_export_owns(m->model, planned, &planned->frame.parameters[i]))
             sent += move_parameter(m, op, &planned->frame.parameters[i]);

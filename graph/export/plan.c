@@ -46,8 +46,13 @@ static void keep_what_can_be(maker *make, int32_t op) {
         const char *why = find_objection(&make->plan->operators[op], a);
         if (why == NULL)
             why = find_unevenness(make, op, a, &keeps);
+        if (why == NULL && make->plan->operators[op].frame.differs[a] != NULL) {
+            why = make->plan->operators[op].frame.differs[a];
+            keeps = true;
+        }
         if (why != NULL)
             cleave_export_lose(make, op, -1, operator->axes[a].name, why);
+        keeps = keeps && !make->exact;
         for (int i = 0; why != NULL && !keeps && i < make->plan->mesh.n; i++)
             if (cut->axis[i] == a)
                 cut->axis[i] = CLEAVE_MESH_REPEATS;
@@ -82,14 +87,18 @@ static cleave_status find_cuts(maker *make, cleave_arena *arena, cleave_error *e
         cleave_mesh_cut *cut = &plan->operators[op].cut;
         CLEAVE_TRY(find_split_in_group(make, op, arena, &split, error));
         const char *why = cleave_mesh_find_cut(&plan->mesh, &split, cut);
-        if (why == NULL && !narrow && cleave_mesh_widen(&plan->mesh, cut))
+        const cleave_planned_operator *planned = &plan->operators[op];
+        if (why == NULL && (!narrow || planned->in_layer) && cleave_mesh_widen(&plan->mesh, cut))
             why = "it is on some devices alone, and will be repeated on the others";
         if (why != NULL)
             cleave_export_lose(make, op, -1, "devices", why);
-        if (plan->operators[op].name.named != CLEAVE_NAMED_NOTHING)
+        if (planned->name.named != CLEAVE_NAMED_NOTHING &&
+            (planned->leader < 0 || planned->leader == op))
             keep_what_can_be(make, op);
-        cuts[op] = plan->operators[op].cut;
     }
+    cleave_export_settle_experts(make);
+    for (int32_t op = 0; op < n; op++)
+        cuts[op] = plan->operators[op].cut;
     cleave_mesh_join(&plan->mesh, cuts, n);
     for (int32_t op = 0; op < n; op++)
         plan->operators[op].cut = cuts[op];
@@ -192,14 +201,36 @@ static int find_share(const cleave_export_plan *plan, const cleave_planned_param
     return shared ? found : CLEAVE_FRAME_APART;
 }
 
+/* A block of several runs is none of a tensor of PyTorch: another dimension is stored in blocks. */
+static bool store_runs(const maker *make, int32_t t) {
+    cleave_planned_parameter *parameter = &make->plan->parameters[t], apart = *parameter;
+    bool any = false;
+    for (int i = 0; i < make->plan->mesh.n; i++) {
+        bool runs = parameter->computed[i] >= CLEAVE_FRAME_RUNS;
+        apart.computed[i] = runs                                           ? CLEAVE_FRAME_APART
+                            : parameter->computed[i] == CLEAVE_FRAME_APART ? CLEAVE_FRAME_STRIDED
+                                                                           : parameter->computed[i];
+        any = any || runs;
+    }
+    int share = any ? find_share(make->plan, &apart, &make->model->tensors[t]) : CLEAVE_FRAME_APART;
+    for (int i = 0; i < make->plan->mesh.n; i++)
+        if (parameter->computed[i] >= CLEAVE_FRAME_RUNS)
+            parameter->stored[i] = share < 0 ? CLEAVE_FRAME_APART : share;
+    return any;
+}
+
 static void store(maker *make, int32_t t) {
     cleave_planned_parameter *parameter = &make->plan->parameters[t];
     cleave_sharded sharded = make->layout->sharded[t];
     memcpy(parameter->stored, parameter->computed, sizeof parameter->stored);
-    if (sharded == CLEAVE_SHARDED_NOTHING)
+    bool runs = store_runs(make, t), shares = false;
+    for (int i = 0; i < make->plan->mesh.n; i++)
+        shares = shares || parameter->computed[i] == CLEAVE_FRAME_APART;
+    if (sharded == CLEAVE_SHARDED_NOTHING || (runs && !shares))
         return;
-    int share = parameter->planned ? find_share(make->plan, parameter, &make->model->tensors[t])
-                                   : CLEAVE_FRAME_STRIDED;
+    int share = parameter->planned && !runs
+                    ? find_share(make->plan, parameter, &make->model->tensors[t])
+                    : CLEAVE_FRAME_STRIDED;
     if (share == CLEAVE_FRAME_STRIDED)
         cleave_export_lose(make, -1, t, "update",
                            "it has no dimension that can be cut on by the devices that share it");
@@ -246,8 +277,9 @@ static cleave_status plan_time(maker *make, cleave_arena *arena, cleave_error *e
     return CLEAVE_OK;
 }
 
-static cleave_status name_operators(const cleave_model *model, cleave_arena *arena,
-                                    cleave_planned_operator **operators, cleave_error *error) {
+static cleave_status name_operators(const cleave_model *model, cleave_target target,
+                                    cleave_arena *arena, cleave_planned_operator **operators,
+                                    cleave_error *error) {
     int32_t n = model->n_operators;
     cleave_frame *frames = CLEAVE_ARENA_ARRAY(arena, cleave_frame, n);
     cleave_planned_operator *named = CLEAVE_ARENA_ARRAY(arena, cleave_planned_operator, n);
@@ -258,9 +290,22 @@ static cleave_status name_operators(const cleave_model *model, cleave_arena *are
         CLEAVE_TRY(cleave_frame_find(model, op, arena, &frames[op], error));
     CLEAVE_TRY(cleave_export_names(model, frames, arena, &names, error));
     for (int32_t op = 0; op < n; op++)
-        named[op] = (cleave_planned_operator){.name = names[op], .frame = frames[op]};
+        named[op] = (cleave_planned_operator){.name = names[op], .frame = frames[op], .leader = -1};
+    if (target == CLEAVE_TARGET_TORCH)
+        CLEAVE_TRY(cleave_export_find_experts(model, named, arena, error));
     *operators = named;
     return CLEAVE_OK;
+}
+
+/* Just so? */
+static bool is_said(const cleave_planned_operator *operators, int32_t op, int axis) {
+    const cleave_planned_operator *planned = &operators[op];
+    if (planned->leader < 0 || planned->leader == op)
+        return find_objection(planned, axis) == NULL && planned->frame.differs[axis] == NULL;
+    for (int a = 0; a < CLEAVE_MAX_AXES; a++)
+        if (planned->as[a] == axis)
+            return is_said(operators, planned->leader, a);
+    return false;
 }
 
 cleave_status cleave_sayable_find(const cleave_model *model, cleave_target target,
@@ -270,12 +315,12 @@ cleave_status cleave_sayable_find(const cleave_model *model, cleave_target targe
     cleave_sayable *found = CLEAVE_ARENA_ARRAY(arena, cleave_sayable, model->n_operators);
     if (found == NULL)
         return cleave_fail_memory(error, "finding what can be exported");
-    CLEAVE_TRY(name_operators(model, arena, &operators, error));
-    for (int32_t op = 0; op < model->n_operators; op++)
-        for (int a = 0; a < model->operators[op].n_axes; a++) {
-            found[op].cut[a] = find_objection(&operators[op], a) == NULL;
-            found[op].even[a] = operators[op].frame.even[a] || target == CLEAVE_TARGET_JAX;
-        }
+    CLEAVE_TRY(name_operators(model, target, arena, &operators, error));
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        found[op].everywhere = operators[op].in_layer;
+        for (int a = 0; a < model->operators[op].n_axes; a++)
+            found[op].cut[a] = is_said(operators, op, a);
+    }
     cleave_export_plan plan = {.target = target, .operators = operators};
     const cleave_export_maker make = {.model = model, .plan = &plan};
     if (target == CLEAVE_TARGET_TORCH)
@@ -294,7 +339,7 @@ static cleave_status make_plan(maker *make, cleave_arena *arena, cleave_error *e
     memset(whole.stored, CLEAVE_FRAME_APART, sizeof whole.stored);
     for (int32_t t = 0; t < make->model->n_tensors; t++)
         plan->parameters[t] = whole;
-    CLEAVE_TRY(name_operators(make->model, arena, &plan->operators, error));
+    CLEAVE_TRY(name_operators(make->model, plan->target, arena, &plan->operators, error));
     CLEAVE_TRY(plan_time(make, arena, error));
     CLEAVE_TRY(find_cuts(make, arena, error));
     CLEAVE_TRY(follow(make, arena, error));
@@ -309,16 +354,28 @@ static cleave_status make_plan(maker *make, cleave_arena *arena, cleave_error *e
     return CLEAVE_OK;
 }
 
-cleave_status cleave_export_make(const cleave_model *model, const cleave_layout *layout,
-                                 cleave_target target, cleave_arena *arena,
-                                 cleave_export_plan *plan, cleave_error *error) {
+static cleave_status make_of(const cleave_model *model, const cleave_layout *layout,
+                             cleave_target target, bool exact, cleave_arena *arena,
+                             cleave_export_plan *plan, cleave_error *error) {
     cleave_export_plan made = {.target = target};
-    maker make = {.model = model, .layout = layout, .plan = &made};
+    maker make = {.model = model, .layout = layout, .plan = &made, .exact = exact};
     cleave_status status = make_plan(&make, arena, error);
     CLEAVE_LIST_FREE(&make.lost);
     if (status == CLEAVE_OK)
         *plan = made;
     return status;
+}
+
+cleave_status cleave_export_make(const cleave_model *model, const cleave_layout *layout,
+                                 cleave_target target, cleave_arena *arena,
+                                 cleave_export_plan *plan, cleave_error *error) {
+    return make_of(model, layout, target, false, arena, plan, error);
+}
+
+cleave_status cleave_export_make_exact(const cleave_model *model, const cleave_layout *layout,
+                                       cleave_target target, cleave_arena *arena,
+                                       cleave_export_plan *plan, cleave_error *error) {
+    return make_of(model, layout, target, true, arena, plan, error);
 }
 
 cleave_status cleave_export_read_back(const cleave_model *model, const cleave_layout *layout,
@@ -338,7 +395,10 @@ cleave_status cleave_export_read_back(const cleave_model *model, const cleave_la
     }
     for (int32_t t = 0; t < model->n_tensors; t++) {
         const cleave_planned_parameter *parameter = &plan->parameters[t];
-        bool shared = memcmp(parameter->stored, parameter->computed, sizeof parameter->stored) != 0;
+        bool shared = false;
+        for (int i = 0; i < plan->mesh.n; i++)
+            shared = shared || (parameter->computed[i] == CLEAVE_FRAME_APART &&
+                                parameter->stored[i] != CLEAVE_FRAME_APART);
         back.sharded[t] = shared ? CLEAVE_SHARDED_UPDATE : CLEAVE_SHARDED_NOTHING;
     }
     CLEAVE_TRY(cleave_layout_check(model, &back, error));

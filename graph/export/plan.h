@@ -34,6 +34,11 @@ typedef struct cleave_planned_operator {
     cleave_mesh_cut cut;
     cleave_mesh_cut then; /* its output, once it is moved to where it is read: partial sums are
                              whole, or added up in shares, then */
+    bool in_layer;        /* of experts: all devices have it */
+    int32_t leader; /* the operator as which it is cut, in a module with it, itself; -1: none */
+    bool combines;  /* what experts give of a token */
+    int32_t router, experts;    /* the leaders of its layer, where there is one */
+    int8_t as[CLEAVE_MAX_AXES]; /* own axis by the leader's, or CLEAVE_MESH_REPEATS */
 } cleave_planned_operator;
 
 typedef struct cleave_planned_parameter {
@@ -70,6 +75,12 @@ cleave_status cleave_export_make(const cleave_model *model, const cleave_layout 
                                  cleave_target target, cleave_arena *arena,
                                  cleave_export_plan *plan, cleave_error *error);
 
+/* The same, but what is only had in another way, such as uneven blocks, is left out, too: what is
+   read back of this is exported as it is. */
+cleave_status cleave_export_make_exact(const cleave_model *model, const cleave_layout *layout,
+                                       cleave_target target, cleave_arena *arena,
+                                       cleave_export_plan *plan, cleave_error *error);
+
 /* The layout that the target will run: the same but for what is lost. */
 cleave_status cleave_export_read_back(const cleave_model *model, const cleave_layout *layout,
                                       const cleave_export_plan *plan, cleave_arena *arena,
@@ -83,8 +94,8 @@ cleave_status cleave_export_write(const char *path, const cleave_model *model,
 /* What of an operator a target can cut. */
 typedef struct cleave_sayable {
     bool cut[CLEAVE_MAX_AXES];
-    bool even[CLEAVE_MAX_AXES]; /* into equal blocks alone */
-    bool begins;                /* a stage can begin here: with the first module from here on */
+    bool everywhere; /* on all devices alone */
+    bool begins;     /* a stage can begin here: with the first module from here on */
 } cleave_sayable;
 
 /* Of all operators, [n_operators] in the arena.  Functions without a name may have anything, though

@@ -9,27 +9,28 @@
 
 enum { PLAN_VERSION = 1 };
 
-/* "S0": cut along dimension 0; "R": whole everywhere; "P": parts that add up; "@0": with the first
-   alone. */
+/* "S0": cut along dimension 0; "S1/2": each of two runs of dimension 1 is; "R": whole everywhere;
+   "P": parts that add up; "@0": with the first alone. */
 static void put_word(cleave_json_writer *out, int32_t dimension, bool partial) {
     char word[16];
+    int32_t runs = dimension / CLEAVE_FRAME_RUNS;
     if (cleave_mesh_is_alone(dimension))
         snprintf(word, sizeof word, "@%d", cleave_mesh_coordinate(dimension));
     else
-        snprintf(word, sizeof word, "S%d", dimension);
+        snprintf(word, sizeof word, runs > 0 ? "S%d/%d" : "S%d", dimension % CLEAVE_FRAME_RUNS,
+                 runs);
     cleave_json_put_string(out, partial ? "P" : dimension == CLEAVE_FRAME_APART ? "R" : word);
 }
 
-/* By dimension of the mesh; `of`: a dimension of the tensor by axis, `op`: partial sums are told.
+/* By dimension of the mesh; `of`: a dimension of the tensor by axis, `sums`: axes that add up.
  */
 static void put_words(cleave_json_writer *out, const char *key, const cleave_mesh *mesh,
-                      const cleave_mesh_cut *cut, const int8_t *of, const cleave_model *model,
-                      const cleave_operator *op) {
+                      const cleave_mesh_cut *cut, const int8_t *of, const bool *sums) {
     cleave_json_open_array(out, key, true);
     for (int i = 0; i < mesh->n; i++) {
         int32_t axis = cut->axis[i], dimension = axis < 0 ? axis : of[axis];
         put_word(out, axis >= 0 && dimension < 0 ? CLEAVE_FRAME_APART : dimension,
-                 op != NULL && axis >= 0 && cleave_frame_adds_up(model, op, axis));
+                 sums != NULL && axis >= 0 && sums[axis]);
     }
     cleave_json_end_array(out);
 }
@@ -45,6 +46,18 @@ static void put_axes(cleave_json_writer *out, const cleave_mesh *mesh, const cle
     cleave_json_end_array(out);
 }
 
+/* "mlp.weight" of "a.mlp.weight" in module "a". */
+static const char *name_in(const char *module, const char *parameter) {
+    size_t n = strlen(module);
+    bool inside = strncmp(parameter, module, n) == 0 && parameter[n] == '.';
+    return inside ? parameter + n + 1 : cleave_export_own_name(parameter);
+}
+
+/* Is it all that the module of experts does? */
+static bool is_of_experts(const cleave_planned_operator *planned, int32_t id) {
+    return planned->leader == id && planned->router != id;
+}
+
 static void put_operator(cleave_json_writer *out, const cleave_model *model,
                          const cleave_export_plan *plan, int32_t id) {
     const cleave_operator *op = &model->operators[id];
@@ -53,20 +66,20 @@ static void put_operator(cleave_json_writer *out, const cleave_model *model,
     bool loss = planned->name.named == CLEAVE_NAMED_LOSS;
     cleave_json_begin_object(out, true);
     cleave_json_set_string(out, "operator", op->name);
-    cleave_json_set_string(out, "type", op->type);
+    cleave_json_set_string(out, "type", is_of_experts(planned, id) ? "Experts" : op->type);
     put_axes(out, &plan->mesh, op, &planned->cut);
-    put_words(out, "input", &plan->mesh, &planned->cut, frame->input, model, NULL);
+    put_words(out, "input", &plan->mesh, &planned->cut, frame->input, NULL);
     if (!loss) {
-        put_words(out, "output", &plan->mesh, &planned->cut, frame->output, model, op);
-        put_words(out, "then", &plan->mesh, &planned->then, frame->output, model, NULL);
+        put_words(out, "output", &plan->mesh, &planned->cut, frame->output, frame->sums);
+        put_words(out, "then", &plan->mesh, &planned->then, frame->output, NULL);
     }
     if (planned->name.named == CLEAVE_NAMED_MODULE) {
         cleave_json_open_object(out, "parameters", true);
         for (int32_t i = 0; i < frame->n_parameters; i++) {
             const cleave_frame_parameter *read = &frame->parameters[i];
             if (cleave_export_owns(model, planned, read))
-                put_words(out, cleave_export_own_name(model->tensors[read->tensor].name),
-                          &plan->mesh, &planned->cut, read->dimension, model, NULL);
+                put_words(out, name_in(planned->name.module, model->tensors[read->tensor].name),
+                          &plan->mesh, &planned->cut, read->dimension, NULL);
         }
         cleave_json_end_object(out);
     }
@@ -149,7 +162,7 @@ static void put_schedule(cleave_json_writer *out, const cleave_model *model,
         cleave_json_set_string(out, "begins", plan->begins[s]);
         int32_t first = schedule->first_operator[s];
         put_words(out, "given", &plan->mesh, &plan->given[s], plan->operators[first].frame.input,
-                  model, NULL);
+                  NULL);
         cleave_json_open_array(out, "parameters", true);
         put_stage_parameters(out, model, plan, s);
         cleave_json_end_array(out);

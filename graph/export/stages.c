@@ -9,7 +9,8 @@
 
 /* The first operator from `op` on, before `end`, that is a module; `end`: there is none. */
 static int32_t find_module(const cleave_export_plan *plan, int32_t op, int32_t end) {
-    while (op < end && plan->operators[op].name.named != CLEAVE_NAMED_MODULE)
+    while (op < end &&
+           (plan->operators[op].name.named != CLEAVE_NAMED_MODULE || plan->operators[op].in_layer))
         op++;
     return op;
 }
@@ -179,7 +180,8 @@ cleave_status cleave_export_find_begins(const cleave_export_maker *make, cleave_
     if (ready)
         count_crossings(make, first, last, crossing);
     for (int32_t op = n - 1; op >= 0 && ready; op--) {
-        bool is_module = make->plan->operators[op].name.named == CLEAVE_NAMED_MODULE;
+        const cleave_planned_operator *planned = &make->plan->operators[op];
+        bool is_module = planned->name.named == CLEAVE_NAMED_MODULE && !planned->in_layer;
         sayable[op].begins = is_module ? crossing[op] == count_given(make, op, first)
                                        : op + 1 < n && sayable[op + 1].begins;
     }

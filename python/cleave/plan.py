@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from .command import CleaveError
 
-WORD = re.compile(r"R|P|S[0-9]|@[0-9]{1,5}")
+WORD = re.compile(r"R|P|S[0-9]|S[0-9]/[2-9]|@[0-9]{1,5}")
 
 
 @dataclass
@@ -15,7 +15,7 @@ class Part:
     operator: str
     type: str
     axes: list  # the axis of the operator that is cut, or None where the mesh repeats it
-    input: list  # words: "S1" cut along dimension 1, "R" whole everywhere, "P" parts that add up, "@1" the second's alone
+    input: list  # words: "S1" cut along dimension 1 ("S1/2": each of two runs of it is), "R" whole everywhere, "P" parts that add up, "@1" the second's alone
     output: list = field(default_factory=list)
     then: list = field(default_factory=list)  # where the output goes
     parameters: dict = field(default_factory=dict)  # own name: words
@@ -123,7 +123,7 @@ def _stored(record, mesh, where):
     _expect(_is_list(stored.shape, int), where + ".shape", f"{json.dumps(stored.shape)} is no shape")
     _check_words(stored.stored, mesh, where + ".stored", "RS@")
     for word in stored.stored:
-        _expect(word[0] != "S" or int(word[1:]) < len(stored.shape), where + ".stored", f"{word} is no dimension of it")
+        _expect("/" not in word and (word[0] != "S" or int(word[1:]) < len(stored.shape)), where + ".stored", f"{word} is no dimension of it")
     return stored
 
 

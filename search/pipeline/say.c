@@ -33,8 +33,8 @@ cleave_status pipeline_say(pipeline_finder *f, const cleave_layout *layout, clea
     cleave_export_plan plan;
     cleave_error why = {""};
     const cleave_schedule *asked = &layout->schedule, *made = &plan.schedule;
-    CLEAVE_TRY(cleave_export_make(f->pricer->model, layout, f->options->constraints->target, arena,
-                                  &plan, f->error));
+    CLEAVE_TRY(cleave_export_make_exact(f->pricer->model, layout, f->options->constraints->target,
+                                        arena, &plan, f->error));
     *says = made->n_stages == asked->n_stages && made->micro_batches == asked->micro_batches &&
             (made->kind == asked->kind || made->n_stages == 1);
     cleave_status status = CLEAVE_OK;

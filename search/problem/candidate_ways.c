@@ -38,10 +38,10 @@ cleave_status cleave_candidate_list_add_way(const cleave_way_pricing *pricing,
 
 drafts cleave_candidate_drafts(const cleave_problem *p, int32_t op) {
     drafts d = {.op = &p->model->operators[op],
-                .all_devices = cleave_constraints_take_all(p->constraints)};
+                .all_devices = cleave_constraints_take_all_for(p->constraints, op)};
     for (int a = 0; a < d.op->n_axes; a++) {
         d.splits[a] = !d.op->axes[a].whole && cleave_constraints_allow_axis(p->constraints, op, a);
-        if (cleave_constraints_want_even(p->constraints, op, a))
+        if (cleave_constraints_have_target(p->constraints))
             d.even_targets |= UINT32_C(1) << (a + 1);
     }
     return d;

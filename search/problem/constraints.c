@@ -148,6 +148,11 @@ bool cleave_constraints_take_all(const cleave_constraints *constraints) {
     return cleave_constraints_have_target(constraints) && !constraints->narrows;
 }
 
+bool cleave_constraints_take_all_for(const cleave_constraints *constraints, int32_t op) {
+    return cleave_constraints_have_target(constraints) &&
+           (!constraints->narrows || constraints->sayable[op].everywhere);
+}
+
 bool cleave_constraints_allow_stages(const cleave_constraints *constraints) {
     return !cleave_constraints_have_target(constraints) ||
            cleave_target_stages[constraints->target];
@@ -155,10 +160,6 @@ bool cleave_constraints_allow_stages(const cleave_constraints *constraints) {
 
 bool cleave_constraints_allow_stage(const cleave_constraints *constraints, int32_t op) {
     return !cleave_constraints_have_target(constraints) || constraints->sayable[op].begins;
-}
-
-bool cleave_constraints_want_even(const cleave_constraints *constraints, int32_t op, int axis) {
-    return cleave_constraints_have_target(constraints) && constraints->sayable[op].even[axis];
 }
 
 bool cleave_constraints_allow_blocks(const cleave_constraints *constraints) {
@@ -171,11 +172,12 @@ bool cleave_constraints_alike(const cleave_constraints *constraints, const cleav
                               int32_t a, int32_t b) {
     const cleave_split *x = cleave_constraints_fixed_split(constraints, a);
     const cleave_split *y = cleave_constraints_fixed_split(constraints, b);
+    if (cleave_constraints_take_all_for(constraints, a) !=
+        cleave_constraints_take_all_for(constraints, b))
+        return false;
     for (int axis = 0; axis < model->operators[a].n_axes; axis++)
         if (cleave_constraints_allow_axis(constraints, a, axis) !=
-                cleave_constraints_allow_axis(constraints, b, axis) ||
-            cleave_constraints_want_even(constraints, a, axis) !=
-                cleave_constraints_want_even(constraints, b, axis))
+            cleave_constraints_allow_axis(constraints, b, axis))
             return false;
     return x == NULL || y == NULL ? x == y : cleave_split_same(x, y);
 }
@@ -192,7 +194,7 @@ static bool allows_degree(const cleave_constraints *constraints, const cleave_mo
                           int32_t op, int axis, int32_t degree) {
     bool uneven = model->operators[op].axes[axis].extent % degree != 0;
     return degree == 1 || (cleave_constraints_allow_axis(constraints, op, axis) &&
-                           !(uneven && cleave_constraints_want_even(constraints, op, axis)));
+                           !(uneven && cleave_constraints_have_target(constraints)));
 }
 
 bool cleave_constraints_allow(const cleave_constraints *constraints, const cleave_model *model,
@@ -205,7 +207,8 @@ bool cleave_constraints_allow(const cleave_constraints *constraints, const cleav
     for (int a = 0; a < model->operators[op].n_axes; a++)
         if (!allows_degree(constraints, model, op, a, split->degree[a]))
             return false;
-    if (cleave_constraints_take_all(constraints) && split->n_parts != constraints->n_devices)
+    if (cleave_constraints_take_all_for(constraints, op) &&
+        split->n_parts != constraints->n_devices)
         return false;
     return cleave_constraints_allow_blocks(constraints) || has_first_devices(split);
 }
@@ -260,7 +263,7 @@ static cleave_status impose_on(const cleave_constraints *constraints, const clea
                                cleave_error *error) {
     const cleave_split *fixed = cleave_constraints_fixed_split(constraints, op);
     const cleave_split *old = fixed != NULL ? fixed : &layout->splits[op];
-    bool all = fixed == NULL && cleave_constraints_take_all(constraints);
+    bool all = fixed == NULL && cleave_constraints_take_all_for(constraints, op);
     cleave_split made = *old;
     made.devices = CLEAVE_ARENA_ARRAY(arena, int32_t, all ? constraints->n_devices : made.n_parts);
     if (made.devices == NULL)

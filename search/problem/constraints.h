@@ -62,14 +62,14 @@ bool cleave_constraints_allow_axis(const cleave_constraints *constraints, int32_
    all devices of the other and none is left to anyone. */
 bool cleave_constraints_allow_blocks(const cleave_constraints *constraints);
 
-/* Is a framework to run what is found? */
+/* Is a framework to run what is found?  Axes are cut into equal blocks alone then. */
 bool cleave_constraints_have_target(const cleave_constraints *constraints);
 /* Has every operator to be on all devices? */
 bool cleave_constraints_take_all(const cleave_constraints *constraints);
+/* Has this one? */
+bool cleave_constraints_take_all_for(const cleave_constraints *constraints, int32_t op);
 /* May there be stages, micro-batches and recomputation? */
 bool cleave_constraints_allow_stages(const cleave_constraints *constraints);
-/* May an axis be cut into equal blocks alone? */
-bool cleave_constraints_want_even(const cleave_constraints *constraints, int32_t op, int axis);
 
 /* The split that a fixed operator keeps; null where it is not fixed. */
 const cleave_split *cleave_constraints_fixed_split(const cleave_constraints *constraints,

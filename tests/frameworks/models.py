@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from llama_config import LLAMA
+from llama_config import LLAMA, MIXTURE
 
 
 class Perceptron(nn.Sequential):
@@ -193,6 +193,66 @@ class Llama(nn.Module):
         return self.lm_head(self.model(ids)).flatten(0, 1)
 
 
+# Of Mixtral's sort, with the names of Hugging Face's: experts are one parameter each for what they read and give.
+class Router(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.weight, self.choices = nn.Parameter(torch.randn(c["num_experts"], c["hidden_size"]) / 4), c["num_experts_per_tok"]
+
+    def forward(self, x):
+        logits = F.linear(x.reshape(-1, x.shape[-1]), self.weight)
+        weights, indices = torch.topk(logits.softmax(-1), self.choices, dim=-1)
+        return logits, weights / weights.sum(-1, keepdim=True), indices
+
+
+class Experts(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.num_experts, width, inner = c["num_experts"], c["hidden_size"], c["moe_intermediate_size"]
+        self.gate_up_proj = nn.Parameter(torch.randn(self.num_experts, 2 * inner, width) / 6)
+        self.down_proj = nn.Parameter(torch.randn(self.num_experts, width, inner) / 6)
+        self.act_fn = nn.SiLU()
+
+    def forward(self, x, indices, weights):
+        y = torch.zeros_like(x)
+        chosen = F.one_hot(indices, num_classes=self.num_experts).permute(2, 1, 0)
+        for expert in chosen.sum(dim=(-1, -2)).nonzero().flatten():
+            place, token = torch.where(chosen[expert])
+            gate, up = F.linear(x[token], self.gate_up_proj[expert]).chunk(2, dim=-1)
+            rows = F.linear(self.act_fn(gate) * up, self.down_proj[expert])
+            y.index_add_(0, token, rows * weights[token, place, None])
+        return y
+
+
+class Sparse(nn.Module):
+    """Experts beside one that all tokens go through, weighed by a gate of its own."""
+
+    def __init__(self, c):
+        super().__init__()
+        width = c["hidden_size"]
+        self.gate, self.experts = Router(c), Experts(c)
+        self.shared_expert = LlamaDense(width, c["shared_expert_intermediate_size"])
+        self.shared_expert_gate = nn.Linear(width, 1, bias=False)
+
+    def forward(self, x):
+        rows = x.view(-1, x.shape[-1])
+        shared = self.shared_expert(rows)
+        _, weights, indices = self.gate(rows)
+        y = self.experts(rows, indices, weights) + torch.sigmoid(self.shared_expert_gate(rows)) * shared
+        return y.reshape(x.shape)
+
+
+class Mixture(Llama):
+    config = MIXTURE
+
+    def __init__(self):
+        super().__init__()
+        for layer in self.model.layers:
+            layer.mlp = Sparse(MIXTURE)
+            for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj):
+                projection.bias = nn.Parameter(torch.randn(projection.out_features) / 8)
+
+
 class Vgg11(nn.Module):
     """As torchvision has it, but for its width and its images, of 32 x 32."""
 
@@ -272,10 +332,14 @@ MODELS = {
     "language": (Language, lambda b: ((_ids(b, 16, below=64),), _ids(b * 16, below=64))),
     "biased": (Biased, lambda b: ((_ids(b, 16, below=64),), _ids(b * 16, below=64))),
     "llama": (Llama, lambda b: ((_ids(b, LENGTH, below=64),), _ids(b * LENGTH, below=64))),
+    "mixture": (Mixture, lambda b: ((_ids(b, LENGTH, below=64),), _ids(b * LENGTH, below=64))),
     "vgg11": (Vgg11, lambda b: ((torch.randn(b, 3, 32, 32),), _ids(b, below=10))),
     "resnet18": (ResNet18, lambda b: ((torch.randn(b, 3, 32, 32),), _ids(b, below=10))),
     "recommender": (Recommender, lambda b: ((torch.randn(b, 16), _ids(b, 3, below=64)), _ids(b, below=2))),
 }
+
+# Those with experts; the operator that says how these are cut, and its axes that can be: tokens, experts, units within.
+HAVE_EXPERTS, EXPERTS, EXPERT_AXES = ("mixture",), ".experts.down", ("n", "e", "f")
 
 # Those of which every operator is a module, so that all that is sent is in the plan.
 ALL_MODULES = ("perceptron", "convolutional", "vgg11")
@@ -284,4 +348,4 @@ ALL_MODULES = ("perceptron", "convolutional", "vgg11")
 ALL_MOVES = (*ALL_MODULES, "residual", "language")
 
 # Those that the suite runs; of the others, which are larger, `--models all` does.
-QUICK = ("perceptron", "convolutional", "residual", "language", "biased", "llama", "recommender")
+QUICK = ("perceptron", "convolutional", "residual", "language", "biased", "llama", "mixture", "recommender")

@@ -58,12 +58,13 @@ class Case:
         self.counted = name in tools.all_modules and len(plan.mesh) == 1 and not uneven and plan.loss.input[0] != "R"
         # Partial sums: torch adds them up where they are read, and does on every rank what follows (a bias, a relu); in
         # the program owners do both, blocks of the longest dimension, and results and gradients move to and from them.
+        self.experts = [axis for part in plan.modules.values() if part.type == "Experts" for axis in part.axes]
         self.at_most = any("P" in part.output for part in plan.modules.values())
 
 
 class Tools:
     def __init__(self, folder, cleave, models):
-        self.folder, self.cleave, self.inputs = folder, cleave, {}
+        self.folder, self.cleave, self.models, self.inputs = folder, cleave, models, {}
         self.all_modules, self.all_moves = models.ALL_MODULES, models.ALL_MOVES
         self.machine = os.path.join(folder, "machine.json")
         with open(self.machine, "w", encoding="utf-8") as stream:
@@ -99,6 +100,8 @@ class Tools:
             rng = random.Random(f"{name} {ranks} {seed} {i}")
             mesh = rng.choice([[ranks], primes(ranks)])
             layout["operators"] = {o: draw_operator(rng, a, mesh, i % 2 == 1) for o, a in axes.items()}
+            for o in (o for o in axes if o.endswith(self.models.EXPERTS)):  # by tokens, by experts, within each, or by two
+                layout["operators"][o] = draw_operator(rng, {a: axes[o][a] for a in self.models.EXPERT_AXES}, mesh, False)
             layout["parameters"] = {p: {"update": "sharded"} for p, _ in make().named_parameters()
                                     if rng.random() < 0.3 and not p.startswith("positions")}
             drawn = f"{path}.{i}"
@@ -292,6 +295,10 @@ def run_cases(tools, name, make, data, ranks, other, options):
     """All plans of a model; are they as one device, and how many are there?"""
     torch.manual_seed(0)
     cases = list(tools.cases(name, make, data, ranks, options.layouts, options.seed))
+    cut = {axis for case in cases for axis in case.experts}
+    if name in tools.models.HAVE_EXPERTS and options.layouts > 2 and not cut >= set(tools.models.EXPERT_AXES):
+        print(f"{name}: of {', '.join(tools.models.EXPERT_AXES)} experts are cut by {cut} alone")
+        return False, len(cases)
     of = make, data, torch.float if options.float else torch.double, os.path.join(tools.folder, f"{name}.reference")
     ok = (gloo.all_succeed(find_reference, 1, *of, limit=options.limit) and
           gloo.all_succeed(work, ranks, cases, of, other, options, limit=options.limit))

@@ -44,7 +44,9 @@ CASES = [("perceptron", 2, 2, 2, "gpipe", 2, None, False), ("perceptron", 2, 2, 
          ("llama", 4, 2, 4, "interleaved", 2, "n", False), ("language", 4, 2, 2, "1f1b", 4, "k", True),
          ("llama", 4, 2, 2, "zb-h1", 2, "k", False),
          ("language", 4, 4, 4, "gpipe", 2, None, False), ("llama", 4, 4, 4, "1f1b", 4, None, False),
-         ("llama", 4, 1, 1, "1f1b", 2, "n", False)]
+         ("llama", 4, 1, 1, "1f1b", 2, "n", False),
+         ("mixture", 2, 2, 2, "1f1b", 2, None, False), ("mixture", 2, 1, 1, "1f1b", 2, "n", False),
+         ("mixture", 4, 2, 2, "gpipe", 2, "e", False), ("mixture", 4, 2, 2, "1f1b", 2, "n", False)]
 # model, ranks, what is asked of `search --for torch`
 FOUND = [("perceptron", 2, ("--micro-batches", 2)), ("perceptron", 4, ("--stages", 2)),
          ("language", 4, ("--stages", 2, "--micro-batches", 2)),

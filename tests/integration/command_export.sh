@@ -56,6 +56,10 @@ for framework in torch jax; do
     grep -qF ': 1.00 x the plan' "$work/out" || fail "--for $framework finds what is not run so: $(cat "$work/out")"
 done
 
+# --- also where updates are sharded, and blocks of an axis of 6 on 4 devices would be the best
+expect_ok search "${lenet[@]}" --machine "$k80" --devices 4 --for torch --zero 1 --quiet -o "$work/for.json"
+expect_ok export --to torch "${lenet[@]}" --layout "$work/for.json" --machine "$k80" --strict -o "$work/plan.json"
+
 # --- and what it finds, however little it looks, is no worse than any baseline as the framework would run that
 for framework in torch jax; do
     expect_ok search "${lenet[@]}" --machine "$k80" --devices 4 --for $framework --method mcmc --proposals 1 --quiet --json \

@@ -14,7 +14,9 @@ from torch.distributed.tensor import DTensor
 from ..command import CleaveError
 from ..plan import Part, load
 from . import clip, lie, local, pages, stages
+from .experts import Experts, Layer, Surveyed, name_experts
 from .functions import Functions, register_loss
+from .modules import Run
 
 
 def mesh(plan, device=None):
@@ -59,7 +61,8 @@ def _check_model(plan, model):
             raise CleaveError(f"{origin}, whose {name} is {stored.shape}, and here it is {list(parameters[name].shape)}")
     for name, part in plan.modules.items():
         for own in part.parameters:
-            if modules[name]._parameters.get(own) is None:
+            path, _, last = f"{name}.{own}".rpartition(".")
+            if path not in modules or modules[path]._parameters.get(last) is None:
                 raise CleaveError(f"{origin}, and this model's {name} has no parameter {own}")
 
 
@@ -82,77 +85,6 @@ class _Storage:
         return self.made[key][0]
 
 
-class _Run:
-    """The forward of one module under a plan."""
-
-    def __init__(self, module, part, mesh, state):
-        self.module, self.part, self.mesh, self.state = module, part, mesh, state
-        self.rule = local.rule(module)
-        self.partial = [i for i, word in enumerate(part.output) if word == "P"]
-        self.gradients = {name: part.gradient(words) for name, words in part.parameters.items()}
-        self.input_gradient = part.gradient(part.input)
-        self.shapes = {}
-        # A bias is added to whole sums, where the module lets it be.
-        self.adds_later = bool(self.partial) and "bias" in part.parameters and \
-            isinstance(module, (torch.nn.Linear, torch.nn.modules.conv._ConvNd))
-
-    def bring(self, name, words, gradient):
-        """This rank's part of a parameter as it is used, moved once for all micro-batches of a step."""
-        def move():
-            return lie.enter(self.module._parameters[name], self.mesh, words, gradient, later=True)
-        return self.state.held.take((self.module, name), move) if self.state.held is not None else move()
-
-    def tensors(self):
-        here = {}
-        for name, words in self.part.parameters.items():
-            if self.adds_later and name == "bias":
-                continue
-            here[name] = self.bring(name, words, self.gradients[name])
-        if self.adds_later:
-            here["bias"] = None
-        elif "bias" in here and any(self.mesh.get_local_rank(i) != 0 for i in self.partial):
-            here["bias"] = here["bias"] * 0  # of parts that add up one has it
-        return here
-
-    def add_bias(self, y):
-        """To y as it lies by now, which says how the bias and its gradient do."""
-        channel = y.dim() - 1 if isinstance(self.module, torch.nn.Linear) else 1
-        then, mesh = self.part.then, self.mesh
-        words = ["S0" if word == f"S{channel}" else word if lie.is_alone(word) else "R" for word in then]
-        gradient = [word if word != "R" or place == "R" else "P" for word, place in zip(words, then)]
-        bias = self.bring("bias", words, gradient)
-        bias = bias.reshape([-1] + [1] * (y.dim() - 1 - channel))
-        here = lie.local(y, mesh, then)
-        here = lie.nothing([here, bias]) if lie.is_absent(mesh, then) else here + bias
-        return lie.join(here, mesh, then, y.shape)
-
-    def shape(self, x, rest, keywords):
-        """What the module makes of the whole: blocks may be unequal, so a part does not tell."""
-        key = (x.shape, x.dtype)
-        if key not in self.shapes:
-            whole = {name: torch.empty(p.shape, dtype=p.dtype, device="meta")
-                     for store in (self.module._parameters, self.module._buffers) for name, p in store.items()
-                     if p is not None}
-            with torch.no_grad(), local.instead(self.module, whole):
-                y = type(self.module).forward(self.module, torch.empty(x.shape, dtype=x.dtype, device="meta"), *rest,
-                                              **keywords)
-            self.shapes[key] = y.shape
-        return self.shapes[key]
-
-    def __call__(self, x, *rest, **keywords):
-        if self.state.surveys:
-            return type(self.module).forward(self.module, x, *rest, **keywords)
-        x = lie.move(x, self.mesh, self.part.input, self.input_gradient)
-        here = lie.local(x, self.mesh, self.input_gradient)
-        rest, tensors = [lie.whole(other, self.mesh) for other in rest], self.tensors()
-        if lie.is_absent(self.mesh, self.part.input):
-            y = local.skip(self.module, [here, *tensors.values()])
-        else:
-            y = self.rule(self.module, self.part, here, tensors, self.mesh, x.shape, rest, keywords)
-        y = lie.join(y, self.mesh, self.part.output, self.shape(x, rest, keywords), self.part.then)
-        return self.add_bias(y) if self.adds_later else y
-
-
 class _Within:
     """The forward of a module that calls functions: those that the plan names, and those that DTensor lacks.  What a
     stage makes of their arguments comes first, so its mode lies on top."""
@@ -169,12 +101,16 @@ class _Within:
 def _run_others_whole(modules, plan, mesh, state):
     """What has parameters and is not in the plan does the same on every rank."""
     whole = ["R"] * mesh.ndim
+    experts = tuple(f"{name}." for name in name_experts(plan))
     for name, module in modules.items():
         own = [key for key, parameter in module._parameters.items() if parameter is not None]
-        if own and name not in plan.modules and not module._modules:
+        if own and name not in plan.modules and not module._modules and not name.startswith(experts):
             part = Part("", "", [None] * mesh.ndim, whole, whole, whole, {key: whole for key in own})
             local.spread_buffers(module, part, mesh)
-            module.forward = _Run(module, part, mesh, state)
+            module.forward = Run(module, part, mesh, state)
+
+
+MODULES = {"Route": Layer, "Experts": Experts}  # by type of operator; of all others Run
 
 
 def _run_in_parts(model, plan, mesh, state):
@@ -188,7 +124,7 @@ def _run_in_parts(model, plan, mesh, state):
     for name, part in plan.modules.items():
         if not isinstance(modules[name], torch.nn.modules.dropout._DropoutNd):  # it is a function of its input alone
             local.spread_buffers(modules[name], part, mesh)
-            modules[name].forward = _Run(modules[name], part, mesh, state)
+            modules[name].forward = MODULES.get(part.type, Run)(modules[name], part, mesh, state)
     _run_others_whole(modules, plan, mesh, state)
     for name, part in plan.functions.items():
         modules[name].forward = _Within(modules[name].forward, mesh, part, state)
@@ -231,6 +167,9 @@ def apply(model, plan, mesh=None, keep_memory=True):
         lie.plan_on(state.inner)
         clip.register()
         _run_in_parts(model, plan, state.inner, state)
+    for name in (name for name, part in plan.modules.items() if part.type == "Route"):
+        module = model.get_submodule(name)
+        module.forward = Surveyed(module.forward, state)
     _run_again(model, plan, state.inner, state)
     if plan.mesh:
         model.forward = _Within(model.forward, state.inner, None, state,

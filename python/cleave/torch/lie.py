@@ -233,6 +233,18 @@ def _rearrange(part, mesh, i, word, to, shape):
     return _gather(part, d, extents, group) if to == "R" else _swap(part, int(word[1:]), d, shape, group)
 
 
+def _rearrange_runs(part, mesh, i, word, to, shape):
+    """The same where a block is one of each run of a dimension ("S1/2"): as of a tensor that has runs as a dimension."""
+    d, runs = map(int, (word if "/" in word else to)[1:].split("/"))
+    if f"S{d}" in (word, to):  # blocks of that are none of the other
+        whole = _rearrange(part, mesh, i, word, "R", shape) if word == f"S{d}" else _rearrange_runs(part, mesh, i, word, "R", shape)
+        return _rearrange_runs(whole, mesh, i, "R", to, shape) if "/" in to else _rearrange(whole, mesh, i, "R", to, shape)
+    words = [f"S{d + 1}" if "/" in w else f"S{int(w[1:]) + 1}" if w[0] == "S" and int(w[1:]) > d else w for w in (word, to)]
+    part = part.reshape(*part.shape[:d], runs, part.shape[d] // runs, *part.shape[d + 1:])
+    found = _rearrange(part, mesh, i, *words, [*shape[:d], runs, shape[d] // runs, *shape[d + 1:]])
+    return found.flatten(d, d + 1)
+
+
 def _step(part, shape, mesh, now, i, word):
     after, whole_here = [*now[:i], word, *now[i + 1:]], [*now[:i], "R", *now[i + 1:]]
     if all(k == i or not is_alone(w) or mesh.get_local_rank(k) == int(w[1:]) for k, w in enumerate(now)):
@@ -241,7 +253,8 @@ def _step(part, shape, mesh, now, i, word):
         elif is_alone(word):
             part = _give(part, mesh, i, now[i], int(word[1:]), part_shape(shape, after, mesh))
         else:
-            part = _rearrange(part, mesh, i, now[i], word, part_shape(shape, whole_here, mesh))
+            arrange = _rearrange_runs if "/" in now[i] + word else _rearrange
+            part = arrange(part, mesh, i, now[i], word, part_shape(shape, whole_here, mesh))
     # DTensor takes the shape of a scalar from the part, also where there is none.
     return part.new_zeros(()) if len(shape) == 0 and part.dim() > 0 else part
 
@@ -371,7 +384,7 @@ def block(extent, words, dimension, mesh):
     """First and number of this rank's elements of a dimension: each cut gives equal blocks, rounded up."""
     first, length = 0, extent
     for i, word in enumerate(words):
-        if word == f"S{dimension}":
+        if word.partition("/")[0] == f"S{dimension}":
             size = -(-length // mesh.size(i))
             offset = min(size * mesh.get_local_rank(i), length)
             first, length = first + offset, min(size, length - offset)

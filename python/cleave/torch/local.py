@@ -16,12 +16,14 @@ from .lie import block, is_alone, nothing, spread
 @contextlib.contextmanager
 def instead(module, tensors):
     """Lets a module see these where its parameters are: what is in __dict__ comes before __getattr__."""
+    before = {name: module.__dict__[name] for name in tensors if name in module.__dict__}
     module.__dict__.update(tensors)
     try:
         yield
     finally:
         for name in tensors:
             del module.__dict__[name]
+        module.__dict__.update(before)
 
 
 def plain(module, part, x, tensors, mesh, shape, rest, keywords):

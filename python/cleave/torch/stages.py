@@ -195,6 +195,7 @@ class State:
 
     def __init__(self, plan, mesh):
         self.plan, self.schedule, self.surveys, self.held, self.running = plan, plan.schedule, False, None, None
+        self.layer = None  # of experts, whose forward is under way
         self.device = torch.device(mesh.device_type)
         self.inner = mesh if plan.mesh else None  # the mesh of modules: with stages that of this rank's group
         self.begins, self.mine, self.stage_of, self.elsewhere, self.known = {}, [0], {}, set(), {}

@@ -97,8 +97,7 @@ Test(export_plan, an_operator_of_a_config_is_its_module_though_its_weight_is_tie
     cr_expect_eq(stored("model.embed_tokens.weight"), CLEAVE_FRAME_APART);
 }
 
-/* Gate, up and down are parts of what the module of all experts does. */
-Test(export_plan, a_part_of_a_modules_forward_is_no_module) {
+static void load_experts(void) {
     cleave_error error = {""};
     const cleave_import_request request = {.file =
                                                CLEAVE_SOURCE_DIR "/configs/models/olmoe_1b_7b.json",
@@ -107,7 +106,51 @@ Test(export_plan, a_part_of_a_modules_forward_is_no_module) {
                                            .with_loss = true};
     cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK);
     cr_assert_eq(cleave_layout_create(&model, 2, &arena, &layout, NULL), CLEAVE_OK);
+}
+
+static int degree_of(const char *name, const char *axis) {
+    int32_t op = cleave_model_find_operator(&model, name);
+    for (int a = 0; a < model.operators[op].n_axes; a++)
+        if (strcmp(model.operators[op].axes[a].name, axis) == 0)
+            return cleave_mesh_degree(&plan.mesh, &plan.operators[op].cut, a);
+    return -1;
+}
+
+/* What routes, the router, and the experts, whose last product says how these are cut: by experts
+   all that is between tokens and their results, of a table of 64 x 16 rows those of the experts. */
+Test(export_plan, a_layer_of_experts_is_three_modules) {
+    load_experts();
+    split("model.layers.0.mlp.experts.down", "e");
     make(CLEAVE_TARGET_TORCH);
+    cr_expect_str_eq(module_of("model.layers.0.mlp.route"), "model.layers.0.mlp");
+    cr_expect_str_eq(module_of("model.layers.0.mlp.gate"), "model.layers.0.mlp.gate");
+    cr_expect_str_eq(module_of("model.layers.0.mlp.experts.down"), "model.layers.0.mlp.experts");
+    cr_expect_eq(degree_of("model.layers.0.mlp.experts.gate", "e"), 2);
+    cr_expect_eq(degree_of("model.layers.0.mlp.dispatch", "e"), 2);
+    cr_expect_eq(degree_of("model.layers.0.mlp.collect", "v"), 2);
+    cr_expect_eq(stored("model.layers.0.mlp.experts.gate_up_proj"), 0);
+    cr_expect_eq(stored("model.layers.0.mlp.experts.down_proj"), 0);
+    cr_expect_not_null(
+        find_lost(cleave_model_find_operator(&model, "model.layers.0.mlp.collect"), "experts"));
+}
+
+/* Within experts a device has a block of the gate and one of what that lets through, which are no
+   block of their parameter [64, 2 x 1024, 2048]: this is stored by experts. */
+Test(export_plan, gate_and_up_in_one_are_exchanged) {
+    load_experts();
+    int32_t op = split("model.layers.0.mlp.experts.down", "f");
+    make(CLEAVE_TARGET_TORCH);
+    int32_t both = cleave_model_find_tensor(&model, "model.layers.0.mlp.experts.gate_up_proj");
+    cr_expect_eq(plan.parameters[both].computed[0], cleave_frame_of_runs(1, 2));
+    cr_expect_eq(plan.parameters[both].stored[0], 0);
+    cr_expect_eq(stored("model.layers.0.mlp.experts.down_proj"), 2);
+    cr_expect_not_null(find_lost(op, "f"));
+}
+
+/* JAX knows nothing of such layers. */
+Test(export_plan, a_part_of_a_modules_forward_is_no_module) {
+    load_experts();
+    make(CLEAVE_TARGET_JAX);
     static const char *const parts[] = {"gate", "up", "down"};
     for (int i = 0; i < 3; i++) {
         char name[64];
