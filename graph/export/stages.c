@@ -221,6 +221,10 @@ static void choose_kind(cleave_export_maker *make, int32_t n_groups, cleave_sche
     if (asked->in_flight != NULL && !one)
         cleave_export_lose(make, -1, -1, "in flight",
                            "PyTorch's schedules have as many as keep all stages busy");
+    if (schedule->kind == CLEAVE_SCHEDULE_ZB_H1 && asked->sooner > 0)
+        cleave_export_lose(make, -1, -1, "sooner",
+                           "PyTorch's ScheduleInterleavedZeroBubble puts gradients of weights off "
+                           "by as many blocks as there are groups before");
 }
 
 static cleave_status take_stages(cleave_export_maker *make, const int32_t *group, int32_t n_groups,

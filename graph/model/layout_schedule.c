@@ -154,6 +154,13 @@ static cleave_status check_in_flight(const cleave_schedule *schedule, cleave_err
     return CLEAVE_OK;
 }
 
+static cleave_status check_sooner(const cleave_schedule *schedule, cleave_error *error) {
+    if (schedule->sooner > 0 && !cleave_schedule_kind_parts_weights(schedule->kind))
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "schedule: sooner is not for %s",
+                           cleave_schedule_names[schedule->kind]);
+    return CLEAVE_OK;
+}
+
 /* Running statistics of a second forward would be others. */
 static cleave_status check_recompute(const cleave_model *model, const cleave_layout *layout,
                                      cleave_error *error) {
@@ -175,6 +182,7 @@ static cleave_status check_all(const cleave_model *model, const cleave_layout *l
     CLEAVE_TRY(check_stages(model, schedule, error));
     CLEAVE_TRY(check_directions(model, schedule, error));
     CLEAVE_TRY(check_in_flight(schedule, error));
+    CLEAVE_TRY(check_sooner(schedule, error));
     if (schedule->micro_batches != 1) {
         CLEAVE_TRY(
             cleave_micro_batches_find(model, schedule->micro_batches, scratch, &micro, error));

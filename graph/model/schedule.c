@@ -22,7 +22,7 @@ static bool same_numbers(const int32_t *a, const int32_t *b, int32_t n) {
 
 bool cleave_schedule_same(const cleave_schedule *a, const cleave_schedule *b) {
     if (a->micro_batches != b->micro_batches || a->n_stages != b->n_stages || a->kind != b->kind ||
-        a->n_orders != b->n_orders ||
+        a->sooner != b->sooner || a->n_orders != b->n_orders ||
         !same_numbers(a->first_operator, b->first_operator, a->n_stages) ||
         !same_numbers(a->in_flight, b->in_flight, a->n_stages) ||
         !same_numbers(a->n_blocks, b->n_blocks, a->n_orders))
@@ -81,7 +81,8 @@ static void put(orders *to, int32_t g, cleave_block_kind kind, int32_t stage, in
 }
 
 /* A forward fills the pipeline or follows a backward; a gradient of weights is put off by as many
-   micro-batches as there are groups before, so that no group keeps more than the first does. */
+   micro-batches as there are groups before, at most, so that no group keeps more than the first
+   does. */
 static void order_1f1b(orders *to, int32_t g) {
     int32_t m = to->of->micro_batches, stage = 0, parted = 0;
     bool parts = cleave_schedule_parts_weights(to->of);
@@ -93,7 +94,7 @@ static void order_1f1b(orders *to, int32_t g) {
         put(to, g, CLEAVE_BLOCK_FORWARD, stage, u);
     for (int32_t u = 0; u < m; u++) {
         put(to, g, CLEAVE_BLOCK_BACKWARD, stage, u);
-        if (parts && u >= g)
+        if (parts && u >= cleave_schedule_delay(g, to->of->sooner))
             put(to, g, CLEAVE_BLOCK_WEIGHT, stage, parted++);
         if (u + ahead < m)
             put(to, g, CLEAVE_BLOCK_FORWARD, stage, u + ahead);
@@ -125,7 +126,7 @@ static void put_interleaved(orders *to, int32_t g, cleave_block_kind kind, int32
     to->blocks[g][to->n[g]++] = interleaved(to, g, kind, i);
 }
 
-/* Gradients of weights are put off by as many blocks as there are groups before. */
+/* Gradients of weights are put off by as many blocks as there are groups before, at most. */
 static void order_interleaved(orders *to, int32_t g) {
     int32_t p = to->n_groups, v = to->of->n_stages / p, n = v * to->of->micro_batches;
     int32_t ahead = 2 * (p - g - 1) + (v - 1) * p, parted = 0;
@@ -137,7 +138,7 @@ static void order_interleaved(orders *to, int32_t g) {
         if (i + ahead < n)
             put_interleaved(to, g, CLEAVE_BLOCK_FORWARD, i + ahead);
         put_interleaved(to, g, CLEAVE_BLOCK_BACKWARD, i);
-        if (parts && i >= g)
+        if (parts && i >= cleave_schedule_delay(g, to->of->sooner))
             put_interleaved(to, g, CLEAVE_BLOCK_WEIGHT, parted++);
     }
     while (parts && parted < n)

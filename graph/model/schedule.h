@@ -13,6 +13,10 @@
    - zb-h1: 1f1b with the gradients of weights put off, where they fill the bubble (Qi et al. 2024);
    - zb-interleaved: the same of interleaved.
 
+   What is put off keeps what it reads: without recomputation no group keeps more than the first
+   does, but what is recomputed would come as late as that and lie there meanwhile.  So gradients of
+   weights may come sooner, which costs as much of the bubble as they no longer fill.
+
    In each order a stage takes its micro-batches one after the other.  The orders make one sequence
    of all blocks, from dependencies and from unit times alone: it knows no costs, is topological,
    and does not exist where the orders wait for each other. */
@@ -58,8 +62,10 @@ typedef struct cleave_schedule {
         *first_operator; /* [n_stages] with which each begins, ascending from 0; null: 1 stage */
     int32_t *in_flight;  /* [groups] forwards before the first backward, of 1f1b and zb-h1; null: as
                             many as it takes to keep all groups busy */
-    int32_t n_orders;    /* of ORDERS: groups, */
-    int32_t *n_blocks;   /* [n_orders] */
+    int32_t sooner;    /* of zb-h1 and zb-interleaved: by so many blocks less than there are groups
+                          before gradients of weights are put off */
+    int32_t n_orders;  /* of ORDERS: groups, */
+    int32_t *n_blocks; /* [n_orders] */
     cleave_stage_block **orders; /* [n_orders][n_blocks] */
 } cleave_schedule;
 
@@ -78,6 +84,11 @@ static inline bool cleave_schedule_kind_parts_weights(cleave_schedule_kind kind)
     return kind == CLEAVE_SCHEDULE_ZB_H1 || kind == CLEAVE_SCHEDULE_ZB_INTERLEAVED;
 }
 bool cleave_schedule_parts_weights(const cleave_schedule *schedule);
+
+/* By how many blocks a group puts them off. */
+static inline int32_t cleave_schedule_delay(int32_t group, int32_t sooner) {
+    return group > sooner ? group - sooner : 0;
+}
 
 static inline int32_t cleave_schedule_stage_of(const cleave_schedule *schedule, int32_t op) {
     int32_t stage = 0;

@@ -80,6 +80,16 @@ static cleave_status read_in_flight(const cleave_json_cursor *root, cleave_arena
     return CLEAVE_OK;
 }
 
+static cleave_status read_sooner(const cleave_json_cursor *root, cleave_schedule *schedule,
+                                 cleave_error *error) {
+    cleave_json_cursor at;
+    int64_t value = 0;
+    if (cleave_json_find(root, "sooner", &at))
+        CLEAVE_TRY(cleave_json_integer(&at, 0, INT32_MAX, &value, error));
+    schedule->sooner = (int32_t)value;
+    return CLEAVE_OK;
+}
+
 typedef char block_name[32];
 
 static void name_block(const cleave_stage_block *block, block_name name) {
@@ -113,8 +123,9 @@ static cleave_status read_orders(const cleave_json_cursor *root, cleave_arena *a
     cleave_json_cursor at, kind;
     if (!cleave_json_find(root, "orders", &at))
         return CLEAVE_OK;
-    if (cleave_json_find(root, "kind", &kind) || schedule->in_flight != NULL)
-        return cleave_json_fail(&at, error, "orders stand alone, without kind and in_flight");
+    if (cleave_json_find(root, "kind", &kind) || schedule->in_flight != NULL ||
+        schedule->sooner > 0)
+        return cleave_json_fail(&at, error, "orders stand alone, without kind, in_flight, sooner");
     CLEAVE_TRY(cleave_json_expect_array(&at, error));
     if (schedule->micro_batches > MOST_ORDERED)
         return cleave_json_fail(&at, error, "orders are for at most %d micro-batches",
@@ -150,8 +161,8 @@ static cleave_status read_orders(const cleave_json_cursor *root, cleave_arena *a
 cleave_status cleave_schedule_read(const cleave_json_cursor *at, const cleave_model *model,
                                    cleave_arena *arena, cleave_schedule *schedule,
                                    cleave_error *error) {
-    static const char *const keys[] = {"micro_batches", "kind",   "stages",
-                                       "in_flight",     "orders", NULL};
+    static const char *const keys[] = {"micro_batches", "kind",   "stages", "in_flight",
+                                       "sooner",        "orders", NULL};
     cleave_json_cursor micro_batches;
     cleave_schedule result = {.micro_batches = 1, .n_stages = 1};
     CLEAVE_TRY(cleave_json_expect_keys(at, keys, error));
@@ -163,6 +174,7 @@ cleave_status cleave_schedule_read(const cleave_json_cursor *at, const cleave_mo
     CLEAVE_TRY(read_kind(at, &result, error));
     CLEAVE_TRY(read_stages(at, model, arena, &result, error));
     CLEAVE_TRY(read_in_flight(at, arena, &result, error));
+    CLEAVE_TRY(read_sooner(at, &result, error));
     CLEAVE_TRY(read_orders(at, arena, &result, error));
     *schedule = result;
     return CLEAVE_OK;
@@ -204,6 +216,8 @@ void cleave_schedule_write(cleave_json_writer *out, const cleave_model *model,
             cleave_json_put_integer(out, schedule->in_flight[s]);
         cleave_json_end_array(out);
     }
+    if (schedule->sooner > 0)
+        cleave_json_set_integer(out, "sooner", schedule->sooner);
     if (schedule->kind == CLEAVE_SCHEDULE_ORDERS)
         put_orders(out, schedule);
     cleave_json_end_object(out);

@@ -49,6 +49,7 @@ static cleave_status try_kinds(const trial *t) {
             continue;
         other.schedule.kind = (cleave_schedule_kind)kind;
         other.schedule.in_flight = NULL;
+        other.schedule.sooner = 0;
         CLEAVE_TRY(try_layout(t, &other, cleave_schedule_names[kind]));
     }
     return CLEAVE_OK;

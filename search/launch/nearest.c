@@ -303,6 +303,8 @@ static void lose_schedule(finder *f) {
              cleave_arena_printf(f->arena, "the schedule is %s", cleave_schedule_names[b->kind]));
     else if (a->n_stages > 1 && a->in_flight != NULL)
         lose(f, -1, -1, "in_flight", "the launcher has its own");
+    if (a->n_stages > 1 && a->kind == b->kind && a->sooner != b->sooner)
+        lose(f, -1, -1, "sooner", "the launcher puts off gradients of weights");
 }
 
 static void list_lost(finder *f) {

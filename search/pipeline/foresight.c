@@ -14,8 +14,10 @@ double pipeline_in_flight(const cleave_joint_shape *shape, int32_t micro_batches
     return most < m ? most : m;
 }
 
-double pipeline_turns_of(const cleave_joint_shape *shape) {
-    return shape->n_virtual * (cleave_schedule_kind_parts_weights(shape->kind) ? 3.0 : 1.0);
+double pipeline_turns_of(const cleave_joint_shape *shape, int32_t sooner) {
+    if (!cleave_schedule_kind_parts_weights(shape->kind))
+        return shape->n_virtual;
+    return shape->n_virtual * 3 / (1 + (sooner > 0 ? sooner / (shape->n_groups - 1.0) : 0));
 }
 
 double pipeline_hides_gradients(const cleave_joint_shape *shape) {
@@ -63,7 +65,7 @@ double pipeline_foresee(const pipeline_step *step) {
     }
     if (shape->is_stream) /* the next batch fills what this one leaves */
         return m * pace * 1e-12;
-    double bubble = (all - slowest) / pipeline_turns_of(shape);
+    double bubble = (all - slowest) / pipeline_turns_of(shape, step->sooner);
     return (m * pace + bubble + path + step->left) * 1e-12;
 }
 

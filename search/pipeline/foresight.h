@@ -28,8 +28,9 @@ static inline double pipeline_left_of(double time, double hidden) {
    share of one. */
 double pipeline_in_flight(const cleave_joint_shape *shape, int32_t micro_batches, int32_t group);
 
-/* The bubble of a kind is that of 1F1B, by so many. */
-double pipeline_turns_of(const cleave_joint_shape *shape);
+/* The bubble of a kind is that of 1F1B, by so many.  Of forward, gradients of inputs and of weights
+   it has two, and the third less what is put off; see cleave_schedule of `sooner`. */
+double pipeline_turns_of(const cleave_joint_shape *shape, int32_t sooner);
 
 /* Of a group's time in a micro-batch what goes by from where it posts a receive, a block before the
    one that reads it, until that begins: a forward before a backward; before a forward a backward,
@@ -49,7 +50,7 @@ void pipeline_count_waits(int32_t n_operators, int32_t n_stages, const int32_t *
 /* Picoseconds. */
 typedef struct pipeline_step {
     const cleave_joint_shape *shape;
-    int32_t micro_batches;
+    int32_t micro_batches, sooner;
     bool is_alike;       /* all groups are */
     const double *time;  /* [n_groups] of a micro-batch */
     double pace;         /* micro-batches follow each other no quicker in any group */

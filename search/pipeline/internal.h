@@ -20,6 +20,7 @@ typedef struct pipeline_candidate {
     const char *baseline;                                       /* null: of the plan */
     int32_t n_groups, n_virtual, tensor, expert, micro_batches; /* expert: 0 as 1 */
     cleave_schedule_kind kind;
+    int32_t sooner;                   /* of a baseline, see cleave_schedule */
     cleave_recompute recompute;       /* of a baseline */
     cleave_sharded sharded;           /* of a baseline */
     int32_t family;                   /* of a plan, of its group's */

@@ -65,6 +65,31 @@ static void weigh_first(planning *p) {
         p->sends[op] = p->shape->sends[op] / p->group->micro_batches;
 }
 
+/* Is there a group that has no room for its quickest plan? */
+static bool is_tight(const planning *p, const cleave_joint_plan *plan, bool fits) {
+    bool is_quickest = fits;
+    for (int32_t op = 0; op < p->n_operators && is_quickest; op++)
+        is_quickest = plan->plan_of[op] == 0;
+    return !is_quickest;
+}
+
+/* Gradients of weights are put off as far as may be; where memory is short not at all, and then by
+   as much as helps. */
+static cleave_status put_off(planning *p, cleave_joint_plan *plan, bool *fits,
+                             cleave_arena *scratch, cleave_error *error) {
+    weigh_first(p);
+    *fits = false;
+    CLEAVE_TRY(joint_cut(p, plan, fits, scratch, error));
+    if (!cleave_schedule_kind_parts_weights(p->shape->kind) || p->shape->is_forward)
+        return CLEAVE_OK;
+    p->now.sooner = p->shape->n_groups - 1;
+    for (; p->now.sooner > 0 && is_tight(p, plan, *fits); p->now.sooner /= 2) {
+        weigh_first(p);
+        CLEAVE_TRY(joint_cut(p, plan, fits, scratch, error));
+    }
+    return CLEAVE_OK;
+}
+
 cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_group *group,
                                      const cleave_joint_shape *shape, cleave_arena *arena,
                                      cleave_joint_plan *plan, bool *fits, cleave_error *error) {
@@ -86,10 +111,8 @@ cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_gro
                                    joint_tie(&p, model, &scratch)
                                ? cleave_stage_joined(model, &scratch, &p.joined, error)
                                : cleave_fail_memory(error, "planning stages");
-    if (status == CLEAVE_OK) {
-        weigh_first(&p);
-        status = joint_cut(&p, &made, fits, &scratch, error);
-    }
+    if (status == CLEAVE_OK)
+        status = put_off(&p, &made, fits, &scratch, error);
     cleave_arena_free(&scratch);
     if (status == CLEAVE_OK)
         *plan = made;

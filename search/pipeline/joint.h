@@ -47,6 +47,7 @@ typedef struct cleave_joint_plan {
     const cleave_group_family *family;
     int32_t n_groups, n_virtual, neighbours;
     cleave_schedule_kind kind;
+    int32_t sooner;          /* see cleave_schedule */
     int32_t *first_operator; /* [n_groups x n_virtual] */
     uint8_t *plan_of;        /* [n_operators] of the family's */
     int64_t bytes; /* of the fullest device, as far as counted; of places as if the device were one

@@ -20,6 +20,13 @@ static void keep(const planning *p, cleave_joint_plan *plan) {
     plan->plan_of = plan_of;
 }
 
+static void keep_better(const planning *p, bool has_room, cleave_joint_plan *plan, bool *fits) {
+    if (has_room && (!*fits || p->now.seconds < plan->seconds)) {
+        keep(p, plan);
+        *fits = true;
+    }
+}
+
 /* A message goes there, and its gradient back. */
 static void count_hops(planning *p) {
     pipeline_count_waits(p->n_operators, p->n_stages, p->shape->is_forward ? NULL : p->joined,
@@ -64,7 +71,7 @@ static void weigh_anew(planning *p, bool has_room) {
    what they take as they have come out. */
 static cleave_status plan_all(planning *p, cleave_joint_plan *plan, bool *fits,
                               cleave_error *error) {
-    *fits = false;
+    double least = INFINITY;
     count_hops(p);
     for (int i = 0; i < MOST_CUTS; i++) {
         bool alike = p->hops_of == NULL;
@@ -74,13 +81,11 @@ static cleave_status plan_all(planning *p, cleave_joint_plan *plan, bool *fits,
                                         .send_row_of = alike ? NULL : p->group_of};
         CLEAVE_TRY(
             cleave_stages_cut(p->n_operators, &work, p->n_stages, p->now.first_operator, error));
-        bool has_room = joint_fill(p),
-             is_better = has_room && (!*fits || p->now.seconds < plan->seconds);
-        if (is_better)
-            keep(p, plan);
+        bool has_room = joint_fill(p), is_better = has_room && p->now.seconds < least;
+        keep_better(p, has_room, plan, fits);
         if (i > 0 && !is_better)
             break;
-        *fits = *fits || has_room;
+        least = is_better ? p->now.seconds : least;
         weigh_anew(p, has_room);
     }
     return CLEAVE_OK;
@@ -147,11 +152,8 @@ static cleave_status plan_in_room(planning *p, cleave_joint_plan *plan, bool *fi
     }
     if (!ready)
         return cleave_fail_memory(error, "planning stages");
-    if (cleave_stages_cut_in_room(p->n_operators, of, p->n_stages, p->now.first_operator) &&
-        joint_fill(p) && (!*fits || p->now.seconds < plan->seconds)) {
-        keep(p, plan);
-        *fits = true;
-    }
+    if (cleave_stages_cut_in_room(p->n_operators, of, p->n_stages, p->now.first_operator))
+        keep_better(p, joint_fill(p), plan, fits);
     return CLEAVE_OK;
 }
 
@@ -167,9 +169,7 @@ static void try_cuts(planning *p, cleave_joint_plan *plan, bool *fits) {
             moved = move_cut(p, stage, -1, &over, &seconds) ||
                     move_cut(p, stage, 1, &over, &seconds) || moved;
     }
-    *fits = joint_fill(p);
-    if (*fits)
-        keep(p, plan);
+    keep_better(p, joint_fill(p), plan, fits);
 }
 
 cleave_status joint_cut(planning *p, cleave_joint_plan *plan, bool *fits, cleave_arena *scratch,

@@ -1,8 +1,8 @@
 /* Which plan each group takes: the quickest that it has room for, or a mixture of two. */
 #include "search/pipeline/joint_internal.h"
 
-/* Gradients of weights are put off by as many blocks as there are groups before, and then come
-   behind all of a backward, in the course of which what they read takes the place of what was kept;
+/* Gradients of weights are put off by as many blocks as their schedule says, and then come behind
+   all of a backward, in the course of which what they read takes the place of what was kept;
    but where a group has several stages, of another one than what is kept most of. */
 double joint_bytes_on(const planning *p, const cleave_group_family *family, int32_t op,
                       int32_t plan) {
@@ -14,7 +14,8 @@ double joint_bytes_on(const planning *p, const cleave_group_family *family, int3
     if (op - of->back[few] < p->now.first_operator[stage])
         kept += (double)of->across[few];
     if (cleave_schedule_kind_parts_weights(p->shape->kind)) {
-        int32_t v = p->shape->n_virtual, late = g + 1 < m * v ? g + 1 : m * v; /* blocks */
+        int32_t v = p->shape->n_virtual, late = 1 + cleave_schedule_delay(g, p->now.sooner);
+        late = late < m * v ? late : m * v; /* blocks */
         bytes += (double)of->late[few] * late / v;
         n -= v == 1;
     }

@@ -61,7 +61,8 @@ void joint_add_times(const planning *p, int32_t g, double *time, double *left);
 double joint_foresee(planning *p);
 
 /* joint_cuts.c */
-/* Cuts stages and fills groups, as well as is found; the best that has room is kept. */
+/* Cuts stages and fills groups, as well as is found; the best that has room is kept, unless a plan
+   that fits is better. */
 cleave_status joint_cut(planning *p, cleave_joint_plan *plan, bool *fits, cleave_arena *scratch,
                         cleave_error *error);
 

@@ -62,6 +62,7 @@ cleave_status cleave_joint_plan_layout(const cleave_model *model, const cleave_j
     const cleave_schedule schedule = {.micro_batches = plan->group->micro_batches,
                                       .n_stages = n_stages,
                                       .kind = plan->kind,
+                                      .sooner = plan->sooner,
                                       .first_operator = plan->first_operator};
     CLEAVE_TRY(cleave_layout_create(model, n_devices, arena, &made, error));
     CLEAVE_TRY(cleave_schedule_copy(&schedule, arena, &made.schedule, error));

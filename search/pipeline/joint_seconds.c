@@ -74,6 +74,7 @@ static double waits_of_place(const planning *p, int32_t g) {
 double joint_foresee(planning *p) {
     pipeline_step step = {.shape = p->shape,
                           .micro_batches = p->group->micro_batches,
+                          .sooner = p->now.sooner,
                           .is_alike = p->shape->places == NULL,
                           .time = p->time_of,
                           .sends = p->sent_behind};
@@ -124,5 +125,5 @@ double cleave_joint_least_seconds(const cleave_model *model, const cleave_group 
     time += pipeline_left_of(beside, pipeline_hides * time);
     if (shape->is_stream)
         return m * time * 1e-12;
-    return (time * (m + (n - 1) / pipeline_turns_of(shape)) + left) * 1e-12;
+    return (time * (m + (n - 1) / pipeline_turns_of(shape, 0)) + left) * 1e-12;
 }

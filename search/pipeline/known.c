@@ -15,8 +15,10 @@
 static cleave_status make_schedule(pipeline_finder *f, const pipeline_candidate *of,
                                    cleave_schedule *schedule) {
     int32_t n_stages = of->n_groups * of->n_virtual;
-    *schedule = (cleave_schedule){
-        .micro_batches = of->micro_batches, .n_stages = n_stages, .kind = of->kind};
+    *schedule = (cleave_schedule){.micro_batches = of->micro_batches,
+                                  .n_stages = n_stages,
+                                  .kind = of->kind,
+                                  .sooner = of->sooner};
     if (n_stages == 1)
         return CLEAVE_OK;
     for (int32_t i = 0; i < f->cuts.n; i++) {
@@ -224,7 +226,12 @@ static cleave_status add(pipeline_finder *f, pipeline_candidate of) {
         if (!recomputes && what != CLEAVE_RECOMPUTE_NONE && wish < 0)
             continue;
         of.recompute = recomputes ? of.recompute : CLEAVE_RECOMPUTE_NONE;
+        of.sooner = 0;
         CLEAVE_TRY(add_shards(f, &layout, time, of));
+        /* What is recomputed for gradients of weights that are put off may have no room. */
+        of.sooner = of.n_groups - 1;
+        if (recomputes && cleave_schedule_kind_parts_weights(of.kind) && of.sooner > 0)
+            CLEAVE_TRY(add_shards(f, &layout, time, of));
     }
     return CLEAVE_OK;
 }

@@ -134,7 +134,7 @@ static cleave_status foresee_work(pipeline_finder *f, const cleave_layout *layou
     }
     double bubble = (all - slowest) / of->n_virtual;
     bubble = f->pricer->is_stream                           ? 0
-             : cleave_schedule_kind_parts_weights(of->kind) ? bubble / 3
+             : cleave_schedule_kind_parts_weights(of->kind) ? bubble * (of->sooner > 0 ? 2 : 1) / 3
                                                             : bubble;
     of->least_seconds = m * slowest + bubble + once;
     return CLEAVE_OK;

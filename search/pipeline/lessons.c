@@ -172,7 +172,7 @@ static bool share_alike(const pipeline_candidate *a, const pipeline_candidate *b
 /* The same devices do the same, too, in the same order of turns. */
 static bool are_akin(const pipeline_candidate *a, const pipeline_candidate *b) {
     return share_alike(a, b) && a->n_virtual == b->n_virtual && a->kind == b->kind &&
-           a->by_room == b->by_room;
+           a->sooner == b->sooner && a->by_room == b->by_room;
 }
 
 /* Did one like it that needs no more not fit?  With twice the micro-batches what is kept for them

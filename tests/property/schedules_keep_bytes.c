@@ -224,7 +224,11 @@ static void try_kinds(subject *s, const cleave_schedule *drawn, cleave_random *r
     bool goes_round = cleave_schedule_kind_goes_round(drawn->kind);
     for (int k = goes_round ? 3 : 0; k < (goes_round ? 5 : 3); k++) {
         schedule.kind = kinds[k];
+        schedule.sooner = 0;
         try_schedule(s, &schedule, cleave_schedule_names[kinds[k]]);
+        schedule.sooner = 1;
+        if (cleave_schedule_kind_parts_weights(kinds[k]))
+            try_schedule(s, &schedule, "weights sooner");
     }
     if (!goes_round) {
         try_in_flight(s, drawn, CLEAVE_SCHEDULE_1F1B, random);

@@ -89,6 +89,8 @@ static void draw(drawn *of, uint64_t seed, int32_t P, int32_t m) {
         for (int32_t g = 0; g < P; g++)
             of->schedule.in_flight[g] = 2 * (P - g) - 1;
     }
+    if (cleave_schedule_kind_parts_weights(of->schedule.kind))
+        of->schedule.sooner = (int32_t)below(&random, P);
     for (int i = 0; i < CLEAVE_N_BLOCK_KINDS; i++)
         of->work[i] = array(&of->arena, P * v, sizeof **of->work);
     draw_times(of, &random);

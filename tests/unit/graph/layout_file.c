@@ -316,7 +316,7 @@ Test(layout_file, schedules_read) {
     cr_expect_eq(layout.schedule.micro_batches, 4);
     cr_expect_eq(layout.schedule.kind, CLEAVE_SCHEDULE_1F1B);
     cr_assert_eq(parse_staged(STAGED("\"micro_batches\": 8, \"kind\": \"zb-h1\", " STAGES
-                                     ", \"in_flight\": [3, 2]",
+                                     ", \"in_flight\": [3, 2], \"sooner\": 1",
                                      "1"),
                               &layout, &error),
                  CLEAVE_OK, "%s", error.message);
@@ -326,6 +326,7 @@ Test(layout_file, schedules_read) {
     cr_expect_eq(layout.schedule.first_operator[1], 2);
     cr_expect_eq(layout.schedule.in_flight[0], 3);
     cr_expect_eq(layout.schedule.in_flight[1], 2);
+    cr_expect_eq(layout.schedule.sooner, 1);
     cr_assert_eq(parse_staged(STAGED(STAGES ", \"orders\": [[\"F0.0\", \"B0.0\"], [\"F1.0\", "
                                             "\"B1.0\"]]",
                                      "1"),
@@ -361,10 +362,11 @@ Test(layout_file, each_error_of_a_schedule_names_file_place_and_value) {
          "p.json: $.schedule.in_flight[1]: 0 is not in the range 1 to 2147483647"},
         {STAGED(STAGES ", \"kind\": \"gpipe\", \"in_flight\": [2, 1]", "1"),
          "p.json: $: schedule: in_flight is not for gpipe"},
+        {STAGED(STAGES ", \"sooner\": 1", "1"), "p.json: $: schedule: sooner is not for 1f1b"},
         {STAGED("\"micro_batches\": 4, " STAGES ", \"in_flight\": [1, 3]", "1"),
          "p.json: $: schedule: the orders of the groups wait for each other"},
         {STAGED("\"kind\": \"gpipe\", \"orders\": []", "1"),
-         "p.json: $.schedule.orders: orders stand alone, without kind and in_flight"},
+         "p.json: $.schedule.orders: orders stand alone, without kind, in_flight, sooner"},
         {STAGED("\"orders\": []", "1"), "p.json: $.schedule.orders: 0 orders for 1 stages"},
         {STAGED("\"micro_batches\": 65, \"orders\": [[]]", "1"),
          "p.json: $.schedule.orders: orders are for at most 64 micro-batches"},
@@ -524,6 +526,9 @@ Test(layout_file, a_schedule_is_written_where_there_is_one) {
     expect_written(STAGED("\"micro_batches\": 8, " STAGES ", \"in_flight\": [3, 2]", "1"),
                    "\n  \"schedule\": {\"micro_batches\": 8, \"kind\": \"1f1b\", \"stages\": "
                    "[\"dense1\"], \"in_flight\": [3, 2]},\n");
+    expect_written(STAGED("\"kind\": \"zb-h1\", " STAGES ", \"sooner\": 1", "1"),
+                   "\n  \"schedule\": {\"micro_batches\": 1, \"kind\": \"zb-h1\", \"stages\": "
+                   "[\"dense1\"], \"sooner\": 1},\n");
     expect_written(STAGED(STAGES ", \"orders\": [[\"F0.0\", \"B0.0\", \"W0.0\"], [\"F1.0\", "
                                  "\"B1.0\", \"W1.0\"]]",
                           "1"),

@@ -139,6 +139,23 @@ Test(schedule, zb_h1_puts_off_the_gradients_of_weights) {
                                         "F1.0 B1.0 F1.1 B1.1 W1.0 F1.2 B1.2 W1.1 W1.2"});
 }
 
+/* As many micro-batches, or blocks, less late. */
+Test(schedule, gradients_of_weights_come_sooner) {
+    int32_t group[4];
+    cleave_schedule schedule = round_robin(CLEAVE_SCHEDULE_ZB_H1, 3, 3, 3, group);
+    schedule.sooner = 1;
+    expect_orders(&schedule, group, 3,
+                  (const char *const[]){"F0.0 F0.1 F0.2 B0.0 W0.0 B0.1 W0.1 B0.2 W0.2",
+                                        "F1.0 F1.1 B1.0 W1.0 F1.2 B1.1 W1.1 B1.2 W1.2",
+                                        "F2.0 B2.0 F2.1 B2.1 W2.0 F2.2 B2.2 W2.1 W2.2"});
+    schedule = round_robin(CLEAVE_SCHEDULE_ZB_INTERLEAVED, 4, 2, 2, group);
+    schedule.sooner = 9; /* no more than there are groups */
+    expect_orders(
+        &schedule, group, 2,
+        (const char *const[]){"F0.0 F0.1 F2.0 F2.1 B2.0 W2.0 B2.1 W2.1 B0.0 W0.0 B0.1 W0.1",
+                              "F1.0 F1.1 F3.0 B3.0 W3.0 F3.1 B3.1 W3.1 B1.0 W1.0 B1.1 W1.1"});
+}
+
 Test(schedule, in_flight_says_how_many_forwards_come_first) {
     int32_t group[2];
     cleave_schedule schedule = round_robin(CLEAVE_SCHEDULE_1F1B, 2, 2, 4, group);

@@ -140,6 +140,54 @@ static void make_group(int32_t n_groups, int32_t micro_batches, cleave_group *gr
        &error);
 }
 
+/* The least memory that a plan of a kind is made for, of all recomputed. */
+static int64_t least_memory(const cleave_group *group, cleave_schedule_kind kind,
+                            const int64_t *sends, cleave_joint_plan *plan) {
+    int64_t least = 0, most = INT64_C(1) << 40;
+    while (most - least > 100000) {
+        cleave_error error = {""};
+        cleave_joint_shape shape = {.n_groups = N_DEVICES,
+                                    .n_virtual = 1,
+                                    .kind = kind,
+                                    .most_bytes = least + (most - least) / 2,
+                                    .sends = sends};
+        cleave_joint_plan made;
+        bool fits;
+        ok(cleave_joint_plan_make(&model, group, &shape, &arena, &made, &fits, &error), &error);
+        *(fits ? &most : &least) = shape.most_bytes;
+        *plan = fits ? made : *plan;
+    }
+    return most;
+}
+
+/* What gradients of weights read is recomputed for them: the last of eight groups would keep all
+   of it of eight micro-batches, where it has one in flight.  Where nothing is put off that is one,
+   of a layer's recomputation all of a stage's. */
+Test(joint_plans, put_off_no_more_gradients_of_weights_than_have_room) {
+    const cleave_group_problem of = {.model = &model,
+                                     .few = &few,
+                                     .machine = &machine,
+                                     .optimizer_states = 2,
+                                     .recompute = CLEAVE_RECOMPUTE_FULL,
+                                     .sharded = CLEAVE_SHARDED_NOTHING,
+                                     .memory_bytes = INT64_C(64) << 20};
+    cleave_error error = {""};
+    cleave_group group;
+    cleave_joint_plan usual, parted = {0};
+    int64_t *sends = CLEAVE_ARENA_ARRAY(&arena, int64_t, model.n_operators);
+    ok(cleave_group_create(&of, 1, MICRO_BATCHES, N_DEVICES, false, &arena, &group, &error),
+       &error);
+    int64_t least = least_memory(&group, CLEAVE_SCHEDULE_1F1B, sends, &usual);
+    int64_t with = least_memory(&group, CLEAVE_SCHEDULE_ZB_H1, sends, &parted);
+    int64_t needed = needs(&parted);
+    cr_expect_eq(parted.sooner, N_DEVICES - 1);
+    cr_expect_lt(with, least * 8 / 5);
+    cr_expect_lt(needed, with);
+    parted.sooner = 0;
+    cr_expect_gt(needs(&parted), 2 * needed, "%lld, and %lld", (long long)needs(&parted),
+                 (long long)needed);
+}
+
 static void make_whole(cleave_group *group) { make_group(1, 1, group); }
 
 /* Of weights that are there whole, but updated in shares, each share is sent behind its update. */
