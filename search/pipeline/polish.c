@@ -5,13 +5,12 @@
    best layout of every number of groups and of micro-batches is changed once more, priced in full:
    where it is cut, the kind of its schedule, what is recomputed and sharded, how each operator is
    split over its group; and where that is done, twice or half the micro-batches. */
+#include "base/order.h"
 #include "base/random.h"
 #include "search/pipeline/internal.h"
 #include "search/problem/baselines.h"
 #include "search/problem/candidates.h"
 #include "search/problem/goes_with.h"
-
-#include <stdlib.h>
 
 /* Layouts that may be priced, times their operators x devices. */
 enum { MOST_POLISHED = 40000 };
@@ -489,8 +488,7 @@ cleave_status pipeline_polish(pipeline_finder *f) {
     if (!is_worth_it(f))
         return CLEAVE_OK;
     CLEAVE_TRY(begin_polishing(f, &p));
-    if (f->starts.n > 0)
-        qsort(f->starts.items, (size_t)f->starts.n, sizeof *f->starts.items, by_price);
+    CLEAVE_SORT(f->starts.items, f->starts.n, by_price);
     cleave_status status = CLEAVE_OK;
     for (int32_t i = 0; i < f->starts.n && status == CLEAVE_OK && p.left > 0; i++) {
         p.now = f->starts.items[i];

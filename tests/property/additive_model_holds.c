@@ -1,6 +1,7 @@
 /* The additive model on real and small models. */
 #include "../support/price_whole.h"
 #include "../support/shipped.h"
+#include "base/order.h"
 #include "graph/import/import.h"
 #include "search/price/price.h"
 #include "search/solve/model.h"
@@ -54,7 +55,7 @@ static void import(const char *name, int64_t batch) {
 
 static int by_size(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
+    return CLEAVE_ORDER(x, y);
 }
 
 /* Of all candidates, priced one operator at a time in a model of all of them. */
@@ -91,7 +92,7 @@ Test(additive_model, values_around_a_layout_change_its_total_least) {
             total[value[op]] = cleave_additive_total(&all.additive, value);
         value[op] = present;
         memcpy(sorted, total, (size_t)n * sizeof *total);
-        qsort(sorted, (size_t)n, sizeof *sorted, by_size);
+        CLEAVE_SORT(sorted, n, by_size);
         bool has_present = false;
         for (int32_t i = 0; i < MOST; i++) {
             int32_t candidate = made.candidates[op][i];
