@@ -13,9 +13,10 @@ static search_request request;
 static sweep of;
 
 static void set_up(void) {
-    request = (search_request){.model = "m.onnx",
-                               .machine = CLEAVE_SOURCE_DIR "/configs/machines/p100-4x4.json",
-                               .batch = 64};
+    request =
+        (search_request){.common.model = "m.onnx",
+                         .common.machine = CLEAVE_SOURCE_DIR "/configs/machines/p100-4x4.json",
+                         .common.batch = 64};
     of = (sweep){.plan.request = &request, .model_hash = "f00d"};
 }
 static void tear_down(void) { cleave_arena_free(&arena); }
@@ -73,7 +74,7 @@ Test(sweep, each_point_has_the_machine_of_its_figures_and_its_own_request) {
     search_request asked;
     cr_assert_eq(sweep_plan_request(&of.plan, point, &asked, NULL), CLEAVE_OK);
     cr_expect_eq(asked.memory_limit, 4 * 0x1p30);
-    cr_expect_eq(asked.batch, 64);
+    cr_expect_eq(asked.common.batch, 64);
 }
 
 /* Layouts carry over along the bandwidth, in either direction, and not along the devices. */
@@ -100,7 +101,7 @@ Test(sweep, machines_of_other_devices_are_no_neighbours) {
     PLAN("node.count=1,2");
     int32_t neighbours[SWEEP_MOST_NEIGHBOURS];
     cr_expect_eq(sweep_plan_neighbours(&of.plan, 1, neighbours), 0);
-    request.devices = 4;
+    request.common.devices = 4;
     PLAN("node.count=1,2");
     cr_expect_eq(sweep_plan_neighbours(&of.plan, 1, neighbours), 1);
 }
