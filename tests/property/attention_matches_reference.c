@@ -5,6 +5,7 @@
 
    Results are poisoned before each call, the workspace has a fence behind it, and whatever the
    number of pieces the bits are the same.  By one thread, and by three. */
+#include "../support/config_request.h"
 #include "../support/one_nest.h"
 #include "base/random.h"
 #include "exec/kernels/kernel.h"
@@ -289,12 +290,7 @@ static int check_config(const char *config, int64_t length, cleave_random *rando
     cleave_error error = {""};
     char what[96];
     int n = 0;
-    const cleave_import_request request = {.file = "config.json",
-                                           .data = config,
-                                           .bytes = strlen(config),
-                                           .batch = 2,
-                                           .sequence = length,
-                                           .with_loss = true};
+    const cleave_import_request request = config_request(config, 2, length);
     cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
     cr_assert_eq(cleave_model_fuse_attention(&model, NULL, &arena, &model, &error), CLEAVE_OK, "%s",

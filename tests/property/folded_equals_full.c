@@ -3,6 +3,7 @@
    by side are those of the whole program, and so are its bytes and its memory: with stages,
    micro-batches, recomputation and sharded state, too.  Layouts that are symmetric but for one
    thing are not taken for symmetric. */
+#include "../support/config_request.h"
 #include "../support/models.h"
 #include "../support/shipped.h"
 #include "graph/import/import.h"
@@ -625,12 +626,7 @@ static void import_tied(trial *t, int64_t batch) {
         "\"n_inner\": 16, \"n_head\": 2, \"n_layer\": 2, \"vocab_size\": 192, \"n_positions\": 4, "
         "\"activation_function\": \"gelu_new\", \"attn_pdrop\": 0.0, \"resid_pdrop\": 0.0, "
         "\"embd_pdrop\": 0.0, \"layer_norm_epsilon\": 1e-05}";
-    const cleave_import_request request = {.file = "tied",
-                                           .data = text,
-                                           .bytes = strlen(text),
-                                           .batch = batch,
-                                           .sequence = 4,
-                                           .with_loss = true};
+    const cleave_import_request request = config_request(text, batch, 4);
     cleave_error error = {""};
     ok(t, cleave_model_import_as(&request, &t->arena, &t->model, &error), &error);
 }

@@ -1,6 +1,7 @@
 /* The cost of an operator's split is what its parts cost: of drawn degrees, mostly uneven, all
    parts are derived and priced one by one, and totals, the busiest part and the quickest of each
    pass are those that cleave_node_cost_of finds by looking at a few of them. */
+#include "../support/config_request.h"
 #include "search/problem/node_cost.h"
 
 #include "../support/models.h"
@@ -155,12 +156,7 @@ Test(node_costs, of_attention_are_by_how_much_is_seen) {
         "{\"model_type\": \"gpt2\", \"vocab_size\": 11, \"n_embd\": 8, \"n_layer\": 1, "
         "\"n_head\": 2, \"n_positions\": 320, \"attn_pdrop\": 0.0, \"resid_pdrop\": 0.0, "
         "\"embd_pdrop\": 0.0}";
-    const cleave_import_request request = {.file = "gpt",
-                                           .data = config,
-                                           .bytes = sizeof config - 1,
-                                           .batch = 3,
-                                           .sequence = 5 * CLEAVE_SEEN_GRAIN,
-                                           .with_loss = true};
+    const cleave_import_request request = config_request(config, 3, 5 * CLEAVE_SEEN_GRAIN);
     subject s = {.n_uneven = 0};
     cleave_error error = {""};
     cr_assert_eq(cleave_model_import_as(&request, &s.arena, &s.model, &error), CLEAVE_OK, "%s",

@@ -1,5 +1,6 @@
 /* What a framework without a compiler runs as several kernels: a norm by the mean square of N x T
    rows of WIDTH numbers in bf16. */
+#include "../../support/config_request.h"
 #include "costmodel/cost.h"
 #include "graph/import/import.h"
 
@@ -18,13 +19,8 @@ static void set_up(void) {
         "{\"model_type\": \"llama\", \"hidden_size\": 16, \"intermediate_size\": 32, "
         "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"vocab_size\": 64, "
         "\"max_position_embeddings\": 64}";
-    const cleave_import_request request = {.file = "llama/config.json",
-                                           .data = text,
-                                           .bytes = sizeof text - 1,
-                                           .batch = N,
-                                           .sequence = T,
-                                           .precision = "bf16",
-                                           .with_loss = true};
+    cleave_import_request request = config_request(text, N, T);
+    request.precision = "bf16";
     cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
 }

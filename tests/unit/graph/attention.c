@@ -1,6 +1,7 @@
 /* Attention as one nest: what masks are seen to hide, when there is one nest and when five, and
    that nothing counts scores which nobody stores. */
 #include "graph/model/attention.h"
+#include "../../support/config_request.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "graph/program/work.h"
@@ -25,12 +26,7 @@ static cleave_arena arena;
 static cleave_model import_length(const char *config, int64_t length) {
     cleave_model model;
     cleave_error error = {""};
-    const cleave_import_request request = {.file = "config.json",
-                                           .data = config,
-                                           .bytes = strlen(config),
-                                           .batch = 2,
-                                           .sequence = length,
-                                           .with_loss = true};
+    const cleave_import_request request = config_request(config, 2, length);
     cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
     return model;

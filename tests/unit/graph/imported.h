@@ -3,6 +3,7 @@
 #ifndef CLEAVE_TESTS_UNIT_GRAPH_IMPORTED_H
 #define CLEAVE_TESTS_UNIT_GRAPH_IMPORTED_H
 
+#include "../../support/config_request.h"
 #include "../../support/double_evaluator.h"
 #include "../../support/onnx_writer.h"
 #include "graph/import/import.h"
@@ -37,12 +38,7 @@ static inline void import(const bytes *graph, int opset, int64_t batch, bool wit
 /* A config.json, with a loss. */
 static inline void import_config(const char *text, int64_t batch, int64_t sequence) {
     cleave_error error = {""};
-    const cleave_import_request request = {.file = "hand.json",
-                                           .data = text,
-                                           .bytes = strlen(text),
-                                           .batch = batch,
-                                           .sequence = sequence,
-                                           .with_loss = true};
+    const cleave_import_request request = config_request(text, batch, sequence);
     cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
 }

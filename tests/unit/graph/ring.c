@@ -1,6 +1,7 @@
 /* Keys that go round: which part has which block when, how often a block is sent, and what can't go
    round. */
 #include "graph/model/ring.h"
+#include "../../support/config_request.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
 
@@ -21,12 +22,7 @@ static cleave_arena arena;
 static cleave_model import(const char *config) {
     cleave_model model;
     cleave_error error = {""};
-    const cleave_import_request request = {.file = "config.json",
-                                           .data = config,
-                                           .bytes = strlen(config),
-                                           .batch = BATCH,
-                                           .sequence = TOKENS,
-                                           .with_loss = true};
+    const cleave_import_request request = config_request(config, BATCH, TOKENS);
     cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
     return model;

@@ -1,5 +1,6 @@
 /* What plans of stages count is what their layouts need: the memory of the program that each is
    lowered to, as its memory plan has it. */
+#include "../../support/config_request.h"
 #include "../../support/shipped.h"
 #include "costmodel/cost.h"
 #include "graph/import/import.h"
@@ -33,13 +34,8 @@ static void set_up(void) {
         "\"n_inner\": 1024, \"n_head\": 8, \"n_layer\": 8, \"vocab_size\": 1024, "
         "\"n_positions\": 256, \"activation_function\": \"gelu_new\", \"attn_pdrop\": 0.0, "
         "\"resid_pdrop\": 0.0, \"embd_pdrop\": 0.0, \"layer_norm_epsilon\": 1e-05}";
-    const cleave_import_request request = {.file = "config.json",
-                                           .data = config,
-                                           .bytes = strlen(config),
-                                           .batch = 64,
-                                           .sequence = 256,
-                                           .with_loss = true,
-                                           .precision = "bf16"};
+    cleave_import_request request = config_request(config, 64, 256);
+    request.precision = "bf16";
     cleave_error error = {""};
     ok(cleave_model_import_as(&request, &arena, &model, &error), &error);
     ok(cleave_model_fuse_attention(&model, NULL, &arena, &model, &error), &error);

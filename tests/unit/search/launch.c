@@ -1,5 +1,6 @@
 /* The launch of a layout: which is nearest, and what is lost. */
 #include "search/launch/launch.h"
+#include "../../support/config_request.h"
 #include "graph/import/import.h"
 #include "search/pipeline/stages.h"
 #include "search/problem/baselines.h"
@@ -21,12 +22,7 @@ static void set_up(void) {
         "\"num_hidden_layers\": 4, \"num_attention_heads\": 8, \"num_key_value_heads\": 4, "
         "\"vocab_size\": 64, \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", "
         "\"max_position_embeddings\": 64, \"tie_word_embeddings\": false}";
-    const cleave_import_request request = {.file = "config.json",
-                                           .data = text,
-                                           .bytes = strlen(text),
-                                           .batch = BATCH,
-                                           .sequence = 16,
-                                           .with_loss = true};
+    const cleave_import_request request = config_request(text, BATCH, 16);
     cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
 }

@@ -1,5 +1,6 @@
 /* The search on many devices, as a whole: what comes out is no worse than any baseline, no better
    than its bound, and keeps to constraints; what was not priced is said. */
+#include "../../support/config_request.h"
 #include "../../support/price_whole.h"
 #include "../../support/shipped.h"
 #include "graph/import/import.h"
@@ -174,13 +175,8 @@ Test(many, where_sharding_more_is_too_large_updates_are_sharded) {
         "\"num_hidden_layers\": 8, \"num_attention_heads\": 64, \"vocab_size\": 50432, "
         "\"max_position_embeddings\": 2048, \"rotary_pct\": 0.25, \"hidden_act\": \"gelu_fast\", "
         "\"tie_word_embeddings\": false, \"use_parallel_residual\": true}";
-    const cleave_import_request request = {.file = "config.json",
-                                           .data = config,
-                                           .bytes = sizeof config - 1,
-                                           .batch = 512,
-                                           .sequence = 1024,
-                                           .with_loss = true,
-                                           .precision = "bf16"};
+    cleave_import_request request = config_request(config, 512, 1024);
+    request.precision = "bf16";
     const cleave_schedule_wish wish = {
         .kind = CLEAVE_SCHEDULE_1F1B, .recompute = -1, .stages = 2, .micro_batches = 128};
     const cleave_search_options options = {.method = "auto",

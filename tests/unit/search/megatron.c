@@ -1,5 +1,6 @@
 /* Megatron's rule: what each operator splits, and the bytes that it sends; with sequence
    parallelism, without it, over contexts, and over experts. */
+#include "../../support/config_request.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "graph/model/fold.h"
@@ -26,12 +27,7 @@ static cleave_layout layout;
 
 static void import(const char *text) {
     cleave_error error = {""};
-    const cleave_import_request request = {.file = "some/config.json",
-                                           .data = text,
-                                           .bytes = strlen(text),
-                                           .batch = N,
-                                           .sequence = T,
-                                           .with_loss = true};
+    const cleave_import_request request = config_request(text, N, T);
     cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
 }

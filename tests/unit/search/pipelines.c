@@ -1,5 +1,6 @@
 /* Stages, micro-batches and recomputation as a search finds them: cuts are the best there are, what
    people name is what they get, and where memory is short something is found that fits. */
+#include "../../support/config_request.h"
 #include "../../support/shipped.h"
 #include "search/pipeline/internal.h"
 #include "search/pipeline/stages.h"
@@ -123,12 +124,7 @@ Test(pipelines, of_cuts_that_are_as_quick_the_most_even_one_is_taken) {
 
 static void import(const char *text) {
     cleave_error error = {""};
-    const cleave_import_request request = {.file = "some/config.json",
-                                           .data = text,
-                                           .bytes = strlen(text),
-                                           .batch = BATCH,
-                                           .sequence = 64,
-                                           .with_loss = true};
+    const cleave_import_request request = config_request(text, BATCH, 64);
     cleave_model imported;
     cr_assert_eq(cleave_model_import_as(&request, &arena, &imported, &error), CLEAVE_OK, "%s",
                  error.message);
@@ -428,12 +424,7 @@ Test(pipelines, auto_is_none_worse_than_baselines_asked_for_by_name) {
         "\"num_hidden_layers\": 2, \"vocab_size\": 512, \"rms_norm_eps\": 1e-05, "
         "\"rope_theta\": 10000.0, \"max_position_embeddings\": 512, \"hidden_act\": \"silu\", "
         "\"attention_bias\": false, \"tie_word_embeddings\": false}";
-    const cleave_import_request request = {.file = "config.json",
-                                           .data = config,
-                                           .bytes = strlen(config),
-                                           .batch = 32,
-                                           .sequence = 256,
-                                           .with_loss = true};
+    const cleave_import_request request = config_request(config, 32, 256);
     cleave_error error = {""};
     cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
                  error.message);
