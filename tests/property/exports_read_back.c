@@ -1,6 +1,7 @@
 /* What is read back of a plan is a layout that the target says as it is: nothing more is lost, and
    it is read back the same.  On layouts drawn at random, of models of all sorts, and in two stages
    wherever the target says that one can begin. */
+#include "../support/ok.h"
 #include "graph/export/plan.h"
 #include "graph/import/import.h"
 
@@ -41,22 +42,18 @@ static void draw_layout(const cleave_model *model, int32_t n_devices, uint64_t s
     cleave_random random = {.key = seed};
     cleave_mesh mesh;
     cleave_mesh_of_primes(n_devices, &mesh);
-    cr_assert_eq(cleave_layout_random(model, n_devices, seed, arena, layout, NULL), CLEAVE_OK);
+    OK(cleave_layout_random, model, n_devices, seed, arena, layout);
     for (int32_t op = 0; op < model->n_operators; op++) {
         cleave_mesh_cut cut = draw_cut(&model->operators[op], &mesh, seed % 4 == 0, &random);
         if (cleave_random_below(&random, 8) > 0)
-            cr_assert_eq(cleave_mesh_split(&mesh, &cut, arena, &layout->splits[op], NULL),
-                         CLEAVE_OK);
+            OK(cleave_mesh_split, &mesh, &cut, arena, &layout->splits[op]);
     }
 }
 
 static void make(const cleave_model *model, const cleave_layout *layout, cleave_target target,
                  cleave_arena *arena, cleave_export_plan *plan, cleave_layout *back) {
-    cleave_error error = {""};
-    cr_assert_eq(cleave_export_make(model, layout, target, arena, plan, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_export_read_back(model, layout, plan, arena, back, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_export_make, model, layout, target, arena, plan);
+    OK(cleave_export_read_back, model, layout, plan, arena, back);
 }
 
 static int count_lost(const cleave_export_plan *plan) {
@@ -92,7 +89,7 @@ Test(exports, what_is_read_back_is_exported_as_it_is) {
         cleave_model model;
         char path[256];
         snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s", models[m].file);
-        cr_assert_eq(cleave_model_import(path, 24, true, &arena, &model, NULL), CLEAVE_OK);
+        OK(cleave_model_import, path, 24, true, &arena, &model);
         for (uint64_t seed = 0; seed < N_LAYOUTS; seed++) {
             cleave_layout drawn;
             draw_layout(&model, models[m].n_devices, seed, &scratch, &drawn);
@@ -111,11 +108,11 @@ static void draw_stages(const cleave_model *model, int32_t n_devices, int32_t be
     cleave_random random = {.key = (uint64_t)begins};
     cleave_mesh mesh;
     cleave_mesh_of_primes(n_devices / 2, &mesh);
-    cr_assert_eq(cleave_layout_create(model, n_devices, arena, layout, NULL), CLEAVE_OK);
+    OK(cleave_layout_create, model, n_devices, arena, layout);
     for (int32_t op = 0; op < model->n_operators; op++) {
         cleave_mesh_cut cut = draw_cut(&model->operators[op], &mesh, false, &random);
         cleave_split *split = &layout->splits[op];
-        cr_assert_eq(cleave_mesh_split(&mesh, &cut, arena, split, NULL), CLEAVE_OK);
+        OK(cleave_mesh_split, &mesh, &cut, arena, split);
         for (int32_t p = 0; p < split->n_parts && op >= begins; p++)
             split->devices[p] += n_devices / 2;
     }
@@ -132,16 +129,13 @@ Test(exports, a_stage_is_said_just_where_it_is_sayable_and_read_back_as_it_is) {
         cleave_sayable *sayable;
         char path[256];
         snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s", models[m].file);
-        cr_assert_eq(cleave_model_import(path, 24, true, &arena, &model, NULL), CLEAVE_OK);
-        cr_assert_eq(cleave_sayable_find(&model, CLEAVE_TARGET_TORCH, &arena, &sayable, NULL),
-                     CLEAVE_OK);
+        OK(cleave_model_import, path, 24, true, &arena, &model);
+        OK(cleave_sayable_find, &model, CLEAVE_TARGET_TORCH, &arena, &sayable);
         for (int32_t op = 1; op < model.n_operators; op += 1 + model.n_operators / 60) {
             cleave_export_plan plan;
             cleave_layout drawn;
             draw_stages(&model, models[m].n_devices, op, &scratch, &drawn);
-            cr_assert_eq(
-                cleave_export_make(&model, &drawn, CLEAVE_TARGET_TORCH, &scratch, &plan, NULL),
-                CLEAVE_OK);
+            OK(cleave_export_make, &model, &drawn, CLEAVE_TARGET_TORCH, &scratch, &plan);
             cr_expect_eq(plan.n_groups == 2, sayable[op].begins, "%s: %s", model.file,
                          model.operators[op].name);
             if (plan.n_groups == 2)

@@ -1,4 +1,5 @@
 /* The reference's own gradients against finite differences of its forward. */
+#include "../support/ok.h"
 #include "../support/random_call.h"
 #include "../support/random_nest.h"
 
@@ -9,7 +10,6 @@
    sum of the magnitudes, of which rounding the outputs to floats loses a part. */
 static double weighted_output(const random_call *made, float *const *directions, double by,
                               double *size) {
-    cleave_error error = {{0}};
     const cleave_nest *nest = made->nest;
     cleave_kernel_call call = made->call;
     call.pass = CLEAVE_PASS_FORWARD;
@@ -27,7 +27,7 @@ static double weighted_output(const random_call *made, float *const *directions,
     int64_t bytes = one_nest_bytes(&call, &nest->output, &call.output);
     float *output = one_nest_memory(bytes);
     call.output.data = output;
-    cr_assert(cleave_kernel_run_reference(&call, &error) == CLEAVE_OK, "%s", error.message);
+    OK(cleave_kernel_run_reference, &call);
     double sum = 0;
     *size = 0;
     for (int64_t j = 0; j < bytes / 4; j++) {
@@ -43,7 +43,6 @@ static double weighted_output(const random_call *made, float *const *directions,
 
 /* sum over inputs of gradient x direction, by the reference. */
 static double predicted_change(random_call *made, float *const *directions, double *scale) {
-    cleave_error error = {{0}};
     double sum = 0;
     *scale = 0;
     for (cleave_pass pass = CLEAVE_PASS_INPUT_GRADIENT; pass < CLEAVE_PASS_UPDATE; pass++) {
@@ -51,7 +50,7 @@ static double predicted_change(random_call *made, float *const *directions, doub
         if (gradients == 0)
             continue;
         cleave_kernel_call call = random_call_of_pass(made, pass);
-        cr_assert(cleave_kernel_run_reference(&call, &error) == CLEAVE_OK, "%s", error.message);
+        OK(cleave_kernel_run_reference, &call);
         for (int i = 0; i < made->nest->n_inputs; i++) {
             if (!(gradients >> i & 1))
                 continue;

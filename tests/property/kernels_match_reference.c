@@ -4,6 +4,7 @@
 
    Operands that the model says backward does not read are withheld, results are poisoned before
    the call, and the workspace has a fence behind it. */
+#include "../support/ok.h"
 #include "../support/random_call.h"
 #include "../support/random_nest.h"
 #include "base/bf16.h"
@@ -84,7 +85,6 @@ static cleave_status run(const subject *of, const cleave_kernel_call *call, clea
 /* Runs one pass twice and returns the worst difference of any result. */
 static double compare_pass(const subject *of, random_call *made, cleave_pass pass, int32_t pieces,
                            uint32_t accumulated, tally *seen) {
-    cleave_error error = {{0}};
     const cleave_nest *nest = made->nest;
     cleave_kernel_call call = random_call_of_pass(made, pass);
     call.accumulated = accumulated;
@@ -130,7 +130,7 @@ static double compare_pass(const subject *of, random_call *made, cleave_pass pas
         }
     for (int r = 0; r < n_results; r++)
         prepare(results[r]->data, one_nest_bytes(&call, operands[r], results[r]) / 4, added_to[r]);
-    cr_assert(cleave_kernel_run_reference(&call, &error) == CLEAVE_OK, "%s", error.message);
+    OK(cleave_kernel_run_reference, &call);
     for (int r = 0; r < n_results; r++) {
         int64_t size = one_nest_bytes(&call, operands[r], results[r]);
         expected[r] = one_nest_memory(size);
@@ -138,7 +138,7 @@ static double compare_pass(const subject *of, random_call *made, cleave_pass pas
         prepare(results[r]->data, size / 4, added_to[r]);
     }
     polls = 0;
-    cr_assert(run(of, &call, &error) == CLEAVE_OK, "%s", error.message);
+    OK(run, of, &call);
     bool two_products = gradients == 3; /* each has the pieces */
     cr_expect(polls <= (pieces - 1) * (two_products ? 2 : 1), "%d polls of %d pieces", polls,
               pieces);
@@ -164,7 +164,7 @@ static bool adds(const cleave_nest *nest, cleave_pass pass) {
 static tally compare_many(const cleave_kernel_row *row, random_nest_maker *make, uint64_t n) {
     cleave_error error = {{0}};
     subject of = {.row = row};
-    cr_assert(cleave_kernels_create(&of.kernels, &error) == CLEAVE_OK, "%s", error.message);
+    OK(cleave_kernels_create, &of.kernels);
     tally seen = {0};
     for (uint64_t seed = 0; seed < n; seed++) {
         cleave_random random = {.key = seed};

@@ -1,4 +1,5 @@
 /* Points of a sweep, what each begins with, its file, and the knees of its curves. */
+#include "../../support/ok.h"
 #include "cli/sweep/knee.h"
 #include "costmodel/machine.h"
 
@@ -160,8 +161,7 @@ Test(sweep, file_that_is_read_is_written_the_same) {
     found(3, 0.123456789012345);
     of.records[4] = (sweep_record){.is_done = true, .why = "nothing fits, \"not\" even this"};
     const char *first = written();
-    cleave_error error = {""};
-    cr_assert_eq(read_back(first, &error), CLEAVE_OK, "%s", error.message);
+    OK(read_back, first);
     cr_expect_eq(of.records[3].step_seconds, 0.123456789012345);
     cr_expect_eq(of.records[0].bytes_sent, -1);
     cr_expect_not(of.records[1].is_done);

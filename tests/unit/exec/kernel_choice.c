@@ -1,4 +1,5 @@
 /* Which kernel takes a convolution: by shapes, as the quickest was found to be. */
+#include "../../support/ok.h"
 #include "../../support/one_nest.h"
 #include "exec/kernels/kernel.h"
 
@@ -9,7 +10,7 @@ static const char *choice_under(one_nest_convolution shape, bool row_major_weigh
     cleave_error error = {{0}};
     one_nest one;
     cleave_kernels *kernels = NULL;
-    cr_assert(cleave_kernels_create(&kernels, &error) == CLEAVE_OK, "%s", error.message);
+    OK(cleave_kernels_create, &kernels);
     const cleave_nest *nest = one_nest_make_convolution(&one, &shape, row_major_weights, &error);
     cr_assert(nest != NULL, "%s", error.message);
     cleave_part part = cleave_part_whole(nest, 0);

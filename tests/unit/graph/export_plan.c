@@ -1,4 +1,5 @@
 /* Plans: names of modules, and how tensors lie, of models that ship. */
+#include "../../support/ok.h"
 #include "graph/export/moves.h"
 #include "graph/export/plan.h"
 #include "graph/import/import.h"
@@ -16,17 +17,14 @@ TestSuite(export_plan, .fini = tear_down);
 
 /* All operators are repeated on all devices. */
 static void load(const char *file, int64_t batch, int32_t n_devices) {
-    cleave_error error = {""};
     char path[256];
     snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s", file);
-    cr_assert_eq(cleave_model_import(path, batch, true, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_model_import, path, batch, true, &arena, &model);
     const int32_t degree[CLEAVE_MAX_AXES] = {0},
                   devices[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    cr_assert_eq(cleave_layout_create(&model, n_devices, &arena, &layout, NULL), CLEAVE_OK);
+    OK(cleave_layout_create, &model, n_devices, &arena, &layout);
     for (int32_t op = 0; op < model.n_operators; op++)
-        cr_assert_eq(cleave_layout_set(&layout, op, n_devices, degree, devices, &arena, NULL),
-                     CLEAVE_OK);
+        OK(cleave_layout_set, &layout, op, n_devices, degree, devices, &arena);
 }
 
 static int axis(int32_t op, const char *name) {
@@ -44,14 +42,12 @@ static int32_t split(const char *name, const char *along) {
     degree[axis(op, along)] = layout.n_devices;
     for (int32_t d = 0; d < layout.n_devices; d++)
         devices[d] = d;
-    cr_assert_eq(cleave_layout_set(&layout, op, 1, degree, devices, &arena, NULL), CLEAVE_OK);
+    OK(cleave_layout_set, &layout, op, 1, degree, devices, &arena);
     return op;
 }
 
 static void make(cleave_target target) {
-    cleave_error error = {""};
-    cr_assert_eq(cleave_export_make(&model, &layout, target, &arena, &plan, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(cleave_export_make, &model, &layout, target, &arena, &plan);
 }
 
 static const cleave_lost *find_lost(int32_t op, const char *what) {
@@ -79,14 +75,13 @@ Test(export_plan, modules_are_called_by_their_parameters_and_nodes) {
 }
 
 Test(export_plan, an_operator_of_a_config_is_its_module_though_its_weight_is_tied) {
-    cleave_error error = {""};
     const cleave_import_request request = {.file = CLEAVE_SOURCE_DIR
                                            "/configs/models/llama_3_2_1b.json",
                                            .batch = 4,
                                            .sequence = 16,
                                            .with_loss = true};
-    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_layout_create(&model, 2, &arena, &layout, NULL), CLEAVE_OK);
+    OK(cleave_model_import_as, &request, &arena, &model);
+    OK(cleave_layout_create, &model, 2, &arena, &layout);
     int32_t head = split("lm_head", "k");
     make(CLEAVE_TARGET_TORCH);
     cr_expect_str_eq(module_of("model.embed_tokens"), "model.embed_tokens");
@@ -99,14 +94,13 @@ Test(export_plan, an_operator_of_a_config_is_its_module_though_its_weight_is_tie
 
 /* Gate, up and down are parts of what the module of all experts does. */
 Test(export_plan, a_part_of_a_modules_forward_is_no_module) {
-    cleave_error error = {""};
     const cleave_import_request request = {.file =
                                                CLEAVE_SOURCE_DIR "/configs/models/olmoe_1b_7b.json",
                                            .batch = 4,
                                            .sequence = 16,
                                            .with_loss = true};
-    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_layout_create(&model, 2, &arena, &layout, NULL), CLEAVE_OK);
+    OK(cleave_model_import_as, &request, &arena, &model);
+    OK(cleave_layout_create, &model, 2, &arena, &layout);
     make(CLEAVE_TARGET_TORCH);
     static const char *const parts[] = {"gate", "up", "down"};
     for (int i = 0; i < 3; i++) {
@@ -152,14 +146,14 @@ Test(export_plan, an_operator_on_one_device_is_on_it_alone_in_torch) {
         split(model.operators[op].name, "n");
     int32_t dense = cleave_model_find_operator(&model, "/classifier/classifier.4/Gemm");
     const int32_t degree[CLEAVE_MAX_AXES] = {0}, second = 1;
-    cr_assert_eq(cleave_layout_set(&layout, dense, 1, degree, &second, &arena, NULL), CLEAVE_OK);
+    OK(cleave_layout_set, &layout, dense, 1, degree, &second, &arena);
     make(CLEAVE_TARGET_TORCH);
     cr_expect_eq(plan.n_lost, 0, "%s", plan.n_lost > 0 ? plan.lost[0].why : "");
     cr_expect_eq(plan.operators[dense].cut.axis[0], cleave_mesh_alone(1));
     cr_expect_eq(plan.operators[dense].then.axis[0], cleave_mesh_alone(1));
     cr_expect_eq(stored("classifier.4.weight"), cleave_mesh_alone(1));
     cleave_layout back;
-    cr_assert_eq(cleave_export_read_back(&model, &layout, &plan, &arena, &back, NULL), CLEAVE_OK);
+    OK(cleave_export_read_back, &model, &layout, &plan, &arena, &back);
     for (int32_t op = 0; op < model.n_operators; op++)
         cr_expect(cleave_split_same(&back.splits[op], &layout.splits[op]), "%s",
                   model.operators[op].name);
@@ -282,12 +276,12 @@ Test(export_plan, what_is_cut_is_cut_on_by_inner_dimensions_of_the_mesh) {
     degree[axis(dense, "k")] = 2;
     const int32_t outer[] = {0, 2, 1, 3}, inner[] = {0, 1, 2, 3};
     layout.sharded[bias] = layout.sharded[weight] = CLEAVE_SHARDED_UPDATE;
-    cr_assert_eq(cleave_layout_set(&layout, dense, 2, degree, outer, &arena, NULL), CLEAVE_OK);
+    OK(cleave_layout_set, &layout, dense, 2, degree, outer, &arena);
     make(CLEAVE_TARGET_TORCH);
     cr_expect_eq(plan.n_lost, 0);
     cr_expect(plan.parameters[bias].stored[0] == 0 && plan.parameters[bias].stored[1] == 0);
     cr_expect(plan.parameters[weight].stored[0] == 0 && plan.parameters[weight].stored[1] == 1);
-    cr_assert_eq(cleave_layout_set(&layout, dense, 2, degree, inner, &arena, NULL), CLEAVE_OK);
+    OK(cleave_layout_set, &layout, dense, 2, degree, inner, &arena);
     make(CLEAVE_TARGET_TORCH);
     cr_expect_eq(plan.n_lost, 1);
     cr_expect(plan.parameters[bias].stored[0] == CLEAVE_FRAME_APART);
@@ -303,8 +297,7 @@ static int32_t put_in_stages(const char *begins, bool first_cut, bool second_cut
         bool cut = op < second ? first_cut : second_cut;
         int32_t degree[CLEAVE_MAX_AXES] = {0};
         degree[0] = cut ? 2 : 1; /* the outermost axis is n */
-        cr_assert_eq(cleave_layout_set(&layout, op, cut ? 1 : 2, degree, devices, &arena, NULL),
-                     CLEAVE_OK);
+        OK(cleave_layout_set, &layout, op, cut ? 1 : 2, degree, devices, &arena);
     }
     layout.schedule.micro_batches = layout.schedule.n_stages = 2;
     layout.schedule.first_operator = CLEAVE_ARENA_ARRAY(&arena, int32_t, 2);
@@ -321,7 +314,7 @@ Test(export_plan, stages_of_several_devices_have_a_mesh_each) {
     cr_expect_str_eq(plan.begins[1], "classifier.1");
     cr_expect_eq(plan.given[1].axis[0], axis(second, "n"), "every rank's block goes to its peer");
     cleave_layout back;
-    cr_assert_eq(cleave_export_read_back(&model, &layout, &plan, &arena, &back, NULL), CLEAVE_OK);
+    OK(cleave_export_read_back, &model, &layout, &plan, &arena, &back);
     for (int32_t op = 0; op < model.n_operators; op++)
         cr_expect(cleave_split_same(&back.splits[op], &layout.splits[op]));
 }
@@ -357,8 +350,7 @@ static bool can_begin(const cleave_sayable *sayable, const char *op) {
 Test(export_plan, a_stage_begins_where_its_module_is_given_all_that_goes_on) {
     cleave_sayable *sayable;
     load("byte_gpt.onnx", 8, 4);
-    cr_assert_eq(cleave_sayable_find(&model, CLEAVE_TARGET_TORCH, &arena, &sayable, NULL),
-                 CLEAVE_OK);
+    OK(cleave_sayable_find, &model, CLEAVE_TARGET_TORCH, &arena, &sayable);
     cr_expect(can_begin(sayable, "/block.1.norm_1/LayerNormalization"));
     cr_expect(can_begin(sayable, "/block.0/residual_1/Add"), "with the norm behind it");
     cr_expect_not(can_begin(sayable, "/block.1.attention.query/MatMul"), "the residual goes on");
@@ -393,7 +385,7 @@ Test(export_plan, of_stages_by_turns_there_is_no_zero_bubble) {
 static double count_moves(void) {
     double bytes = -1;
     make(CLEAVE_TARGET_TORCH);
-    cr_assert_eq(cleave_export_move_bytes(&model, &plan, &bytes, NULL), CLEAVE_OK);
+    OK(cleave_export_move_bytes, &model, &plan, &bytes);
     return bytes;
 }
 
