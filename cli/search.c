@@ -38,14 +38,6 @@ static const option_row rows[] = {
     ROW_QUIET,
 };
 
-/* Null where the additive model was not solved. */
-static void put_additive(cleave_json_writer *w, const cleave_search_result *result, double value) {
-    if (result->additive_seconds > 0)
-        cleave_json_put_number(w, value);
-    else
-        cleave_json_put_null(w);
-}
-
 static int32_t count_recomputed(const cleave_layout *layout) {
     int32_t n = 0;
     for (int32_t op = 0; op < layout->n_operators; op++)
@@ -70,11 +62,8 @@ static void put_step(const search_request *asked, const cleave_search_result *re
     if (!asked->common.forward)
         return;
     cleave_json_set_string(w, "goal", asked->throughput ? "throughput" : "latency");
-    cleave_json_key(w, "samples_per_second");
-    if (batch > 0 && result->best.step_seconds > 0)
-        cleave_json_put_number(w, (double)batch / result->best.step_seconds);
-    else
-        cleave_json_put_null(w);
+    cleave_json_set_known(w, "samples_per_second", batch > 0 && result->best.step_seconds > 0,
+                          (double)batch / result->best.step_seconds);
 }
 
 static void print_json(const search_values *values, const cleave_search_result *result,
@@ -94,13 +83,9 @@ static void print_json(const search_values *values, const cleave_search_result *
     cleave_json_set_number(w, "search_seconds", result->search_seconds);
     cleave_json_set_integer(w, "proposals", result->proposals);
     cleave_json_open_object(w, "baselines", false);
-    for (int32_t b = 0; b < result->n_baselines; b++) {
-        cleave_json_key(w, cleave_baseline_names[b]);
-        if (result->baselines[b].applies)
-            cleave_json_put_number(w, result->baselines[b].step_seconds);
-        else
-            cleave_json_put_null(w);
-    }
+    for (int32_t b = 0; b < result->n_baselines; b++)
+        cleave_json_set_known(w, cleave_baseline_names[b], result->baselines[b].applies,
+                              result->baselines[b].step_seconds);
     cleave_json_end_object(w);
     cleave_json_open_object(w, "baseline_micro_batches", false);
     for (int32_t b = 0; b < result->n_baselines; b++)
@@ -109,20 +94,13 @@ static void print_json(const search_values *values, const cleave_search_result *
                                     result->baselines[b].layout.schedule.micro_batches);
     cleave_json_end_object(w);
     cleave_json_set_number(w, "lower_bound_seconds", result->lower_bound_seconds);
-    cleave_json_key(w, "staged_bound_seconds");
-    if (result->staged_bound_seconds > 0)
-        cleave_json_put_number(w, result->staged_bound_seconds);
-    else
-        cleave_json_put_null(w);
-    cleave_json_key(w, "additive_seconds");
-    put_additive(w, result, result->additive_seconds);
-    cleave_json_key(w, "additive_gap");
-    put_additive(w, result, result->additive_gap);
-    cleave_json_key(w, "certified_seconds");
-    if (result->certified_seconds > 0)
-        cleave_json_put_number(w, result->certified_seconds);
-    else
-        cleave_json_put_null(w);
+    cleave_json_set_known(w, "staged_bound_seconds", result->staged_bound_seconds > 0,
+                          result->staged_bound_seconds);
+    bool is_solved = result->additive_seconds > 0;
+    cleave_json_set_known(w, "additive_seconds", is_solved, result->additive_seconds);
+    cleave_json_set_known(w, "additive_gap", is_solved, result->additive_gap);
+    cleave_json_set_known(w, "certified_seconds", result->certified_seconds > 0,
+                          result->certified_seconds);
     cleave_json_set_integer(w, "is_certified", result->is_certified);
     cleave_json_set_integer(w, "is_local_optimum", result->is_local_optimum);
     cleave_json_set_integer(w, "optimum_in_steps", result->optimum_in_steps);

@@ -233,11 +233,7 @@ static void put_sent(cleave_json_writer *w, const cleave_sent *sent, int32_t n) 
 /* Null of what was not simulated. */
 static void put_seconds_by_events(cleave_json_writer *w, const char *name, const outcome *result,
                                   double seconds) {
-    cleave_json_key(w, name);
-    if (result->step_seconds[CLEAVE_RULE_EVENTS] >= 0)
-        cleave_json_put_number(w, seconds);
-    else
-        cleave_json_put_null(w);
+    cleave_json_set_known(w, name, result->step_seconds[CLEAVE_RULE_EVENTS] >= 0, seconds);
 }
 
 static cleave_status print_json(const cleave_priced_program *priced, const outcome *result,

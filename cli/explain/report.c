@@ -361,12 +361,9 @@ static void put_schedules(cleave_json_writer *w, const explanation *e) {
         bool fits = other->price.excess_bytes == 0 && e->schedules.price.excess_bytes == 0;
         cleave_json_begin_object(w, true);
         cleave_json_set_string(w, "decision", other->decision);
-        cleave_json_key(w, "step_seconds");
-        if (fits)
-            cleave_json_put_number(w, 1e-12 * (double)e->path.step *
-                                          share(other->price.step, e->schedules.price.step));
-        else
-            cleave_json_put_null(w);
+        cleave_json_set_known(w, "step_seconds", fits,
+                              1e-12 * (double)e->path.step *
+                                  share(other->price.step, e->schedules.price.step));
         cleave_json_set_integer(w, "peak_bytes", other->price.peak_bytes);
         cleave_json_end_object(w);
     }
