@@ -117,6 +117,9 @@ void cleave_json_open_array(cleave_json_writer *writer, const char *key, bool on
 void cleave_json_set_string(cleave_json_writer *writer, const char *key, const char *value);
 void cleave_json_set_integer(cleave_json_writer *writer, const char *key, int64_t value);
 void cleave_json_set_number(cleave_json_writer *writer, const char *key, double value);
+/* Null where it is not known. */
+void cleave_json_set_known(cleave_json_writer *writer, const char *key, bool is_known,
+                           double value);
 void cleave_json_set_truth(cleave_json_writer *writer, const char *key, bool value);
 /* Writes the finished text to a file, and frees the writer in any case; `what` is said where memory
    was short, such as "writing a plan". */

@@ -174,6 +174,10 @@ void cleave_json_set_number(cleave_json_writer *writer, const char *key, double 
     cleave_json_key(writer, key);
     cleave_json_put_number(writer, value);
 }
+void cleave_json_set_known(cleave_json_writer *writer, const char *key, bool is_known,
+                           double value) {
+    cleave_json_set_number(writer, key, is_known ? value : HUGE_VAL);
+}
 void cleave_json_set_truth(cleave_json_writer *writer, const char *key, bool value) {
     cleave_json_key(writer, key);
     put(writer, value ? "true" : "false");

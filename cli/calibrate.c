@@ -34,13 +34,13 @@ static const option_row rows[] = {
      .help = "its inputs that are data, as of `cleave search`; one for each --model, in order"},
     {"--layout", "PLAN.layout.json", OPTION_TEXT_LIST, offsetof(calibrate_values, layouts),
      .help = "a layout whose kernels are measured before all others; with one --model only"},
-    {"--devices", "D", OPTION_INTEGER, offsetof(calibrate_values, devices), .least = 1,
+    {"--devices", "D", OPTION_INTEGER, offsetof(calibrate_values, common.devices), .least = 1,
      .most = CLEAVE_MAX_NODE_DEVICES,
      .help = "devices of the machine (default its processors, or as many as have their threads)"},
-    ROW_DEVICE_THREADS(calibrate_values),
+    ROW_DEVICE_THREADS,
     {"--time", "SECONDS", OPTION_SECONDS, offsetof(calibrate_values, time), .standard = "60",
      .help = "budget; what is not measured by then is predicted from what is"},
-    ROW_FORWARD(calibrate_values),
+    ROW_FORWARD,
     {"--again", NULL, OPTION_FLAG, offsetof(calibrate_values, again),
      .help =
          "measure what the given layouts need once more, as the machine is now, and nothing else"},
@@ -54,7 +54,7 @@ static const option_row rows[] = {
      .help = "measure nothing: take what a framework was timed to take"},
     {"--through", "torch", OPTION_TEXT, offsetof(calibrate_values, through),
      .help = "list, time in that framework, and take its times"},
-    {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(calibrate_values, machine),
+    {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(calibrate_values, common.machine),
      .help = "with the three before: the machine whose devices are measured, for all else of it"},
     {"--python", "PYTHON", OPTION_TEXT, offsetof(calibrate_values, python), .standard = "python3",
      .help = "with --through: the Python that has the framework"},
@@ -62,10 +62,10 @@ static const option_row rows[] = {
      .help = "with --through: where it is timed (default cuda where there is one)"},
     {"--compile", NULL, OPTION_FLAG, offsetof(calibrate_values, compile),
      .help = "with --through: as torch.compile makes it"},
-    ROW_CAPACITY(calibrate_values),
-    ROW_PRECISION(calibrate_values),
-    ROW_REDUCE_PRECISION(calibrate_values),
-    ROW_QUIET(calibrate_values),
+    ROW_CAPACITY,
+    ROW_PRECISION,
+    ROW_REDUCE_PRECISION,
+    ROW_QUIET,
 };
 
 /* Is it another one that measures? */
@@ -82,30 +82,26 @@ static cleave_status check_modes(const calibrate_values *values, cleave_error *e
         return cleave_fail(error, CLEAVE_BAD_INPUT, "--model is missing");
     if (values->list == NULL && values->output == NULL)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "-o is missing");
-    if (values->machine != NULL && n == 0)
+    if (values->common.machine != NULL && n == 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--machine %s: goes with --list-kernels, --import or --through",
-                           values->machine);
+                           values->common.machine);
     return CLEAVE_OK;
 }
 
 static cleave_status check_usage(const calibrate_values *values, cleave_error *error) {
     CLEAVE_TRY(check_modes(values, error));
-    if (values->batches.n != 0 && values->batches.n != values->models.n)
-        return cleave_fail(
-            error, CLEAVE_BAD_INPUT,
-            "%d --model and %d --batch: every --model needs its --batch, or none has one",
-            values->models.n, values->batches.n);
-    if (values->sequences.n != 0 && values->sequences.n != values->models.n)
-        return cleave_fail(
-            error, CLEAVE_BAD_INPUT,
-            "%d --model and %d --sequence: every --model needs its --sequence, or none has one",
-            values->models.n, values->sequences.n);
-    if (values->inputs.n != 0 && values->inputs.n != values->models.n)
-        return cleave_fail(
-            error, CLEAVE_BAD_INPUT,
-            "%d --model and %d --inputs: every --model needs its --inputs, or none has one",
-            values->models.n, values->inputs.n);
+    const struct {
+        const char *option;
+        int n;
+    } lists[] = {{"--batch", values->batches.n},
+                 {"--sequence", values->sequences.n},
+                 {"--inputs", values->inputs.n}};
+    for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
+        if (lists[l].n != 0 && lists[l].n != values->models.n)
+            return cleave_fail(error, CLEAVE_BAD_INPUT,
+                               "%d --model and %d %s: every --model needs its %s, or none has one",
+                               values->models.n, lists[l].n, lists[l].option, lists[l].option);
     if (values->layouts.n > 0 && values->models.n != 1)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--layout %s: goes with one --model, not with %d",
@@ -115,26 +111,29 @@ static cleave_status check_usage(const calibrate_values *values, cleave_error *e
     return CLEAVE_OK;
 }
 
+/* What is asked for of the i-th model. */
+static common_options common_of(const calibrate_values *values, int i) {
+    common_options common = values->common;
+    common.model = values->models.items[i];
+    common.batch = values->batches.n > 0 ? values->batches.items[i] : 0;
+    common.sequence = values->sequences.n > 0 ? values->sequences.items[i] : 0;
+    common.inputs = values->inputs.n > 0 ? values->inputs.items[i] : NULL;
+    return common;
+}
+
 cleave_status calibrate_import(const calibrate_values *values, int i, cleave_arena *arena,
                                cleave_model *model, cleave_error *error) {
-    const cleave_import_request request = {
-        .file = values->models.items[i],
-        .batch = values->batches.n > 0 ? values->batches.items[i] : 0,
-        .sequence = values->sequences.n > 0 ? values->sequences.items[i] : 0,
-        .capacity_factor = values->capacity_factor,
-        .inputs = values->inputs.n > 0 ? values->inputs.items[i] : NULL,
-        .precision = values->precision,
-        .reduce_precision = values->reduce_precision};
-    CLEAVE_TRY(inputs_model(&request, values->forward, arena, model, error));
+    const common_options common = common_of(values, i);
+    CLEAVE_TRY(inputs_model(&common, arena, model, error));
     return cleave_model_check_runs(model, error);
 }
 
 static int32_t count_devices(const calibrate_values *values) {
-    long threads = values->device_threads > 1 ? (long)values->device_threads : 1,
+    long threads = values->common.device_threads > 1 ? (long)values->common.device_threads : 1,
          processors = sysconf(_SC_NPROCESSORS_ONLN) / threads;
-    return values->devices > 0 ? (int32_t)values->devices
-           : processors > 1    ? (int32_t)processors
-                               : 1;
+    return values->common.devices > 0 ? (int32_t)values->common.devices
+           : processors > 1           ? (int32_t)processors
+                                      : 1;
 }
 
 /* Resident bytes beside arena and program, of the rank that has most, as `cleave run` reports them.
@@ -169,40 +168,10 @@ static cleave_status run_model(const calibrate_values *values, int i, const clea
     cleave_layout layout;
     cleave_json *document = NULL;
     bool applies = false;
-    char batch[32], sequence[32], capacity[40], threads[32];
-    snprintf(batch, sizeof batch, "%lld",
-             values->batches.n > 0 ? (long long)values->batches.items[i] : 0LL);
-    int64_t length = values->sequences.n > 0 ? values->sequences.items[i] : 0;
-    snprintf(sequence, sizeof sequence, "%lld", (long long)length);
-    snprintf(capacity, sizeof capacity, "%.17g", values->capacity_factor);
-    snprintf(threads, sizeof threads, "%lld", (long long)values->device_threads);
-    const char *arguments[24] = {"run",      "--model",   values->models.items[i],
-                                 "--layout", layout_path, "--steps",
-                                 "2",        "--json"};
-    int n = 8;
-    if (values->batches.n > 0) {
-        arguments[n++] = "--batch";
-        arguments[n++] = batch;
-    }
-    if (length > 0) {
-        arguments[n++] = "--sequence";
-        arguments[n++] = sequence;
-    }
-    if (values->capacity_factor > 0) {
-        arguments[n++] = "--capacity-factor";
-        arguments[n++] = capacity;
-    }
-    if (values->inputs.n > 0) {
-        arguments[n++] = "--inputs";
-        arguments[n++] = values->inputs.items[i];
-    }
-    if (values->device_threads > 1) {
-        arguments[n++] = "--device-threads";
-        arguments[n++] = threads;
-    }
-    if (values->forward)
-        arguments[n++] = "--forward";
-    inputs_put_precision(values->precision, values->reduce_precision, arguments, n);
+    const common_options common = common_of(values, i);
+    child_arguments child = {.words = {"run", "--layout", layout_path, "--steps", "2", "--json"},
+                             .n = 6};
+    child_add_common(&child, &common);
     cleave_status status = calibrate_import(values, i, &arena, &model, error);
     if (status == CLEAVE_OK)
         status = cleave_baseline_layout(&model, machine, "data-parallel", 0, &arena, &layout,
@@ -210,7 +179,7 @@ static cleave_status run_model(const calibrate_values *values, int i, const clea
     if (status == CLEAVE_OK && applies) {
         status = cleave_layout_write(layout_path, &model, &layout, error);
         if (status == CLEAVE_OK)
-            status = child_run_json(arguments, &document, error);
+            status = child_run_json(child.words, &document, error);
         if (status == CLEAVE_OK)
             status = read_runtime(document, runtime_bytes, error);
         cleave_json_free(document);

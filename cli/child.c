@@ -4,8 +4,10 @@
 
 #include "base/list.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +16,58 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_ARGUMENTS = 256, WATCH_MILLISECONDS = 200 };
+enum { WATCH_MILLISECONDS = 200 };
+
+void child_add(child_arguments *to, const char *word) {
+    assert(to->n < CHILD_MOST_WORDS);
+    to->words[to->n++] = word;
+}
+
+void child_add_text(child_arguments *to, const char *option, const char *text) {
+    if (text == NULL)
+        return;
+    child_add(to, option);
+    child_add(to, text);
+}
+
+static char *new_number(child_arguments *to) {
+    assert(to->n_numbers < CHILD_MOST_NUMBERS);
+    return to->numbers[to->n_numbers++];
+}
+
+void child_add_integer(child_arguments *to, const char *option, int64_t value) {
+    if (value == 0)
+        return;
+    char *text = new_number(to);
+    snprintf(text, sizeof to->numbers[0], "%" PRId64, value);
+    child_add_text(to, option, text);
+}
+
+void child_add_number(child_arguments *to, const char *option, double value) {
+    if (!(value < 0 || value > 0))
+        return;
+    char *text = new_number(to);
+    snprintf(text, sizeof to->numbers[0], "%.17g", value);
+    child_add_text(to, option, text);
+}
+
+void child_add_common(child_arguments *to, const common_options *common) {
+    child_add_text(to, "--model", common->model);
+    child_add_text(to, "--inputs", common->inputs);
+    child_add_text(to, "--precision", common->precision);
+    child_add_text(to, "--reduce-precision", common->reduce_precision);
+    child_add_text(to, "--frozen", common->frozen);
+    child_add_text(to, "--optimizer", common->optimizer);
+    child_add_integer(to, "--batch", common->batch);
+    child_add_integer(to, "--sequence", common->sequence);
+    child_add_integer(to, "--seed", common->seed);
+    child_add_integer(to, "--device-threads", common->device_threads);
+    child_add_number(to, "--capacity-factor", common->capacity_factor);
+    child_add_number(to, "--momentum", common->momentum);
+    child_add_number(to, "--clip-norm", common->clip_norm);
+    if (common->forward)
+        child_add(to, "--forward");
+}
 
 /* In the child: never returns.  One that is watched is ended by us, not by a Ctrl-C that is meant
    for us; and threads of ours may have blocked signals. */
@@ -25,8 +78,8 @@ static void become(const char *const *arguments, int output, int errors) {
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (errors >= 0 && (setpgid(0, 0) != 0 || dup2(errors, STDERR_FILENO) < 0))
         _exit(CLEAVE_FAILED);
-    char *all[MAX_ARGUMENTS + 2] = {name};
-    for (int i = 0; i < MAX_ARGUMENTS && arguments[i] != NULL; i++)
+    char *all[CHILD_MOST_WORDS + 2] = {name};
+    for (int i = 0; i < CHILD_MOST_WORDS && arguments[i] != NULL; i++)
         all[i + 1] = (char *)(uintptr_t)arguments[i]; /* exec does not write to them */
     if (dup2(output, STDOUT_FILENO) >= 0)
         execv(path, all);

@@ -3,6 +3,7 @@
 #define CLEAVE_CLI_COMMAND_H
 
 #include "base/arena.h"
+#include "cli/inputs.h"
 #include "cli/options.h"
 #include "exec/kernels/team.h"
 
@@ -25,127 +26,82 @@ extern const command command_calibrate, command_search, command_simulate, comman
 #define COMMAND_OPTIONS(rows)                                                                      \
     { (rows), (int)(sizeof(rows) / sizeof(rows)[0]) }
 
-/* Rows that several subcommands share; `type` is the options struct with members of these names. */
-#define ROW_MODEL(type)                                                                            \
-    {                                                                                              \
-        "--model", "M.onnx", OPTION_TEXT, offsetof(type, model),                                   \
-            .required = true,                                                                      \
-            .help = "the model, with or without weights; or the config.json of a language model"   \
-    }
-#define ROW_BATCH(type)                                                                            \
-    {                                                                                              \
-        "--batch", "N", OPTION_INTEGER, offsetof(type, batch),                                     \
-            .least = 1, .most = 1LL << 31,                                                         \
-            .help = "global batch; needed where the model leaves it open"                          \
-    }
-#define ROW_SEQUENCE(type)                                                                         \
-    {                                                                                              \
-        "--sequence", "N", OPTION_INTEGER, offsetof(type, sequence),                               \
-            .least = 1, .most = 1 << 20,                                                           \
-            .help = "length of the texts of a language model by its config.json"                   \
-    }
-#define ROW_INPUTS(type)                                                                           \
-    {                                                                                              \
-        "--inputs", "NAME,...", OPTION_TEXT, offsetof(type, inputs),                               \
-            .help = "inputs of the model that are data, the others of floats being parameters "    \
-                    "(default as `cleave show` says)"                                              \
-    }
-#define ROW_ATTENTION(type)                                                                        \
-    {                                                                                              \
-        "--attention", "fused|stored", OPTION_TEXT, offsetof(type, attention),                     \
-            .standard = "fused",                                                                   \
-            .help = "whether attention keeps its scores for backward; a layout file that says "    \
-                    "so always does"                                                               \
-    }
-#define ROW_FRAMEWORK(type)                                                                        \
-    {                                                                                              \
-        "--framework", "NAME", OPTION_TEXT, offsetof(type, framework),                             \
-            .standard = "compiled",                                                                \
-            .help = "whose kernels prices of data sheets are: compiled or eager (PyTorch), "       \
-                    "torchtitan, llm-foundry, megatron, megatron-fused, megatron-deepspeed, "      \
-                    "megatron-deepspeed-torch-norm, mist"                                          \
-    }
-#define ROW_PRECISION(type)                                                                        \
-    {                                                                                              \
-        "--precision", "f32|bf16|fp16|fp8", OPTION_TEXT, offsetof(type, precision),                \
-            .help = "of activations and weights, kept, sent and multiplied; fp16 and fp8 have "    \
-                    "prices, but no kernels (default f32)"                                         \
-    }
-#define ROW_REDUCE_PRECISION(type)                                                                 \
-    {                                                                                              \
-        "--reduce-precision", "f32|bf16|fp16|mixed", OPTION_TEXT,                                  \
-            offsetof(type, reduce_precision),                                                      \
-            .help = "of partial sums that are sent (default f32); mixed: short of activations"     \
-    }
-#define ROW_FROZEN(type)                                                                           \
-    {                                                                                              \
-        "--frozen", "PATTERN,...", OPTION_TEXT, offsetof(type, frozen),                            \
-            .help = "parameters that are not trained, such as \"*.weight\" (default none)"         \
-    }
-#define ROW_CAPACITY(type)                                                                         \
-    {                                                                                              \
-        "--capacity-factor", "F", OPTION_NUMBER, offsetof(type, capacity_factor),                  \
-            .least = 0, .most = 65536,                                                             \
-            .help =                                                                                \
-                "rows of each expert of a config.json, in those of an even choice; what finds "    \
-                "none is dropped (default as the file says, or room for every token)"              \
-    }
-#define ROW_MACHINE(type)                                                                          \
-    {                                                                                              \
-        "--machine", "MACHINE.json", OPTION_TEXT, offsetof(type, machine),                         \
-            .required = true, .help = "the machine file"                                           \
-    }
-#define ROW_DEVICES(type)                                                                          \
-    {                                                                                              \
-        "--devices", "D", OPTION_INTEGER, offsetof(type, devices),                                 \
-            .least = 1, .most = 1 << 20,                                                           \
-            .help = "take the machine's first D devices (default all)"                             \
-    }
-#define ROW_DEVICE_THREADS(type)                                                                   \
-    {                                                                                              \
-        "--device-threads", "N", OPTION_INTEGER, offsetof(type, device_threads),                   \
-            .least = 1, .most = CLEAVE_MAX_DEVICE_THREADS,                                         \
-            .help = "threads of each device, which share its kernels out among them (default 1)"   \
-    }
-#define ROW_SEED(type)                                                                             \
-    {                                                                                              \
-        "--seed", "S", OPTION_INTEGER, offsetof(type, seed),                                       \
-            .standard = "0", .help = "of everything that is drawn by chance"                       \
-    }
-#define ROW_OPTIMIZER(type)                                                                        \
-    {                                                                                              \
-        "--optimizer", "sgd|adam|adamw", OPTION_TEXT, offsetof(type, optimizer),                   \
-            .standard = "sgd", .help = "which optimizer updates the parameters"                    \
-    }
-#define ROW_MOMENTUM(type)                                                                         \
-    {                                                                                              \
-        "--momentum", "B", OPTION_NUMBER, offsetof(type, momentum),                                \
-            .most = 1, .standard = "0",                                                            \
-            .help = "of sgd; above 0 it keeps one state value per parameter"                       \
-    }
-#define ROW_CLIP(type)                                                                             \
-    {                                                                                              \
-        "--clip-norm", "X", OPTION_NUMBER, offsetof(type, clip_norm),                              \
-            .least = 0, .most = 1e30,                                                              \
-            .help = "scale the gradients so that the norm of all of them together is at most X: "  \
-                    "updates then wait for it (default: not clipped)"                              \
-    }
-#define ROW_FORWARD(type)                                                                          \
-    {                                                                                              \
-        "--forward", NULL, OPTION_FLAG, offsetof(type, forward),                                   \
-            .help = "a step is one pass forward: no loss, gradients and updates"                   \
-    }
+/* Rows of `common_options`, with which the options struct of a subcommand begins. */
+#define COMMON_ROW(kind, name, value, member, ...)                                                 \
+    { name, value, kind, offsetof(common_options, member), __VA_ARGS__ }
+#define ROW_MODEL                                                                                  \
+    COMMON_ROW(OPTION_TEXT, "--model", "M.onnx", model, .required = true,                          \
+               .help =                                                                             \
+                   "the model, with or without weights; or the config.json of a language model")
+#define ROW_BATCH                                                                                  \
+    COMMON_ROW(OPTION_INTEGER, "--batch", "N", batch, .least = 1, .most = 1LL << 31,               \
+               .help = "global batch; needed where the model leaves it open")
+#define ROW_SEQUENCE                                                                               \
+    COMMON_ROW(OPTION_INTEGER, "--sequence", "N", sequence, .least = 1, .most = 1 << 20,           \
+               .help = "length of the texts of a language model by its config.json")
+#define ROW_INPUTS                                                                                 \
+    COMMON_ROW(OPTION_TEXT, "--inputs", "NAME,...", inputs,                                        \
+               .help = "inputs of the model that are data, the others of floats being parameters " \
+                       "(default as `cleave show` says)")
+#define ROW_ATTENTION                                                                              \
+    COMMON_ROW(OPTION_TEXT, "--attention", "fused|stored", attention, .standard = "fused",         \
+               .help = "whether attention keeps its scores for backward; a layout file that says " \
+                       "so always does")
+#define ROW_FRAMEWORK                                                                              \
+    COMMON_ROW(OPTION_TEXT, "--framework", "NAME", framework, .standard = "compiled",              \
+               .help = "whose kernels prices of data sheets are: compiled or eager (PyTorch), "    \
+                       "torchtitan, llm-foundry, megatron, megatron-fused, megatron-deepspeed, "   \
+                       "megatron-deepspeed-torch-norm, mist")
+#define ROW_PRECISION                                                                              \
+    COMMON_ROW(OPTION_TEXT, "--precision", "f32|bf16|fp16|fp8", precision,                         \
+               .help = "of activations and weights, kept, sent and multiplied; fp16 and fp8 have " \
+                       "prices, but no kernels (default f32)")
+#define ROW_REDUCE_PRECISION                                                                       \
+    COMMON_ROW(OPTION_TEXT, "--reduce-precision", "f32|bf16|fp16|mixed", reduce_precision,         \
+               .help = "of partial sums that are sent (default f32); mixed: short of activations")
+#define ROW_FROZEN                                                                                 \
+    COMMON_ROW(OPTION_TEXT, "--frozen", "PATTERN,...", frozen,                                     \
+               .help = "parameters that are not trained, such as \"*.weight\" (default none)")
+#define ROW_CAPACITY                                                                               \
+    COMMON_ROW(                                                                                    \
+        OPTION_NUMBER, "--capacity-factor", "F", capacity_factor, .least = 0, .most = 65536,       \
+        .help = "rows of each expert of a config.json, in those of an even choice; what finds "    \
+                "none is dropped (default as the file says, or room for every token)")
+#define ROW_MACHINE                                                                                \
+    COMMON_ROW(OPTION_TEXT, "--machine", "MACHINE.json", machine, .required = true,                \
+               .help = "the machine file")
+#define ROW_DEVICES                                                                                \
+    COMMON_ROW(OPTION_INTEGER, "--devices", "D", devices, .least = 1, .most = 1 << 20,             \
+               .help = "take the machine's first D devices (default all)")
+#define ROW_DEVICE_THREADS                                                                         \
+    COMMON_ROW(OPTION_INTEGER, "--device-threads", "N", device_threads, .least = 1,                \
+               .most = CLEAVE_MAX_DEVICE_THREADS,                                                  \
+               .help =                                                                             \
+                   "threads of each device, which share its kernels out among them (default 1)")
+#define ROW_SEED                                                                                   \
+    COMMON_ROW(OPTION_INTEGER, "--seed", "S", seed, .standard = "0",                               \
+               .help = "of everything that is drawn by chance")
+#define ROW_OPTIMIZER                                                                              \
+    COMMON_ROW(OPTION_TEXT, "--optimizer", "sgd|adam|adamw", optimizer, .standard = "sgd",         \
+               .help = "which optimizer updates the parameters")
+#define ROW_MOMENTUM                                                                               \
+    COMMON_ROW(OPTION_NUMBER, "--momentum", "B", momentum, .most = 1, .standard = "0",             \
+               .help = "of sgd; above 0 it keeps one state value per parameter")
+#define ROW_CLIP                                                                                   \
+    COMMON_ROW(OPTION_NUMBER, "--clip-norm", "X", clip_norm, .least = 0, .most = 1e30,             \
+               .help =                                                                             \
+                   "scale the gradients so that the norm of all of them together is at most X: "   \
+                   "updates then wait for it (default: not clipped)")
+#define ROW_FORWARD                                                                                \
+    COMMON_ROW(OPTION_FLAG, "--forward", NULL, forward,                                            \
+               .help = "a step is one pass forward: no loss, gradients and updates")
 /* How a model is imported, and which optimizer trains it; see cli/inputs.h. */
-#define ROWS_IMPORT(type)                                                                          \
-    ROW_BATCH(type), ROW_SEQUENCE(type), ROW_INPUTS(type), ROW_PRECISION(type),                    \
-        ROW_REDUCE_PRECISION(type), ROW_FROZEN(type), ROW_CAPACITY(type)
-#define ROWS_OPTIMIZER(type) ROW_OPTIMIZER(type), ROW_MOMENTUM(type), ROW_CLIP(type)
-#define ROW_JSON(type)                                                                             \
-    {                                                                                              \
-        "--json", NULL, OPTION_FLAG, offsetof(type, json),                                         \
-            .help = "print one JSON object instead of text"                                        \
-    }
-#define ROW_QUIET(type)                                                                            \
-    { "--quiet", NULL, OPTION_FLAG, offsetof(type, quiet), .help = "no progress on stderr" }
+#define ROWS_IMPORT                                                                                \
+    ROW_BATCH, ROW_SEQUENCE, ROW_INPUTS, ROW_PRECISION, ROW_REDUCE_PRECISION, ROW_FROZEN,          \
+        ROW_CAPACITY
+#define ROWS_OPTIMIZER ROW_OPTIMIZER, ROW_MOMENTUM, ROW_CLIP
+#define ROW_JSON                                                                                   \
+    COMMON_ROW(OPTION_FLAG, "--json", NULL, json, .help = "print one JSON object instead of text")
+#define ROW_QUIET COMMON_ROW(OPTION_FLAG, "--quiet", NULL, quiet, .help = "no progress on stderr")
 
 #endif

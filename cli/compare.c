@@ -14,34 +14,32 @@
 #include <unistd.h>
 
 typedef struct compare_values {
-    const char *model, *machine, *output, *optimizer, *inputs, *precision, *reduce_precision,
-        *frozen;
-    const char *attention;
-    int64_t batch, sequence, devices, device_threads, proposals, seed, steps;
-    double time, momentum, clip_norm, capacity_factor;
-    bool forward, json, quiet;
+    common_options common;
+    const char *output;
+    int64_t proposals, steps;
+    double time;
 } compare_values;
 
 static const option_row rows[] = {
-    ROW_MODEL(compare_values),
-    ROWS_IMPORT(compare_values),
-    ROW_ATTENTION(compare_values),
-    ROW_MACHINE(compare_values),
-    ROW_DEVICES(compare_values),
-    ROW_DEVICE_THREADS(compare_values),
-    ROW_FORWARD(compare_values),
+    ROW_MODEL,
+    ROWS_IMPORT,
+    ROW_ATTENTION,
+    ROW_MACHINE,
+    ROW_DEVICES,
+    ROW_DEVICE_THREADS,
+    ROW_FORWARD,
     {"--time", "SECONDS", OPTION_SECONDS, offsetof(compare_values, time), .standard = "10",
      .help = "budget of the search"},
     {"--proposals", "K", OPTION_INTEGER, offsetof(compare_values, proposals), .least = 1,
      .most = 0x1p62, .help = "most proposals of the search"},
     {"--steps", "K", OPTION_INTEGER, offsetof(compare_values, steps), .least = 2, .most = 1 << 20,
      .standard = "5", .help = "steps that each layout runs; the first is left out"},
-    ROW_SEED(compare_values),
-    ROWS_OPTIMIZER(compare_values),
+    ROW_SEED,
+    ROWS_OPTIMIZER,
     {"-o", "PLAN.layout.json", OPTION_OUTPUT, offsetof(compare_values, output),
      .help = "keep the found layout"},
-    ROW_JSON(compare_values),
-    ROW_QUIET(compare_values),
+    ROW_JSON,
+    ROW_QUIET,
 };
 
 typedef struct measured {
@@ -83,53 +81,14 @@ static cleave_status read_measured(const cleave_json *document, measured *result
 /* Writes the layout to `path` and runs it. */
 static cleave_status measure(const compare_values *values, const cleave_model *model,
                              const char *path, comparison *c, cleave_error *error) {
-    char batch[32], sequence[32], steps[32], seed[32], momentum[40], clip[40], capacity[40],
-        threads[32];
-    snprintf(batch, sizeof batch, "%lld", (long long)values->batch);
-    snprintf(sequence, sizeof sequence, "%lld", (long long)values->sequence);
-    snprintf(steps, sizeof steps, "%lld", (long long)values->steps);
-    snprintf(seed, sizeof seed, "%lld", (long long)values->seed);
-    snprintf(momentum, sizeof momentum, "%.17g", values->momentum);
-    snprintf(clip, sizeof clip, "%.17g", values->clip_norm);
-    snprintf(capacity, sizeof capacity, "%.17g", values->capacity_factor);
-    snprintf(threads, sizeof threads, "%lld", (long long)values->device_threads);
-    const char *arguments[40] = {"run",        "--model", values->model, "--layout",
-                                 path,         "--steps", steps,         "--seed",
-                                 seed,         "--json",  "--optimizer", values->optimizer,
-                                 "--momentum", momentum,  "--clip-norm", clip};
-    int n = 16;
-    if (values->batch > 0) {
-        arguments[n++] = "--batch";
-        arguments[n++] = batch;
-    }
-    if (values->sequence > 0) {
-        arguments[n++] = "--sequence";
-        arguments[n++] = sequence;
-    }
-    if (values->capacity_factor > 0) {
-        arguments[n++] = "--capacity-factor";
-        arguments[n++] = capacity;
-    }
-    if (values->inputs != NULL) {
-        arguments[n++] = "--inputs";
-        arguments[n++] = values->inputs;
-    }
-    if (values->frozen != NULL) {
-        arguments[n++] = "--frozen";
-        arguments[n++] = values->frozen;
-    }
-    if (values->device_threads > 1) {
-        arguments[n++] = "--device-threads";
-        arguments[n++] = threads;
-    }
-    if (values->forward)
-        arguments[n++] = "--forward";
-    inputs_put_precision(values->precision, values->reduce_precision, arguments, n);
+    child_arguments child = {.words = {"run", "--layout", path, "--json"}, .n = 4};
+    child_add_integer(&child, "--steps", values->steps);
+    child_add_common(&child, &values->common);
     CLEAVE_TRY(cleave_layout_write(path, model, &c->plan->layout, error));
-    if (!values->quiet)
-        fprintf(stderr, "running %s, %s steps\n", c->name, steps);
+    if (!values->common.quiet)
+        fprintf(stderr, "running %s, %lld steps\n", c->name, (long long)values->steps);
     cleave_json *document;
-    cleave_status status = child_run_json(arguments, &document, error);
+    cleave_status status = child_run_json(child.words, &document, error);
     if (status == CLEAVE_OK) {
         status = read_measured(document, &c->measured, error);
         cleave_json_free(document);
@@ -219,27 +178,27 @@ static cleave_status compare(const void *any, char *const *arguments, cleave_are
     cleave_search_options options = {.method = "auto",
                                      .time_seconds = values->time,
                                      .proposals = values->proposals,
-                                     .seed = (uint64_t)values->seed,
-                                     .quiet = values->quiet};
-    CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum,
-                                       &options.optimizer_states, error));
+                                     .seed = (uint64_t)values->common.seed,
+                                     .quiet = values->common.quiet};
+    CLEAVE_TRY(inputs_optimizer_states(&values->common, &options.optimizer_states, error));
     cleave_model model;
     cleave_machine machine;
     cleave_search_result result;
     comparison *all = NULL;
     int n = 0;
-    CLEAVE_TRY(inputs_model(INPUTS_MODEL(values), values->forward, arena, &model, error));
-    CLEAVE_TRY(inputs_attention(values->attention, &model, error));
+    CLEAVE_TRY(inputs_model(&values->common, arena, &model, error));
+    CLEAVE_TRY(inputs_attention(values->common.attention, &model, error));
     CLEAVE_TRY(cleave_model_fuse_attention(&model, NULL, arena, &model, error));
-    CLEAVE_TRY(
-        cleave_machine_read(values->machine, (int32_t)values->devices, arena, &machine, error));
-    CLEAVE_TRY(inputs_device_threads(&machine, values->machine, values->device_threads, error));
+    CLEAVE_TRY(cleave_machine_read(values->common.machine, (int32_t)values->common.devices, arena,
+                                   &machine, error));
+    CLEAVE_TRY(inputs_device_threads(&machine, values->common.machine,
+                                     values->common.device_threads, error));
     CLEAVE_TRY(cleave_search(&model, &machine, &options, arena, &result, error));
     if (values->output != NULL)
         CLEAVE_TRY(cleave_layout_write(values->output, &model, &result.best.layout, error));
     CLEAVE_TRY(list_plans(&result, arena, &all, &n, error));
     CLEAVE_TRY(measure_all(values, &model, all, n, error));
-    if (values->json)
+    if (values->common.json)
         return print_json(all, n, error);
     print_text(all, n, arena);
     const char *note = inputs_provenance_note(&machine);

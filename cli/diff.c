@@ -1,5 +1,6 @@
 /* `cleave diff`: in what two layouts of a model differ, and what that is worth. */
 #include "cli/diff/diff.h"
+#include "base/order.h"
 
 #include "base/progress.h"
 #include "cli/command.h"
@@ -12,31 +13,27 @@
 #include "graph/model/schedule_file.h"
 #include "search/explain/changes.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct diff_values {
-    const char *a, *b, *model, *machine, *optimizer, *inputs, *precision, *reduce_precision,
-        *frozen, *page;
-    int64_t batch, sequence;
-    double momentum, clip_norm, capacity_factor;
-    bool forward, json, quiet;
+    common_options common;
+    const char *a, *b, *page;
 } diff_values;
 
 static const option_row rows[] = {
     {"A", NULL, OPTION_POSITIONAL, offsetof(diff_values, a), .required = true, .help = "a layout"},
     {"B", NULL, OPTION_POSITIONAL, offsetof(diff_values, b), .required = true,
      .help = "another layout of the same model"},
-    ROW_MODEL(diff_values),
-    ROWS_IMPORT(diff_values),
-    {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(diff_values, machine),
+    ROW_MODEL,
+    ROWS_IMPORT,
+    {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(diff_values, common.machine),
      .help = "also predict both, and what each operator's change alone would do to A"},
     {"--page", "OUT.html", OPTION_OUTPUT, offsetof(diff_values, page),
      .help = "with --machine: write a page with both timelines under each other"},
-    ROW_FORWARD(diff_values),
-    ROWS_OPTIMIZER(diff_values),
-    ROW_JSON(diff_values),
-    ROW_QUIET(diff_values),
+    ROW_FORWARD,
+    ROWS_OPTIMIZER,
+    ROW_JSON,
+    ROW_QUIET,
 };
 
 /* ---- what differs ---- */
@@ -121,14 +118,8 @@ static cleave_status predict(const cleave_model *model, const cleave_machine *ma
 
 static int by_step(const void *a, const void *b) {
     const diff_one *x = a, *y = b;
-    if (x->step_seconds < y->step_seconds || x->step_seconds > y->step_seconds)
-        return x->step_seconds < y->step_seconds ? -1 : 1;
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-static void sort_by_step(diff_one *differences, int32_t n) {
-    if (n > 0)
-        qsort(differences, (size_t)n, sizeof *differences, by_step);
+    CLEAVE_ORDER_BY(x->step_seconds, y->step_seconds);
+    return CLEAVE_ORDER(x->id, y->id);
 }
 
 /* A with one operator or one update as B has it, one after the other; estimates, scaled to A's
@@ -151,8 +142,8 @@ static cleave_status try_flips(diff_comparison *c, explain_changes *changes, boo
         d->step_seconds = scale * (double)price.step;
     }
     cleave_progress_end(&progress);
-    sort_by_step(c->operators, c->n_operators);
-    sort_by_step(c->updates, c->n_updates);
+    CLEAVE_SORT(c->operators, c->n_operators, by_step);
+    CLEAVE_SORT(c->updates, c->n_updates, by_step);
     return status;
 }
 
@@ -194,9 +185,8 @@ static cleave_status predict_both(const diff_values *values, diff_comparison *c,
     cleave_machine *machine = CLEAVE_ARENA_ARRAY(arena, cleave_machine, 1); /* of the steps */
     if (machine == NULL)
         return cleave_fail_memory(error, "comparing layouts");
-    CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum,
-                                       &options.optimizer_states, error));
-    CLEAVE_TRY(cleave_machine_read(values->machine, n_devices, arena, machine, error));
+    CLEAVE_TRY(inputs_optimizer_states(&values->common, &options.optimizer_states, error));
+    CLEAVE_TRY(cleave_machine_read(values->common.machine, n_devices, arena, machine, error));
     for (int i = 0; i < 2; i++) {
         c->sides[i].layout.n_devices = n_devices;
         CLEAVE_TRY(
@@ -212,7 +202,7 @@ static cleave_status predict_both(const diff_values *values, diff_comparison *c,
     cleave_status status = explain_changes_create(&fused, machine, &c->sides[0].layout, &options,
                                                   arena, &changes, error);
     if (status == CLEAVE_OK)
-        status = try_flips(c, &changes, values->quiet, error);
+        status = try_flips(c, &changes, values->common.quiet, error);
     explain_changes_destroy(&changes);
     return status;
 }
@@ -393,7 +383,7 @@ static cleave_status print(const diff_values *values, const diff_comparison *c, 
                            cleave_error *error) {
     if (values->page != NULL)
         CLEAVE_TRY(diff_write_page(values->page, c, arena, error));
-    if (values->json)
+    if (values->common.json)
         CLEAVE_TRY(print_json(c, error));
     else
         print_text(c, arena);
@@ -404,17 +394,17 @@ static cleave_status print(const diff_values *values, const diff_comparison *c, 
 
 static cleave_status diff(const diff_values *values, diff_comparison *c, cleave_arena *arena,
                           cleave_error *error) {
-    if (values->page != NULL && values->machine == NULL)
+    if (values->page != NULL && values->common.machine == NULL)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--page shows what is predicted: it goes with --machine");
-    CLEAVE_TRY(inputs_model(INPUTS_MODEL(values), values->forward, arena, &c->model, error));
+    CLEAVE_TRY(inputs_model(&values->common, arena, &c->model, error));
     for (int i = 0; i < 2; i++) {
         diff_side *s = &c->sides[i];
         CLEAVE_TRY(cleave_layout_read(s->file, &c->model, arena, &s->layout, error));
         s->n_devices = s->layout.n_devices;
     }
     CLEAVE_TRY(find_differences(c, arena, error));
-    if (values->machine != NULL)
+    if (values->common.machine != NULL)
         CLEAVE_TRY(predict_both(values, c, arena, error));
     return print(values, c, arena, error);
 }

@@ -6,18 +6,17 @@
 #include "graph/model/attention.h"
 
 typedef struct explain_values {
-    const char *model, *machine, *layout, *operator_name, *optimizer, *inputs, *precision,
-        *reduce_precision, *frozen;
-    int64_t batch, sequence, splits;
-    double memory_limit, momentum, clip_norm, capacity_factor;
-    bool forward, json, quiet;
+    common_options common;
+    const char *layout, *operator_name;
+    int64_t splits;
+    double memory_limit;
 } explain_values;
 
 static const option_row rows[] = {
-    ROW_MODEL(explain_values),
-    ROWS_IMPORT(explain_values),
-    ROW_MACHINE(explain_values),
-    ROW_FORWARD(explain_values),
+    ROW_MODEL,
+    ROWS_IMPORT,
+    ROW_MACHINE,
+    ROW_FORWARD,
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(explain_values, layout),
      .required = true, .help = "the layout to explain"},
     {"--operator", "NAME", OPTION_TEXT, offsetof(explain_values, operator_name),
@@ -26,9 +25,9 @@ static const option_row rows[] = {
      .standard = "64", .help = "try about so many other splits of each operator, 0: all"},
     {"--memory-limit", "SIZE", OPTION_BYTES, offsetof(explain_values, memory_limit), .least = 1,
      .most = 0x1p62, .help = "most memory per device, such as \"2 GiB\" (default the machine's)"},
-    ROWS_OPTIMIZER(explain_values),
-    ROW_JSON(explain_values),
-    ROW_QUIET(explain_values),
+    ROWS_OPTIMIZER,
+    ROW_JSON,
+    ROW_QUIET,
 };
 
 static cleave_status explain(const void *any, char *const *arguments, cleave_arena *arena,
@@ -42,15 +41,15 @@ static cleave_status explain(const void *any, char *const *arguments, cleave_are
     explain_options options = {.operator_name = values->operator_name,
                                .most_splits = values->splits,
                                .memory_limit_bytes = (int64_t)values->memory_limit,
-                               .quiet = values->quiet};
-    CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum,
-                                       &options.optimizer_states, error));
-    CLEAVE_TRY(inputs_model(INPUTS_MODEL(values), values->forward, arena, &model, error));
+                               .quiet = values->common.quiet};
+    CLEAVE_TRY(inputs_optimizer_states(&values->common, &options.optimizer_states, error));
+    CLEAVE_TRY(inputs_model(&values->common, arena, &model, error));
     CLEAVE_TRY(cleave_layout_read(values->layout, &model, arena, &layout, error));
     CLEAVE_TRY(cleave_model_fuse_attention(&model, &layout, arena, &model, error));
-    CLEAVE_TRY(cleave_machine_read(values->machine, layout.n_devices, arena, &machine, error));
+    CLEAVE_TRY(
+        cleave_machine_read(values->common.machine, layout.n_devices, arena, &machine, error));
     CLEAVE_TRY(explain_layout(&model, &machine, &layout, &options, arena, &e, error));
-    if (values->json)
+    if (values->common.json)
         return explain_print_json(&e, error);
     explain_print(&e, arena);
     return CLEAVE_OK;

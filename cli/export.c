@@ -14,31 +14,29 @@
 #include <string.h>
 
 typedef struct export_values {
-    const char *to, *model, *machine, *layout, *output, *read_back, *optimizer, *inputs, *precision,
-        *reduce_precision, *frozen;
-    int64_t batch, sequence;
-    double momentum, clip_norm, capacity_factor;
-    bool strict, json, quiet;
+    common_options common;
+    const char *to, *layout, *output, *read_back;
+    bool strict;
 } export_values;
 
 static const option_row rows[] = {
     {"--to", "NAME", OPTION_TEXT, offsetof(export_values, to), .required = true,
      .help = "what is to run it: torch, jax, megatron or torchtitan"},
-    ROW_MODEL(export_values),
-    ROWS_IMPORT(export_values),
+    ROW_MODEL,
+    ROWS_IMPORT,
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(export_values, layout), .required = true,
      .help = "the layout to export"},
     {"-o", "PLAN.json", OPTION_OUTPUT, offsetof(export_values, output), .required = true,
      .help = "write the plan here (arguments of megatron, TOML of torchtitan)"},
     {"--read-back", "BACK.layout.json", OPTION_OUTPUT, offsetof(export_values, read_back),
      .help = "write the layout that the framework will really run"},
-    {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(export_values, machine),
+    {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(export_values, common.machine),
      .help = "say on this machine what each loss costs, and the plan as a whole"},
     {"--strict", NULL, OPTION_FLAG, offsetof(export_values, strict),
      .help = "refuse a layout of which anything is lost"},
-    ROWS_OPTIMIZER(export_values),
-    ROW_JSON(export_values),
-    ROW_QUIET(export_values),
+    ROWS_OPTIMIZER,
+    ROW_JSON,
+    ROW_QUIET,
 };
 
 /* Losses that are priced one by one; more than these are priced together only. */
@@ -338,28 +336,27 @@ static cleave_status export_layout(const void *any, char *const *arguments, clea
     (void)arguments;
     exported e = {.priced = false};
     CLEAVE_TRY(find_target(&e, values->to, error));
-    CLEAVE_TRY(
-        inputs_optimizer_states(values->optimizer, values->momentum, &e.optimizer_states, error));
-    CLEAVE_TRY(inputs_trained_model(INPUTS_MODEL(values), arena, &e.model, error));
+    CLEAVE_TRY(inputs_optimizer_states(&values->common, &e.optimizer_states, error));
+    CLEAVE_TRY(inputs_model(&values->common, arena, &e.model, error));
     CLEAVE_TRY(cleave_layout_read(values->layout, &e.model, arena, &e.layout, error));
     CLEAVE_TRY(make(&e, arena, error));
     CLEAVE_TRY(check_strict(&e, values, error));
     CLEAVE_TRY(find_alike(&e, arena, error));
     CLEAVE_TRY(count_moves(&e, error));
-    if (values->machine != NULL) {
-        CLEAVE_TRY(
-            cleave_machine_read(values->machine, e.layout.n_devices, arena, &e.machine, error));
-        CLEAVE_TRY(price_losses(&e, values->quiet, arena, error));
+    if (values->common.machine != NULL) {
+        CLEAVE_TRY(cleave_machine_read(values->common.machine, e.layout.n_devices, arena,
+                                       &e.machine, error));
+        CLEAVE_TRY(price_losses(&e, values->common.quiet, arena, error));
         e.back.predicted_step_seconds = e.exported.step_seconds;
     }
     if (values->read_back != NULL)
         CLEAVE_TRY(cleave_layout_write(values->read_back, &e.model, &e.back, error));
     if (e.is_launch)
-        CLEAVE_TRY(export_write_launch(values->output, INPUTS_MODEL(values), &e.launch, arena,
-                                       &e.unsaid, error));
+        CLEAVE_TRY(export_write_launch(values->output, &values->common, &e.launch, arena, &e.unsaid,
+                                       error));
     else
         CLEAVE_TRY(cleave_export_write(values->output, &e.model, &e.plan, e.cost_each, error));
-    if (values->json)
+    if (values->common.json)
         return print_json(&e, error);
     print_text(&e, arena);
     return CLEAVE_OK;

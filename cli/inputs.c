@@ -7,11 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 
-cleave_status inputs_trained_model(const cleave_import_request *request, cleave_arena *arena,
-                                   cleave_model *model, cleave_error *error) {
-    cleave_import_request trained = *request;
-    trained.with_loss = true;
-    return cleave_model_import_as(&trained, arena, model, error);
+cleave_import_request inputs_request(const common_options *common) {
+    return (cleave_import_request){.file = common->model,
+                                   .batch = common->batch,
+                                   .sequence = common->sequence,
+                                   .capacity_factor = common->capacity_factor,
+                                   .inputs = common->inputs,
+                                   .precision = common->precision,
+                                   .reduce_precision = common->reduce_precision,
+                                   .frozen = common->frozen,
+                                   .clips = common->clip_norm > 0,
+                                   .with_loss = !common->forward};
 }
 
 /* An export for decoding takes what was computed for the tokens before, under names that begin so.
@@ -27,14 +33,16 @@ static cleave_status check_no_cache(const cleave_model *model, cleave_error *err
     return CLEAVE_OK;
 }
 
-cleave_status inputs_model(const cleave_import_request *request, bool forward, cleave_arena *arena,
-                           cleave_model *model, cleave_error *error) {
-    if (!forward)
-        return inputs_trained_model(request, arena, model, error);
-    cleave_import_request untrained = *request;
-    untrained.with_loss = false;
-    CLEAVE_TRY(cleave_model_import_as(&untrained, arena, model, error));
-    return check_no_cache(model, error);
+cleave_status inputs_import(const cleave_import_request *request, cleave_arena *arena,
+                            cleave_model *model, cleave_error *error) {
+    CLEAVE_TRY(cleave_model_import_as(request, arena, model, error));
+    return request->with_loss ? CLEAVE_OK : check_no_cache(model, error);
+}
+
+cleave_status inputs_model(const common_options *common, cleave_arena *arena, cleave_model *model,
+                           cleave_error *error) {
+    const cleave_import_request request = inputs_request(common);
+    return inputs_import(&request, arena, model, error);
 }
 
 cleave_status inputs_attention(const char *attention, cleave_model *model, cleave_error *error) {
@@ -61,19 +69,6 @@ cleave_status inputs_framework(const char *framework, cleave_machine *machine,
     return CLEAVE_OK;
 }
 
-int inputs_put_precision(const char *precision, const char *reduce_precision,
-                         const char **arguments, int n) {
-    if (precision != NULL) {
-        arguments[n++] = "--precision";
-        arguments[n++] = precision;
-    }
-    if (reduce_precision != NULL) {
-        arguments[n++] = "--reduce-precision";
-        arguments[n++] = reduce_precision;
-    }
-    return n;
-}
-
 cleave_status inputs_target(const char *option, const char *name, cleave_target *target,
                             cleave_error *error) {
     for (int t = 0; t < CLEAVE_N_TARGETS; t++)
@@ -84,11 +79,11 @@ cleave_status inputs_target(const char *option, const char *name, cleave_target 
     return cleave_fail(error, CLEAVE_BAD_INPUT, "%s %s: torch and jax are known", option, name);
 }
 
-cleave_status inputs_optimizer_states(const char *name, double momentum, int *states,
+cleave_status inputs_optimizer_states(const common_options *common, int *states,
                                       cleave_error *error) {
     cleave_optimizer optimizer;
-    CLEAVE_TRY(cleave_optimizer_find(name, &optimizer, error));
-    optimizer.momentum = momentum;
+    CLEAVE_TRY(cleave_optimizer_find(common->optimizer, &optimizer, error));
+    optimizer.momentum = common->momentum;
     *states = cleave_optimizer_states(&optimizer);
     return CLEAVE_OK;
 }

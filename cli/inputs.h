@@ -10,42 +10,34 @@
 #include "graph/model/layout.h"
 #include "graph/model/model.h"
 
-/* The model that options ask for; `values` has model, batch, sequence and inputs, 0 and null where
-   they are not given. */
-#define INPUTS_MODEL(values)                                                                       \
-    (&(const cleave_import_request){.file = (values)->model,                                       \
-                                    .batch = (values)->batch,                                      \
-                                    .sequence = (values)->sequence,                                \
-                                    .capacity_factor = (values)->capacity_factor,                  \
-                                    .inputs = (values)->inputs,                                    \
-                                    .precision = (values)->precision,                              \
-                                    .reduce_precision = (values)->reduce_precision,                \
-                                    .frozen = (values)->frozen,                                    \
-                                    .clips = (values)->clip_norm > 0})
+/* Options that several subcommands have, by the rows of cli/command.h: 0 and null where they are
+   not given, or where a subcommand has no such row. */
+typedef struct common_options {
+    const char *model, *machine, *inputs, *precision, *reduce_precision, *frozen, *attention,
+        *framework, *optimizer;
+    int64_t batch, sequence, devices, device_threads, seed;
+    double capacity_factor, momentum, clip_norm;
+    bool forward, json, quiet;
+} common_options;
+
+/* The model that they ask for: with its loss, or for one pass forward without. */
+cleave_import_request inputs_request(const common_options *common);
+/* Imports what is asked for: BAD_INPUT for a model without a loss that decodes with a cache. */
+cleave_status inputs_import(const cleave_import_request *request, cleave_arena *arena,
+                            cleave_model *model, cleave_error *error);
+cleave_status inputs_model(const common_options *common, cleave_arena *arena, cleave_model *model,
+                           cleave_error *error);
 /* --framework: how the machine's devices run what no kernel was measured of. */
 cleave_status inputs_framework(const char *framework, cleave_machine *machine, cleave_error *error);
 /* Takes --attention: BAD_INPUT for another word than "fused" and "stored". */
 cleave_status inputs_attention(const char *attention, cleave_model *model, cleave_error *error);
-/* Imports it with its loss, or for one pass forward without: BAD_INPUT then for a model that
-   decodes with a cache. */
-cleave_status inputs_model(const cleave_import_request *request, bool forward, cleave_arena *arena,
-                           cleave_model *model, cleave_error *error);
-/* Imports it with its loss. */
-cleave_status inputs_trained_model(const cleave_import_request *request, cleave_arena *arena,
-                                   cleave_model *model, cleave_error *error);
-
-/* The options of these precisions, for a command that is started, behind its first n arguments;
-   returns how many there are then. */
-int inputs_put_precision(const char *precision, const char *reduce_precision,
-                         const char **arguments, int n);
-
 /* The framework that an option names; BAD_INPUT for another word. */
 cleave_status inputs_target(const char *option, const char *name, cleave_target *target,
                             cleave_error *error);
 
 /* State values per parameter: sgd 0, with momentum 1; adam and adamw 2.  BAD_INPUT for another
  * name. */
-cleave_status inputs_optimizer_states(const char *optimizer, double momentum, int *states,
+cleave_status inputs_optimizer_states(const common_options *common, int *states,
                                       cleave_error *error);
 
 /* Prints a finished JSON text to stdout and frees the writer. */

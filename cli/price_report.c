@@ -34,9 +34,6 @@ void price_report_put(cleave_json_writer *writer, const cleave_price_shares *sha
     cleave_json_set_number(writer, "predicted_spread", shares->predicted_spread);
     cleave_json_set_number(writer, "links", shares->links);
     cleave_json_end_object(writer);
-    cleave_json_key(writer, "step_spread_seconds");
-    if (shares->step_spread_seconds >= 0)
-        cleave_json_put_number(writer, shares->step_spread_seconds);
-    else
-        cleave_json_put_null(writer);
+    cleave_json_set_known(writer, "step_spread_seconds", shares->step_spread_seconds >= 0,
+                          shares->step_spread_seconds);
 }

@@ -2,6 +2,7 @@
 #include "cli/repeats.h"
 
 #include "base/list.h"
+#include "base/order.h"
 #include "base/random.h"
 
 #include <stdlib.h>
@@ -51,9 +52,8 @@ static bool add_patterns(const char *name, const char *kind, int32_t index, patt
 
 static int compare_patterns(const void *a, const void *b) {
     const pattern *x = a, *y = b;
-    if (x->key != y->key)
-        return x->key < y->key ? -1 : 1;
-    return (x->number > y->number) - (x->number < y->number);
+    CLEAVE_ORDER_BY(x->key, y->key);
+    return CLEAVE_ORDER(x->number, y->number);
 }
 
 /* Behind the patterns that are alike from the first on. */
@@ -66,8 +66,7 @@ static int32_t end_of(const pattern *items, int32_t n, int32_t first) {
 
 /* Of each name the pattern that most names have, the first of equals: `chosen` [n]. */
 static void choose(patterns *all, pattern *chosen) {
-    if (all->n > 0)
-        qsort(all->items, (size_t)all->n, sizeof *all->items, compare_patterns);
+    CLEAVE_SORT(all->items, all->n, compare_patterns);
     for (int32_t first = 0, end; first < all->n; first = end) {
         end = end_of(all->items, all->n, first);
         for (int32_t i = first; i < end; i++) {
@@ -101,7 +100,7 @@ static const char *write_range(const char *name, const pattern *of, int32_t n,
 /* Sets group_of [n] to the first name of each one's group, and range [n] of such first names. */
 static bool group(const char *const *names, pattern *chosen, int32_t n, cleave_arena *arena,
                   int32_t *group_of, const char **range) {
-    qsort(chosen, (size_t)n, sizeof *chosen, compare_patterns);
+    CLEAVE_SORT(chosen, n, compare_patterns);
     for (int32_t begin = 0, end; begin < n; begin = end) {
         end = end_of(chosen, n, begin);
         if (chosen[begin].count == 0 || end - begin < LEAST)

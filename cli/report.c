@@ -9,18 +9,17 @@
 #include <string.h>
 
 typedef struct report_values {
-    const char *model, *machine, *layout, *run, *sweep, *output, *optimizer, *inputs, *precision,
-        *reduce_precision, *frozen;
-    int64_t batch, sequence, splits;
-    double memory_limit, momentum, clip_norm, capacity_factor;
-    bool forward, quiet;
+    common_options common;
+    const char *layout, *run, *sweep, *output;
+    int64_t splits;
+    double memory_limit;
 } report_values;
 
 static const option_row rows[] = {
-    ROW_MODEL(report_values),
-    ROWS_IMPORT(report_values),
-    ROW_MACHINE(report_values),
-    ROW_FORWARD(report_values),
+    ROW_MODEL,
+    ROWS_IMPORT,
+    ROW_MACHINE,
+    ROW_FORWARD,
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(report_values, layout), .required = true,
      .help = "the layout to show"},
     {"--run", "RUN.json", OPTION_TEXT, offsetof(report_values, run),
@@ -33,8 +32,8 @@ static const option_row rows[] = {
      .standard = "64", .help = "try about so many other splits of each operator, 0: all"},
     {"--memory-limit", "SIZE", OPTION_BYTES, offsetof(report_values, memory_limit), .least = 1,
      .most = 0x1p62, .help = "most memory per device, such as \"2 GiB\" (default the machine's)"},
-    ROWS_OPTIMIZER(report_values),
-    ROW_QUIET(report_values),
+    ROWS_OPTIMIZER,
+    ROW_QUIET,
 };
 
 /* Prices what is known by name, for one that applies: none may. */
@@ -43,7 +42,7 @@ static cleave_status price_known(const report_values *values, const report_step 
                                  cleave_error *error) {
     cleave_search_options options = {.memory_limit_bytes = (int64_t)values->memory_limit,
                                      .optimizer_states = states,
-                                     .quiet = values->quiet};
+                                     .quiet = values->common.quiet};
     /* None of these has keys that go round. */
     cleave_model model = *step->imported;
     model.stores_scores = step->layout->stores_scores;
@@ -74,7 +73,7 @@ static cleave_status write_page(const report_values *values, const report *of,
     cleave_markup page = {0};
     char title[400], about[700];
     cleave_status status = CLEAVE_OK;
-    snprintf(title, sizeof title, "%s on %d device%s of %s", cleave_file_name(values->model),
+    snprintf(title, sizeof title, "%s on %d device%s of %s", cleave_file_name(values->common.model),
              of->step->layout->n_devices, of->step->layout->n_devices == 1 ? "" : "s",
              of->step->machine->name);
     snprintf(about, sizeof about, "%s%s%s, batch %lld", cleave_file_name(values->layout),
@@ -102,7 +101,7 @@ static cleave_status show(const report_values *values, const report_step *step, 
                                      .memory_limit_bytes = (int64_t)values->memory_limit,
                                      .optimizer_states = states,
                                      .as_it_is = step->of.priced.is_folded,
-                                     .quiet = values->quiet};
+                                     .quiet = values->common.quiet};
     CLEAVE_TRY(explain_simulated(&step->model, step->machine, step->layout, &step->path, &options,
                                  arena, &why, error));
     CLEAVE_TRY(price_known(values, step, states, arena, &known, &any, error));
@@ -125,10 +124,11 @@ static cleave_status make(const void *any, char *const *arguments, cleave_arena 
     cleave_layout layout;
     report_step step = {0};
     int states;
-    CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &states, error));
-    CLEAVE_TRY(inputs_model(INPUTS_MODEL(values), values->forward, arena, &model, error));
+    CLEAVE_TRY(inputs_optimizer_states(&values->common, &states, error));
+    CLEAVE_TRY(inputs_model(&values->common, arena, &model, error));
     CLEAVE_TRY(cleave_layout_read(values->layout, &model, arena, &layout, error));
-    CLEAVE_TRY(cleave_machine_read(values->machine, layout.n_devices, arena, &machine, error));
+    CLEAVE_TRY(
+        cleave_machine_read(values->common.machine, layout.n_devices, arena, &machine, error));
     cleave_status status = report_step_make(&model, &machine, &layout, states, arena, &step, error);
     if (status == CLEAVE_OK && values->run != NULL)
         status = report_step_measure(&step, values->run, arena, error);

@@ -19,24 +19,22 @@
 #include <signal.h>
 
 typedef struct run_values {
-    const char *model, *layout, *weights, *data, *text, *save, *optimizer, *machine, *trace,
-        *inputs, *precision, *reduce_precision, *frozen, *attention, *from, *checkpoint,
-        *lr_schedule, *no_decay, *log, *validate, *images, *hosts;
-    int64_t batch, sequence, steps, epochs, validate_every, seed, checkpoint_every, keep, restart,
-        warmup, lr_steps, device_threads;
-    double learning_rate, lr_final, capacity_factor, clip_norm, momentum, weight_decay,
-        stall_timeout, checkpoint_time;
-    bool shuffle, forward, throughput, json, quiet, no_overlap, override;
+    common_options common;
+    const char *layout, *weights, *data, *text, *save, *trace, *from, *checkpoint, *lr_schedule,
+        *no_decay, *log, *validate, *images, *hosts;
+    int64_t steps, epochs, validate_every, checkpoint_every, keep, restart, warmup, lr_steps;
+    double learning_rate, lr_final, weight_decay, stall_timeout, checkpoint_time;
+    bool shuffle, throughput, no_overlap, override;
 } run_values;
 
 /* What says which model it is. */
-#define ROWS_OF_MODEL ROW_MODEL(run_values), ROWS_IMPORT(run_values), ROW_ATTENTION(run_values)
+#define ROWS_OF_MODEL ROW_MODEL, ROWS_IMPORT, ROW_ATTENTION
 
 static const option_row rows[] = {
     ROWS_OF_MODEL,
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(run_values, layout),
      .help = "the layout to run (default: all on one device)"},
-    ROW_DEVICE_THREADS(run_values),
+    ROW_DEVICE_THREADS,
     {"--steps", "K", OPTION_INTEGER, offsetof(run_values, steps), .least = 1, .most = 0x1p40,
      .help = "training steps (default 10), or with --forward passes (default 1)"},
     {"--weights", "W.safetensors", OPTION_TEXT, offsetof(run_values, weights),
@@ -89,12 +87,12 @@ static const option_row rows[] = {
     {"--log", "FILE.csv", OPTION_OUTPUT, offsetof(run_values, log),
      .help = "a table with a row a step, which grows: loss, learning rate, time; with --from it "
              "goes on"},
-    {"--forward", NULL, OPTION_FLAG, offsetof(run_values, forward),
+    {"--forward", NULL, OPTION_FLAG, offsetof(run_values, common.forward),
      .help = "run forward only; without --layout the model needs no loss and no targets"},
     {"--throughput", NULL, OPTION_FLAG, offsetof(run_values, throughput),
      .help = "with --forward: passes follow each other without waiting for the slowest rank, and "
              "the time of a step is that between the ends of two"},
-    ROW_OPTIMIZER(run_values),
+    ROW_OPTIMIZER,
     {"--lr", "R", OPTION_NUMBER, offsetof(run_values, learning_rate), .least = 1e-30, .most = 1e30,
      .help = "learning rate (default 0.01 of sgd, 0.001 of adam and adamw)"},
     {"--lr-schedule", "constant|linear|cosine", OPTION_TEXT, offsetof(run_values, lr_schedule),
@@ -105,8 +103,8 @@ static const option_row rows[] = {
      .help = "steps of the whole training after which it has fallen (default --steps)"},
     {"--lr-final", "R", OPTION_NUMBER, offsetof(run_values, lr_final), .most = 1e30,
      .help = "the learning rate at the end of linear and cosine (default 0)"},
-    ROW_MOMENTUM(run_values),
-    ROW_CLIP(run_values),
+    ROW_MOMENTUM,
+    ROW_CLIP,
     {"--weight-decay", "W", OPTION_NUMBER, offsetof(run_values, weight_decay), .may_lack = true,
      .help =
          "added to gradients, times the parameters; of adamw parameters shrink by it, times the "
@@ -116,10 +114,10 @@ static const option_row rows[] = {
      .help =
          "parameters on which the weight decay does not act, such as \"*.bias,*norm*\" (default "
          "none)"},
-    ROW_SEED(run_values),
+    ROW_SEED,
     {"--stall-timeout", "SECONDS", OPTION_SECONDS, offsetof(run_values, stall_timeout),
      .standard = "60", .help = "a transfer that takes longer ends the run; 0: never"},
-    {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(run_values, machine),
+    {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(run_values, common.machine),
      .help =
          "set what is predicted beside what is measured: the step, its parts, and the ten items "
          "with the largest error; of several hosts each is to be a node of it"},
@@ -128,12 +126,12 @@ static const option_row rows[] = {
              "with --machine the predicted one below it"},
     {"--no-overlap", NULL, OPTION_FLAG, offsetof(run_values, no_overlap),
      .help = "gradients move only while nothing can be computed: to see what overlap is worth"},
-    ROW_JSON(run_values),
-    ROW_QUIET(run_values),
+    ROW_JSON,
+    ROW_QUIET,
 };
 
 /* What a search for another layout of the same training is asked by. */
-static const option_row searched_rows[] = {ROWS_OF_MODEL, ROWS_OPTIMIZER(run_values)};
+static const option_row searched_rows[] = {ROWS_OF_MODEL, ROWS_OPTIMIZER};
 static const option_table all = COMMAND_OPTIONS(rows), searched = COMMAND_OPTIONS(searched_rows);
 
 /* What every rank reads, and the parent to check it. */
@@ -157,32 +155,32 @@ static cleave_status fill_optimizer(const run_values *values, int64_t steps,
                                     cleave_optimizer *optimizer, cleave_error *error) {
     const cleave_rate_schedule asked = {
         .warmup = values->warmup, .steps = values->lr_steps, .final = values->lr_final};
-    CLEAVE_TRY(cleave_optimizer_find(values->optimizer, optimizer, error));
+    CLEAVE_TRY(cleave_optimizer_find(values->common.optimizer, optimizer, error));
     if (values->learning_rate > 0)
         optimizer->learning_rate = values->learning_rate;
     if (!isnan(values->weight_decay))
         optimizer->weight_decay = values->weight_decay;
-    optimizer->momentum = values->momentum;
-    optimizer->clip_norm = values->clip_norm;
+    optimizer->momentum = values->common.momentum;
+    optimizer->clip_norm = values->common.clip_norm;
     return cleave_rate_schedule_make(values->lr_schedule, &asked, steps, optimizer->learning_rate,
                                      &optimizer->schedule, error);
 }
 
 static cleave_status fill_options(const run_values *values, cleave_run_options *options,
                                   cleave_error *error) {
-    if (values->throughput && !values->forward)
+    if (values->throughput && !values->common.forward)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "--throughput goes with --forward alone");
     if (values->override && values->from == NULL)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--override is for what goes on from a checkpoint: --from names it");
     *options = (cleave_run_options){
-        .steps = values->steps > 0 ? values->steps
-                 : values->forward ? 1
-                                   : 10,
-        .forward = values->forward,
+        .steps = values->steps > 0        ? values->steps
+                 : values->common.forward ? 1
+                                          : 10,
+        .forward = values->common.forward,
         .stream = values->throughput,
         .no_decay = values->no_decay,
-        .seed = (uint64_t)values->seed,
+        .seed = (uint64_t)values->common.seed,
         .weights = values->weights,
         .data = values->data,
         .images = values->images,
@@ -200,10 +198,10 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
         .log = values->log,
         .interrupted = &interrupted,
         .stall_timeout_seconds = values->stall_timeout,
-        .device_threads = (int32_t)values->device_threads,
+        .device_threads = (int32_t)values->common.device_threads,
         .no_overlap = values->no_overlap,
-        .timeline = values->trace != NULL || values->machine != NULL,
-        .quiet = values->quiet || values->json,
+        .timeline = values->trace != NULL || values->common.machine != NULL,
+        .quiet = values->common.quiet || values->common.json,
     };
     return CLEAVE_OK;
 }
@@ -212,16 +210,18 @@ static cleave_status fill_options(const run_values *values, cleave_run_options *
 static cleave_status load_model(const run_values *values, cleave_arena *arena, run_inputs *inputs,
                                 cleave_error *error) {
     cleave_error ignored;
-    CLEAVE_TRY(inputs_model(INPUTS_MODEL(values), values->forward, arena, &inputs->model, error));
+    common_options trained = values->common;
+    trained.forward = false;
+    CLEAVE_TRY(inputs_model(&values->common, arena, &inputs->model, error));
     CLEAVE_TRY(cleave_model_check_runs(&inputs->model, error));
-    CLEAVE_TRY(inputs_attention(values->attention, &inputs->model, error));
+    CLEAVE_TRY(inputs_attention(values->common.attention, &inputs->model, error));
     if (values->layout == NULL)
         return cleave_layout_create(&inputs->model, 1, arena, &inputs->layout, error);
     cleave_status status =
         cleave_layout_read(values->layout, &inputs->model, arena, &inputs->layout, error);
-    if (values->forward && status == CLEAVE_BAD_INPUT &&
-        inputs_trained_model(INPUTS_MODEL(values), arena, &inputs->model, &ignored) == CLEAVE_OK &&
-        inputs_attention(values->attention, &inputs->model, &ignored) == CLEAVE_OK)
+    if (values->common.forward && status == CLEAVE_BAD_INPUT &&
+        inputs_model(&trained, arena, &inputs->model, &ignored) == CLEAVE_OK &&
+        inputs_attention(values->common.attention, &inputs->model, &ignored) == CLEAVE_OK)
         status = cleave_layout_read(values->layout, &inputs->model, arena, &inputs->layout, error);
     return status;
 }
@@ -229,14 +229,14 @@ static cleave_status load_model(const run_values *values, cleave_arena *arena, r
 /* The model once more, as it is evaluated. */
 static cleave_status load_evaluated(const run_values *values, cleave_arena *arena,
                                     run_inputs *inputs, cleave_error *error) {
-    cleave_import_request request = *INPUTS_MODEL(values);
+    cleave_import_request request = inputs_request(&values->common);
     request.evaluates = true;
     request.clips = false;
-    if (values->forward)
+    if (values->common.forward)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--validate goes with a training, which --forward is not");
-    CLEAVE_TRY(inputs_trained_model(&request, arena, &inputs->evaluated, error));
-    CLEAVE_TRY(inputs_attention(values->attention, &inputs->evaluated, error));
+    CLEAVE_TRY(cleave_model_import_as(&request, arena, &inputs->evaluated, error));
+    CLEAVE_TRY(inputs_attention(values->common.attention, &inputs->evaluated, error));
     CLEAVE_TRY(cleave_validation_layout(&inputs->model, &inputs->layout, &inputs->evaluated, arena,
                                         &inputs->evaluated_layout, error));
     inputs->options.evaluated = &inputs->evaluated;
@@ -274,11 +274,12 @@ static cleave_status load(const run_values *values, cleave_arena *arena, run_inp
         CLEAVE_TRY(load_evaluated(values, arena, inputs, error));
     CLEAVE_TRY(
         cleave_model_fuse_attention(&inputs->model, &inputs->layout, arena, &inputs->model, error));
-    if (values->machine == NULL)
+    if (values->common.machine == NULL)
         return CLEAVE_OK;
-    CLEAVE_TRY(cleave_machine_read(values->machine, inputs->layout.n_devices, arena,
+    CLEAVE_TRY(cleave_machine_read(values->common.machine, inputs->layout.n_devices, arena,
                                    &inputs->machine, error));
-    return inputs_device_threads(&inputs->machine, values->machine, values->device_threads, error);
+    return inputs_device_threads(&inputs->machine, values->common.machine,
+                                 values->common.device_threads, error);
 }
 
 /* Rank 0 says what came of it. */
@@ -292,7 +293,7 @@ static cleave_status report(const run_values *values, const run_inputs *inputs,
         CLEAVE_TRY(cleave_text_entropy(values->text, &entropy, error));
         made.text_entropy = &entropy;
     }
-    if (values->machine != NULL) {
+    if (values->common.machine != NULL) {
         CLEAVE_TRY(run_prediction_make(result, &inputs->model, &inputs->machine, arena, &prediction,
                                        error));
         if (values->throughput)
@@ -301,7 +302,7 @@ static cleave_status report(const run_values *values, const run_inputs *inputs,
     }
     if (values->trace != NULL)
         CLEAVE_TRY(run_report_write_trace(&made, values->trace, error));
-    if (values->json)
+    if (values->common.json)
         return run_report_print_json(&made, error);
     run_report_print_text(&made, arena);
     return CLEAVE_OK;
@@ -310,9 +311,10 @@ static cleave_status report(const run_values *values, const run_inputs *inputs,
 static cleave_status start_ranks(const run_values *values, const run_inputs *inputs,
                                  char *const *arguments, cleave_arena *arena, cleave_error *error) {
     const int32_t n_ranks = inputs->layout.n_devices;
-    const cleave_machine *machine = values->machine != NULL ? &inputs->machine : NULL;
-    fewer_search search = {
-        .machine = values->machine, .folder = values->checkpoint, .quiet = values->quiet};
+    const cleave_machine *machine = values->common.machine != NULL ? &inputs->machine : NULL;
+    fewer_search search = {.machine = values->common.machine,
+                           .folder = values->checkpoint,
+                           .quiet = values->common.quiet};
     cleave_hosts hosts;
     const char *placed;
     int n_arguments = 0;
@@ -331,7 +333,7 @@ static cleave_status start_ranks(const run_values *values, const run_inputs *inp
                          .hosts = &hosts,
                          .machine = machine,
                          .search = &search,
-                         .quiet = values->quiet};
+                         .quiet = values->common.quiet};
     return restart_ranks(&how, n_ranks, arguments, error);
 }
 

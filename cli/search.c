@@ -18,12 +18,11 @@ typedef struct search_values {
     const char *output, *resume;
     option_texts known;
     int64_t threads;
-    bool json, quiet;
 } search_values;
 
 static const option_row rows[] = {
-    ROW_MODEL(search_request),
-    ROW_MACHINE(search_request),
+    ROW_MODEL,
+    ROW_MACHINE,
     SEARCH_ROWS,
     {"--threads", "N", OPTION_INTEGER, offsetof(search_values, threads), .least = 1, .most = 256,
      .help = "of auto (default one for each core); without --time they change nothing but the time "
@@ -35,17 +34,9 @@ static const option_row rows[] = {
          "of auto: go on from the state in this file, if there is one, and leave the state there"},
     {"-o", "PLAN.layout.json", OPTION_OUTPUT, offsetof(search_values, output), .required = true,
      .help = "where the layout is written"},
-    ROW_JSON(search_values),
-    ROW_QUIET(search_values),
+    ROW_JSON,
+    ROW_QUIET,
 };
-
-/* Null where the additive model was not solved. */
-static void put_additive(cleave_json_writer *w, const cleave_search_result *result, double value) {
-    if (result->additive_seconds > 0)
-        cleave_json_put_number(w, value);
-    else
-        cleave_json_put_null(w);
-}
 
 static int32_t count_recomputed(const cleave_layout *layout) {
     int32_t n = 0;
@@ -66,16 +57,13 @@ static void put_step(const search_request *asked, const cleave_search_result *re
                      cleave_json_writer *w) {
     cleave_json_set_integer(w, "devices", result->best.layout.n_devices);
     cleave_json_set_integer(w, "batch", batch);
-    cleave_json_set_string(w, "step", asked->forward ? "forward" : "training");
+    cleave_json_set_string(w, "step", asked->common.forward ? "forward" : "training");
     cleave_json_set_number(w, "step_seconds", result->best.step_seconds);
-    if (!asked->forward)
+    if (!asked->common.forward)
         return;
     cleave_json_set_string(w, "goal", asked->throughput ? "throughput" : "latency");
-    cleave_json_key(w, "samples_per_second");
-    if (batch > 0 && result->best.step_seconds > 0)
-        cleave_json_put_number(w, (double)batch / result->best.step_seconds);
-    else
-        cleave_json_put_null(w);
+    cleave_json_set_known(w, "samples_per_second", batch > 0 && result->best.step_seconds > 0,
+                          (double)batch / result->best.step_seconds);
 }
 
 static void print_json(const search_values *values, const cleave_search_result *result,
@@ -95,13 +83,9 @@ static void print_json(const search_values *values, const cleave_search_result *
     cleave_json_set_number(w, "search_seconds", result->search_seconds);
     cleave_json_set_integer(w, "proposals", result->proposals);
     cleave_json_open_object(w, "baselines", false);
-    for (int32_t b = 0; b < result->n_baselines; b++) {
-        cleave_json_key(w, cleave_baseline_names[b]);
-        if (result->baselines[b].applies)
-            cleave_json_put_number(w, result->baselines[b].step_seconds);
-        else
-            cleave_json_put_null(w);
-    }
+    for (int32_t b = 0; b < result->n_baselines; b++)
+        cleave_json_set_known(w, cleave_baseline_names[b], result->baselines[b].applies,
+                              result->baselines[b].step_seconds);
     cleave_json_end_object(w);
     cleave_json_open_object(w, "baseline_micro_batches", false);
     for (int32_t b = 0; b < result->n_baselines; b++)
@@ -110,20 +94,13 @@ static void print_json(const search_values *values, const cleave_search_result *
                                     result->baselines[b].layout.schedule.micro_batches);
     cleave_json_end_object(w);
     cleave_json_set_number(w, "lower_bound_seconds", result->lower_bound_seconds);
-    cleave_json_key(w, "staged_bound_seconds");
-    if (result->staged_bound_seconds > 0)
-        cleave_json_put_number(w, result->staged_bound_seconds);
-    else
-        cleave_json_put_null(w);
-    cleave_json_key(w, "additive_seconds");
-    put_additive(w, result, result->additive_seconds);
-    cleave_json_key(w, "additive_gap");
-    put_additive(w, result, result->additive_gap);
-    cleave_json_key(w, "certified_seconds");
-    if (result->certified_seconds > 0)
-        cleave_json_put_number(w, result->certified_seconds);
-    else
-        cleave_json_put_null(w);
+    cleave_json_set_known(w, "staged_bound_seconds", result->staged_bound_seconds > 0,
+                          result->staged_bound_seconds);
+    bool is_solved = result->additive_seconds > 0;
+    cleave_json_set_known(w, "additive_seconds", is_solved, result->additive_seconds);
+    cleave_json_set_known(w, "additive_gap", is_solved, result->additive_gap);
+    cleave_json_set_known(w, "certified_seconds", result->certified_seconds > 0,
+                          result->certified_seconds);
     cleave_json_set_integer(w, "is_certified", result->is_certified);
     cleave_json_set_integer(w, "is_local_optimum", result->is_local_optimum);
     cleave_json_set_integer(w, "optimum_in_steps", result->optimum_in_steps);
@@ -174,9 +151,9 @@ static void add_plan(table *t, const char *name, const cleave_plan *plan, double
 static void print_plans(const search_values *values, const cleave_search_result *result,
                         cleave_arena *arena) {
     const char *heads[] = {"layout", "step", "to found", "memory", "sent a step", "schedule"};
-    heads[1] = values->request.throughput ? "a batch every"
-               : values->request.forward  ? "latency"
-                                          : heads[1];
+    heads[1] = values->request.throughput       ? "a batch every"
+               : values->request.common.forward ? "latency"
+                                                : heads[1];
     bool is_plain = cleave_layout_is_plain(&result->best.layout);
     char name[128];
     for (int32_t b = 0; b < result->n_baselines; b++)
@@ -220,7 +197,7 @@ static bool asks_for_stages(const search_request *asked) {
 /* A loop of a framework is another one with them, so they are for who asks. */
 static bool leaves_stages_out(const search_request *asked) {
     cleave_target target = CLEAVE_TARGET_TORCH;
-    return asked->target != NULL && !asked->forward && !asks_for_stages(asked) &&
+    return asked->target != NULL && !asked->common.forward && !asks_for_stages(asked) &&
            inputs_target("--for", asked->target, &target, NULL) == CLEAVE_OK &&
            cleave_target_stages[target];
 }
@@ -233,7 +210,7 @@ static void print_text(const search_values *values, const cleave_search_result *
         if (result->baselines[b].unpriced != NULL)
             printf("%s is not priced: %s.\n", cleave_baseline_names[b],
                    result->baselines[b].unpriced);
-    if (values->request.recompute != NULL && !values->request.forward &&
+    if (values->request.recompute != NULL && !values->request.common.forward &&
         strcmp(values->request.recompute, cleave_recompute_names[CLEAVE_RECOMPUTE_SELECTIVE]) ==
             0 &&
         count_recomputed(&result->best.layout) == 0)
@@ -254,7 +231,7 @@ static void print_text(const search_values *values, const cleave_search_result *
     printf("%lld proposals in %.1f s.  Memory is of the fullest device.\n",
            (long long)result->proposals, result->search_seconds);
     char step[160], prices[256];
-    if (values->request.forward && model->batch > 0)
+    if (values->request.common.forward && model->batch > 0)
         printf("The found layout does %.4g samples a second%s.\n",
                (double)model->batch / result->best.step_seconds,
                values->request.throughput ? ", batch following batch" : "");
@@ -322,7 +299,7 @@ static cleave_status read_wish(const search_request *asked, cleave_schedule_wish
     wish->expert = (int32_t)asked->expert;
     wish->whole_tokens = asked->whole_tokens;
     wish->ring = asked->ring;
-    if (asked->ring && (wish->context < 2 || strcmp(asked->attention, "stored") == 0))
+    if (asked->ring && (wish->context < 2 || strcmp(asked->common.attention, "stored") == 0))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--ring: goes with --context 2 or more, and attention that stores no "
                            "scores");
@@ -369,28 +346,27 @@ static cleave_status search(const void *any, char *const *arguments, cleave_aren
     cleave_search_options options = {.method = values->request.method,
                                      .time_seconds = values->request.time,
                                      .proposals = values->request.proposals,
-                                     .seed = (uint64_t)values->request.seed,
+                                     .seed = (uint64_t)values->request.common.seed,
                                      .n_threads = (int32_t)values->threads,
                                      .memory_limit_bytes = (int64_t)values->request.memory_limit,
                                      .resume_file = values->resume,
                                      .throughput = values->request.throughput,
-                                     .quiet = values->quiet};
+                                     .quiet = values->request.common.quiet};
     if (values->threads == 0)
         options.n_threads = cleave_process_cores();
-    CLEAVE_TRY(inputs_optimizer_states(values->request.optimizer, values->request.momentum,
-                                       &options.optimizer_states, error));
+    CLEAVE_TRY(inputs_optimizer_states(&values->request.common, &options.optimizer_states, error));
     cleave_model model;
     cleave_machine machine;
     cleave_search_result result;
     cleave_constraints constraints;
-    CLEAVE_TRY(inputs_model(INPUTS_MODEL(&values->request), values->request.forward, arena, &model,
-                            error));
-    CLEAVE_TRY(inputs_attention(values->request.attention, &model, error));
+    CLEAVE_TRY(inputs_model(&values->request.common, arena, &model, error));
+    CLEAVE_TRY(inputs_attention(values->request.common.attention, &model, error));
     CLEAVE_TRY(read_known(values, &model, arena, &options, error));
     CLEAVE_TRY(cleave_model_fuse_attention(&model, NULL, arena, &model, error));
-    CLEAVE_TRY(cleave_machine_read(values->request.machine, (int32_t)values->request.devices, arena,
-                                   &machine, error));
-    CLEAVE_TRY(inputs_framework(values->request.framework, &machine, error));
+    CLEAVE_TRY(cleave_machine_read(values->request.common.machine,
+                                   (int32_t)values->request.common.devices, arena, &machine,
+                                   error));
+    CLEAVE_TRY(inputs_framework(values->request.common.framework, &machine, error));
     CLEAVE_TRY(check_known(values, &options, &machine, error));
     CLEAVE_TRY(read_constraints(&values->request, &model, &machine, arena, &constraints, error));
     options.constraints = &constraints;
@@ -403,7 +379,7 @@ static cleave_status search(const void *any, char *const *arguments, cleave_aren
     if (values->request.target != NULL)
         CLEAVE_TRY(search_for_take_back(&model, &machine, &options, arena, &result.best, error));
     CLEAVE_TRY(cleave_layout_write(values->output, &model, &result.best.layout, error));
-    if (!values->json) {
+    if (!values->request.common.json) {
         print_text(values, &result, &model, &machine, arena);
         return CLEAVE_OK;
     }

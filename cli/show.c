@@ -11,25 +11,25 @@
 static const option_row rows[] = {
     {"FILE", NULL, OPTION_POSITIONAL, offsetof(show_values, file), .required = true,
      .help = "a model, machine, layout or trace; or the word operators"},
-    ROW_BATCH(show_values),
-    ROW_SEQUENCE(show_values),
-    ROW_INPUTS(show_values),
-    ROW_CAPACITY(show_values),
-    {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(show_values, machine),
+    ROW_BATCH,
+    ROW_SEQUENCE,
+    ROW_INPUTS,
+    ROW_CAPACITY,
+    {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(show_values, common.machine),
      .help = "of a model: say how many splits and layouts it has on this machine"},
-    ROW_DEVICES(show_values),
+    ROW_DEVICES,
     {"--onnx", "OUT.onnx", OPTION_OUTPUT, offsetof(show_values, onnx),
      .help = "of a config.json: write the graph that it stands for, parameters being inputs"},
-    {"--json", NULL, OPTION_FLAG, offsetof(show_values, json),
+    {"--json", NULL, OPTION_FLAG, offsetof(show_values, common.json),
      .help = "of a model: print one JSON object instead of text"},
 };
 
 /* Options that belong to models. */
 static cleave_status check_is_model(const show_values *values, cleave_error *error) {
-    const char *option = values->machine != NULL ? "--machine"
-                         : values->onnx != NULL  ? "--onnx"
-                         : values->json          ? "--json"
-                                                 : NULL;
+    const char *option = values->common.machine != NULL ? "--machine"
+                         : values->onnx != NULL         ? "--onnx"
+                         : values->common.json          ? "--json"
+                                                        : NULL;
     return option == NULL
                ? CLEAVE_OK
                : cleave_fail(error, CLEAVE_BAD_INPUT, "%s goes with a model, which %s is not",
@@ -50,8 +50,8 @@ static cleave_status write_onnx(const show_values *values, const char *text, siz
     const cleave_config_request request = {.file = values->file,
                                            .data = text,
                                            .bytes = text_bytes,
-                                           .sequence = values->sequence,
-                                           .capacity_factor = values->capacity_factor,
+                                           .sequence = values->common.sequence,
+                                           .capacity_factor = values->common.capacity_factor,
                                            .trains = true};
     cleave_onnx_graph graph;
     const char *data;
@@ -80,7 +80,7 @@ static cleave_status show(const void *any, char *const *arguments, cleave_arena 
     (void)arguments;
     char *data;
     size_t bytes;
-    if (values->devices > 0 && values->machine == NULL)
+    if (values->common.devices > 0 && values->common.machine == NULL)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "--devices goes with --machine");
     if (strcmp(values->file, "operators") == 0) {
         CLEAVE_TRY(check_is_model(values, error));

@@ -21,31 +21,27 @@
 #include <string.h>
 
 typedef struct simulate_values {
-    const char *model, *machine, *layout, *method, *optimizer, *tasks, *dump_tasks, *trace, *inputs,
-        *precision, *reduce_precision, *frozen;
-    const char *engine;
-    const char *attention, *framework;
-    int64_t batch, sequence, devices, seed;
-    double momentum, clip_norm, capacity_factor;
-    bool forward, json, closed_form;
+    common_options common;
+    const char *layout, *method, *tasks, *dump_tasks, *trace, *engine;
+    bool closed_form;
 } simulate_values;
 
 static const option_row rows[] = {
-    {"--model", "M.onnx", OPTION_TEXT, offsetof(simulate_values, model),
+    {"--model", "M.onnx", OPTION_TEXT, offsetof(simulate_values, common.model),
      .help = "the model, with or without weights"},
-    ROWS_IMPORT(simulate_values),
-    ROW_ATTENTION(simulate_values),
-    ROW_FRAMEWORK(simulate_values),
-    {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(simulate_values, machine),
+    ROWS_IMPORT,
+    ROW_ATTENTION,
+    ROW_FRAMEWORK,
+    {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(simulate_values, common.machine),
      .help = "the machine file"},
     {"--layout", "PLAN.layout.json", OPTION_TEXT, offsetof(simulate_values, layout),
      .help = "the layout to simulate"},
     {"--method", "NAME", OPTION_TEXT, offsetof(simulate_values, method),
      .help = "instead of --layout: a baseline, or random"},
-    ROW_DEVICES(simulate_values),
-    ROW_FORWARD(simulate_values),
-    ROW_SEED(simulate_values),
-    ROWS_OPTIMIZER(simulate_values),
+    ROW_DEVICES,
+    ROW_FORWARD,
+    ROW_SEED,
+    ROWS_OPTIMIZER,
     {"--tasks", "F.dag", OPTION_TEXT, offsetof(simulate_values, tasks),
      .help = "instead of all these: a task graph to simulate"},
     {"--dump-tasks", "F.dag", OPTION_OUTPUT, offsetof(simulate_values, dump_tasks),
@@ -57,7 +53,7 @@ static const option_row rows[] = {
              "by their kinds, too"},
     {"--trace", "T.json", OPTION_OUTPUT, offsetof(simulate_values, trace),
      .help = "write the timeline as a Chrome trace, for ui.perfetto.dev"},
-    ROW_JSON(simulate_values),
+    ROW_JSON,
 };
 
 enum { N_RULES = CLEAVE_RULE_SCAN + 1 };
@@ -90,17 +86,18 @@ static cleave_status find_rule(const simulate_values *values, cleave_rule *rule,
 
 static cleave_status check_usage(const simulate_values *values, cleave_error *error) {
     if (values->tasks != NULL) {
-        if (values->model != NULL || values->machine != NULL || values->layout != NULL ||
-            values->method != NULL)
+        if (values->common.model != NULL || values->common.machine != NULL ||
+            values->layout != NULL || values->method != NULL)
             return cleave_fail(error, CLEAVE_BAD_INPUT,
                                "--tasks goes without --model, --machine, --layout and --method");
         return CLEAVE_OK;
     }
     cleave_rule rule;
     CLEAVE_TRY(find_rule(values, &rule, error));
-    if (values->model == NULL || values->machine == NULL)
+    if (values->common.model == NULL || values->common.machine == NULL)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s is missing (--help explains)",
-                           values->model == NULL ? "--model M.onnx" : "--machine MACHINE.json");
+                           values->common.model == NULL ? "--model M.onnx"
+                                                        : "--machine MACHINE.json");
     if ((values->layout == NULL) == (values->method == NULL))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "exactly one of --layout and --method is needed");
@@ -111,7 +108,7 @@ static cleave_status check_usage(const simulate_values *values, cleave_error *er
 static cleave_status load_layout(const simulate_values *values, cleave_model *model,
                                  cleave_arena *arena, cleave_machine *machine,
                                  cleave_layout *layout, cleave_error *error) {
-    int32_t devices = (int32_t)values->devices;
+    int32_t devices = (int32_t)values->common.devices;
     if (values->layout != NULL) {
         CLEAVE_TRY(cleave_layout_read(values->layout, model, arena, layout, error));
         if (devices != 0 && devices != layout->n_devices)
@@ -119,13 +116,14 @@ static cleave_status load_layout(const simulate_values *values, cleave_model *mo
                                "--devices %d: the layout %s is for %d devices", devices,
                                values->layout, layout->n_devices);
         CLEAVE_TRY(cleave_model_fuse_attention(model, layout, arena, model, error));
-        return cleave_machine_read(values->machine, layout->n_devices, arena, machine, error);
+        return cleave_machine_read(values->common.machine, layout->n_devices, arena, machine,
+                                   error);
     }
     CLEAVE_TRY(cleave_model_fuse_attention(model, NULL, arena, model, error));
-    CLEAVE_TRY(cleave_machine_read(values->machine, devices, arena, machine, error));
+    CLEAVE_TRY(cleave_machine_read(values->common.machine, devices, arena, machine, error));
     bool applies = false;
-    CLEAVE_TRY(cleave_baseline_layout(model, machine, values->method, (uint64_t)values->seed, arena,
-                                      layout, &applies, error));
+    CLEAVE_TRY(cleave_baseline_layout(model, machine, values->method, (uint64_t)values->common.seed,
+                                      arena, layout, &applies, error));
     if (!applies)
         return cleave_fail(error, CLEAVE_NO_LAYOUT,
                            "the method %s does not apply to this model on %d devices",
@@ -235,11 +233,7 @@ static void put_sent(cleave_json_writer *w, const cleave_sent *sent, int32_t n) 
 /* Null of what was not simulated. */
 static void put_seconds_by_events(cleave_json_writer *w, const char *name, const outcome *result,
                                   double seconds) {
-    cleave_json_key(w, name);
-    if (result->step_seconds[CLEAVE_RULE_EVENTS] >= 0)
-        cleave_json_put_number(w, seconds);
-    else
-        cleave_json_put_null(w);
+    cleave_json_set_known(w, name, result->step_seconds[CLEAVE_RULE_EVENTS] >= 0, seconds);
 }
 
 static cleave_status print_json(const cleave_priced_program *priced, const outcome *result,
@@ -363,7 +357,7 @@ static cleave_status simulate_tasks(const simulate_values *values, cleave_arena 
     CLEAVE_TRY(cleave_tasks_simulate(&tasks, arena, &timeline, error));
     double wall_seconds = cleave_clock_seconds() - start;
     double step_seconds = 1e-12 * (double)timeline.makespan;
-    if (!values->json) {
+    if (!values->common.json) {
         char step[64], wall[64];
         cleave_unit_format(step_seconds, CLEAVE_UNIT_SECONDS, step, sizeof step);
         cleave_unit_format(wall_seconds, CLEAVE_UNIT_SECONDS, wall, sizeof wall);
@@ -405,18 +399,18 @@ static cleave_status simulate_layout(const simulate_values *values, cleave_arena
     int states;
     CLEAVE_TRY(find_rule(values, &result.rule, error));
     result.apart = values->dump_tasks != NULL;
-    CLEAVE_TRY(inputs_optimizer_states(values->optimizer, values->momentum, &states, error));
-    CLEAVE_TRY(inputs_model(INPUTS_MODEL(values), values->forward, arena, &model, error));
-    CLEAVE_TRY(inputs_attention(values->attention, &model, error));
+    CLEAVE_TRY(inputs_optimizer_states(&values->common, &states, error));
+    CLEAVE_TRY(inputs_model(&values->common, arena, &model, error));
+    CLEAVE_TRY(inputs_attention(values->common.attention, &model, error));
     CLEAVE_TRY(load_layout(values, &model, arena, &machine, &layout, error));
-    CLEAVE_TRY(inputs_framework(values->framework, &machine, error));
+    CLEAVE_TRY(inputs_framework(values->common.framework, &machine, error));
     cleave_status status = price_and_simulate(values, &model, &machine, &layout, states, arena,
                                               &priced, &result, error);
     if (status == CLEAVE_OK)
         status = write_files(values, &machine, &priced, &result, error);
     cleave_cost_cache_destroy(priced.cache);
     CLEAVE_TRY(status);
-    if (values->json)
+    if (values->common.json)
         CLEAVE_TRY(print_json(&priced, &result, arena, error));
     else
         print_text(&machine, &priced, &result, arena);

@@ -29,12 +29,12 @@ typedef struct sweep_values {
     const char *output;
     int64_t workers;
     double price, samples;
-    bool resume, json, quiet;
+    bool resume;
 } sweep_values;
 
 static const option_row rows[] = {
-    ROW_MODEL(search_request),
-    ROW_MACHINE(search_request),
+    ROW_MODEL,
+    ROW_MACHINE,
     {"--vary", "NAME=VALUES", OPTION_TEXT_LIST, offsetof(sweep_values, vary), .required = true,
      .help = "an option of search or a figure of the machine, and its values: devices=8..512, "
              "batch=64,96, network.bandwidth=10..400x4Gbit/s, optimizer=sgd,adam"},
@@ -50,8 +50,8 @@ static const option_row rows[] = {
      .help = "go on with what the folder has"},
     {"-o", "FOLDER", OPTION_TEXT, offsetof(sweep_values, output), .required = true,
      .help = "where sweep.csv, sweep.json, sweep.html and the plans are written"},
-    ROW_JSON(sweep_values),
-    ROW_QUIET(sweep_values),
+    ROW_JSON,
+    ROW_QUIET,
 };
 static const option_row search_rows[] = {SEARCH_ROWS};
 static const option_table searches = COMMAND_OPTIONS(search_rows);
@@ -193,16 +193,9 @@ static cleave_status fail_interrupted(const running *r, cleave_error *error) {
 
 /* `search` with all that is asked for at the point.  `paths` has room for names of files. */
 typedef struct point_command {
-    int n;
-    const char *arguments[SWEEP_MOST_OPTIONS + 64];
+    child_arguments child;
     char machine[PATH_BYTES], layout[PATH_BYTES], known[SWEEP_MOST_NEIGHBOURS][PATH_BYTES];
 } point_command;
-
-static void add_words(point_command *c, const char *option, const char *value) {
-    c->arguments[c->n++] = option;
-    if (value != NULL)
-        c->arguments[c->n++] = value;
-}
 
 static void make_command(const running *r, int32_t p, point_command *c) {
     const sweep_plan *plan = &r->of->plan;
@@ -210,26 +203,25 @@ static void make_command(const running *r, int32_t p, point_command *c) {
     const char *output = r->values->output, *machine = plan->machines[point->machine].name;
     int32_t neighbours[SWEEP_MOST_NEIGHBOURS];
     int32_t n = sweep_plan_neighbours(plan, p, neighbours);
-    c->n = 0;
-    add_words(c, "search", NULL);
-    add_words(c, "--model", r->values->request.model);
     join(output, "plans", machine != NULL ? machine : "", c->machine);
-    add_words(c, "--machine", machine != NULL ? c->machine : r->values->request.machine);
+    join(output, "unfinished", point->name, c->layout);
+    c->child =
+        (child_arguments){.words = {"search", "--quiet", "--json", "--threads", "1"}, .n = 5};
+    child_add_text(&c->child, "--model", r->values->request.common.model);
+    child_add_text(&c->child, "--machine",
+                   machine != NULL ? c->machine : r->values->request.common.machine);
+    child_add_text(&c->child, "-o", c->layout);
     for (int i = 0; i < plan->n_options; i++)
-        add_words(c, plan->options[i], NULL);
+        child_add(&c->child, plan->options[i]);
     for (int32_t a = 0; a < plan->n_axes; a++)
         if (plan->axes[a].option != NULL)
-            add_words(c, plan->axes[a].option->name, plan->axes[a].texts[point->at[a]]);
+            child_add_text(&c->child, plan->axes[a].option->name,
+                           plan->axes[a].texts[point->at[a]]);
     for (int32_t i = 0; i < n; i++)
         if (r->of->records[neighbours[i]].why == NULL) {
             join(output, "plans", plan->points[neighbours[i]].name, c->known[i]);
-            add_words(c, "--known", c->known[i]);
+            child_add_text(&c->child, "--known", c->known[i]);
         }
-    join(output, "unfinished", point->name, c->layout);
-    add_words(c, "-o", c->layout);
-    add_words(c, "--threads", "1");
-    add_words(c, "--quiet", "--json");
-    c->arguments[c->n] = NULL;
 }
 
 static cleave_status write_state(const running *r, cleave_error *error) {
@@ -268,7 +260,7 @@ static cleave_status do_point(running *r, int32_t worker, int32_t p, cleave_erro
     cleave_json *document = NULL;
     cleave_error why = {""};
     make_command(r, p, &asked);
-    cleave_status status = child_watch_json(asked.arguments, &watch, &document, &why);
+    cleave_status status = child_watch_json(asked.child.words, &watch, &document, &why);
     if (*r->interrupted == 0 && (status == CLEAVE_OK || status == CLEAVE_NO_LAYOUT)) {
         pthread_mutex_lock(&r->mutex);
         cleave_status kept = keep(r, p, status, document, why.message, error);
@@ -322,7 +314,7 @@ static cleave_status run_points(const sweep_values *values, sweep *of, cleave_ar
         return cleave_fail_memory(error, "sweeping");
     for (int32_t p = 0; p < of->plan.n_points; p++)
         r.n_done += of->records[p].is_done;
-    cleave_progress_begin(&r.progress, "sweeping", values->quiet);
+    cleave_progress_begin(&r.progress, "sweeping", values->request.common.quiet);
     cleave_status status = run_waves(&r, error);
     cleave_progress_end(&r.progress);
     remove_unfinished(of, values->output);
@@ -339,7 +331,8 @@ static cleave_status hash_model(const sweep *of, cleave_arena *arena, const char
     cleave_model model;
     cleave_arena scratch = {0};
     CLEAVE_TRY(sweep_plan_request(&of->plan, &of->plan.points[0], &request, error));
-    cleave_status status = inputs_trained_model(INPUTS_MODEL(&request), &scratch, &model, error);
+    request.common.forward = false;
+    cleave_status status = inputs_model(&request.common, &scratch, &model, error);
     if (status == CLEAVE_OK) {
         *hash = cleave_arena_string(arena, model.hash);
         status = *hash != NULL ? CLEAVE_OK : cleave_fail_memory(error, "sweeping");
@@ -355,7 +348,7 @@ static cleave_status report(const sweep_values *values, const sweep *of, cleave_
     CLEAVE_TRY(sweep_write_csv(of, path, arena, error));
     join(values->output, "", "sweep.html", path);
     CLEAVE_TRY(sweep_write_page(of, path, arena, error));
-    if (values->json) {
+    if (values->request.common.json) {
         cleave_json_writer w = {0};
         sweep_put(of, &w);
         return inputs_print_json(&w, error);

@@ -16,15 +16,15 @@
 #include <string.h>
 
 typedef struct validate_values {
+    common_options common;
     const char *runs;
-    bool json, quiet;
 } validate_values;
 
 static const option_row rows[] = {
     {"RUNS.csv", NULL, OPTION_POSITIONAL, offsetof(validate_values, runs), .required = true,
      .help = "the table: a heading of columns, and a row for each run"},
-    ROW_JSON(validate_values),
-    ROW_QUIET(validate_values),
+    ROW_JSON,
+    ROW_QUIET,
 };
 
 /* More than any device has: a run that was measured did fit. */
@@ -81,8 +81,9 @@ static cleave_status read_model(const run_record *run, cleave_arena *arena, clea
                                            .sequence = run->sequence,
                                            .capacity_factor = run->capacity_factor,
                                            .precision = run->precision,
-                                           .reduce_precision = run->reduce_precision};
-    CLEAVE_TRY(inputs_trained_model(&request, arena, model, error));
+                                           .reduce_precision = run->reduce_precision,
+                                           .with_loss = true};
+    CLEAVE_TRY(cleave_model_import_as(&request, arena, model, error));
     CLEAVE_TRY(inputs_attention(run->attention, model, error));
     return cleave_model_fuse_attention(model, NULL, arena, model, error);
 }
@@ -95,7 +96,8 @@ static cleave_status price(const run_record *run, cleave_arena *arena, validated
     cleave_search_result result;
     cleave_search_options options = {
         .memory_limit_bytes = no_limit, .schedule = &wish, .alone = true, .quiet = true};
-    CLEAVE_TRY(inputs_optimizer_states(run->optimizer, 0, &options.optimizer_states, error));
+    const common_options asked = {.optimizer = run->optimizer};
+    CLEAVE_TRY(inputs_optimizer_states(&asked, &options.optimizer_states, error));
     CLEAVE_TRY(read_model(run, arena, &model, error));
     CLEAVE_TRY(read_wish(run, &model, &wish, error));
     options.method = cleave_schedule_wish_is_megatron(&wish) ? "megatron" : "data-parallel";
@@ -143,7 +145,7 @@ static cleave_status validate(const void *any, char *const *arguments, cleave_ar
     if (table.runs == NULL)
         return cleave_fail_memory(error, "pricing runs");
     cleave_progress progress;
-    cleave_progress_begin(&progress, "pricing runs", values->quiet);
+    cleave_progress_begin(&progress, "pricing runs", values->common.quiet);
     cleave_status status = CLEAVE_OK;
     for (int32_t i = 0; i < runs.n && status == CLEAVE_OK; i++) {
         cleave_progress_update(&progress, (double)i / runs.n, runs.rows[i].name);
@@ -156,8 +158,8 @@ static cleave_status validate(const void *any, char *const *arguments, cleave_ar
         return cleave_fail(error, CLEAVE_NO_LAYOUT, "%s:%d: %s%s", values->runs, runs.rows[0].line,
                            table.runs[0].refused,
                            runs.n > 1 ? "; and no other run can be priced" : "");
-    return values->json ? validate_print_json(&table, arena, error)
-                        : validate_print_text(&table, arena, error);
+    return values->common.json ? validate_print_json(&table, arena, error)
+                               : validate_print_text(&table, arena, error);
 }
 
 const command command_validate = {

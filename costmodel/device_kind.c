@@ -1,4 +1,5 @@
 /* The measured kernels of a device kind: an array sorted by key, and what they tell of others. */
+#include "base/order.h"
 #include "costmodel/machine.h"
 
 #include <math.h>
@@ -7,15 +8,9 @@
 
 /* First kernel whose key is not before `key`. */
 static int32_t lower_bound(const cleave_device_kind *kind, const char *key) {
-    int32_t lo = 0, hi = kind->n_kernels;
-    while (lo < hi) {
-        int32_t middle = lo + (hi - lo) / 2;
-        if (strcmp(kind->kernels[middle].key, key) < 0)
-            lo = middle + 1;
-        else
-            hi = middle;
-    }
-    return lo;
+    int32_t at = 0;
+    CLEAVE_BISECT(at, kind->n_kernels, middle, strcmp(kind->kernels[middle].key, key) < 0);
+    return at;
 }
 
 const cleave_kernel_time *cleave_device_kind_find_kernel(const cleave_device_kind *kind,

@@ -7,7 +7,6 @@
 #include "costmodel/machine.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { LAUNCH, PER_FLOP, PER_BYTE, PER_FAR_BYTE, N_COEFFICIENTS };
@@ -160,7 +159,7 @@ typedef struct alone_share {
 
 static int compare_shares(const void *a, const void *b) {
     const alone_share *x = a, *y = b;
-    return (x->share > y->share) - (x->share < y->share);
+    return CLEAVE_ORDER(x->share, y->share);
 }
 
 /* The median of n shares in order.  Measuring finds some kernels slower alone, which none is; so
@@ -203,7 +202,7 @@ static cleave_status find_alone(const measured_family *family, cleave_arena *scr
     }
     if (n == 0)
         return CLEAVE_OK;
-    qsort(shares, (size_t)n, sizeof *shares, compare_shares);
+    CLEAVE_SORT(shares, n, compare_shares);
     *alone = fmin(1, moves_bytes(family) ? share_by_time(shares, n) : share_by_number(shares, n));
     return CLEAVE_OK;
 }
@@ -292,8 +291,7 @@ cleave_status cleave_device_kind_fit(cleave_device_kind *kind, cleave_arena *are
         for (int32_t i = 0; i < kind->n_kernels; i++)
             if (kind->kernels[i].seconds > 0)
                 sorted[n++] = &kind->kernels[i];
-        if (n > 1)
-            qsort(sorted, (size_t)n, sizeof *sorted, compare_families);
+        CLEAVE_SORT(sorted, n, compare_families);
         status = fit_all(kind, sorted, n, arena, &scratch, error);
     }
     cleave_arena_free(&scratch);

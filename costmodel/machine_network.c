@@ -9,6 +9,7 @@
    above what is left of that number, with the switch below in place of the rail.  So what goes to
    different ports at once keeps apart wherever there are enough links, and what many nodes send to
    their like, each a group of nodes further, meets nothing of another's. */
+#include "base/order.h"
 #include "costmodel/machine_routes.h"
 
 #include <stdio.h>
@@ -334,11 +335,9 @@ typedef struct way {
 } way;
 
 static int compare_ways(const way *x, const way *y) {
-    if (x->n_hops != y->n_hops)
-        return x->n_hops < y->n_hops ? -1 : 1;
-    if (x->width < y->width || x->width > y->width)
-        return x->width > y->width ? -1 : 1;
-    return (x->a->n_hops > y->a->n_hops) - (x->a->n_hops < y->a->n_hops);
+    CLEAVE_ORDER_BY(x->n_hops, y->n_hops);
+    CLEAVE_ORDER_BY(y->width, x->width);
+    return CLEAVE_ORDER(x->a->n_hops, y->a->n_hops);
 }
 
 static way make_way(const cleave_port *a, const cleave_port *b, int32_t between) {

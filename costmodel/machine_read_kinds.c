@@ -1,11 +1,11 @@
 /* Kinds of devices in a machine file, with what calibration added; the format is described in
    machine_read.c. */
+#include "base/order.h"
 #include "costmodel/array.h"
 #include "costmodel/machine_read.h"
 #include "graph/model/precision.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const kind_keys[] = {
@@ -38,14 +38,6 @@ static cleave_status get_bytes(const machine_reader *r, const cleave_json_cursor
     return CLEAVE_OK;
 }
 
-static int compare_kernels(const void *a, const void *b) {
-    return strcmp(((const cleave_kernel_time *)a)->key, ((const cleave_kernel_time *)b)->key);
-}
-
-static int compare_fits(const void *a, const void *b) {
-    return strcmp(((const cleave_family_fit *)a)->family, ((const cleave_family_fit *)b)->family);
-}
-
 static cleave_status read_kernel(const machine_reader *r, const cleave_json_cursor *at,
                                  cleave_kernel_time *kernel) {
     cleave_json_cursor member;
@@ -76,7 +68,7 @@ static cleave_status read_kernels(const machine_reader *r, const cleave_json_cur
         cleave_json_cursor element = cleave_json_element(at, i);
         CLEAVE_TRY(read_kernel(r, &element, &kind->kernels[i]));
     }
-    qsort(kind->kernels, (size_t)kind->n_kernels, sizeof *kind->kernels, compare_kernels);
+    CLEAVE_SORT(kind->kernels, kind->n_kernels, cleave_order_strings);
     for (int32_t i = 1; i < kind->n_kernels; i++)
         if (strcmp(kind->kernels[i - 1].key, kind->kernels[i].key) == 0)
             return cleave_json_fail(at, r->error, "the kernel \"%s\" is there twice",
@@ -122,7 +114,7 @@ static cleave_status read_fits(const machine_reader *r, const cleave_json_cursor
             return cleave_json_fail(&element, r->error, "%g seconds per byte are fewer than %g",
                                     fit->far_seconds_per_byte, fit->seconds_per_byte);
     }
-    qsort(kind->fits, (size_t)kind->n_fits, sizeof *kind->fits, compare_fits);
+    CLEAVE_SORT(kind->fits, kind->n_fits, cleave_order_strings);
     for (int32_t i = 1; i < kind->n_fits; i++)
         if (strcmp(kind->fits[i - 1].family, kind->fits[i].family) == 0)
             return cleave_json_fail(at, r->error, "the family \"%s\" is there twice",

@@ -8,6 +8,7 @@
 #include "exec/rank.h"
 
 #include "base/checked.h"
+#include "base/order.h"
 #include "base/progress.h"
 #include "base/units.h"
 #include "exec/dropped.h"
@@ -28,8 +29,7 @@ typedef struct placed_item {
 
 static int compare_places(const void *a, const void *b) {
     const placed_item *x = a, *y = b;
-    return x->place != y->place ? (x->place > y->place) - (x->place < y->place)
-                                : (x->id > y->id) - (x->id < y->id);
+    return x->place != y->place ? CLEAVE_ORDER(x->place, y->place) : CLEAVE_ORDER(x->id, y->id);
 }
 
 /* Puts a receive behind this rank's own next message to its sender, where no more than posts and
@@ -57,7 +57,7 @@ static void post_sends_first(const cleave_program *program, placed_item *items, 
             end = i;
         }
     }
-    qsort(items, (size_t)n, sizeof *items, compare_places);
+    CLEAVE_SORT(items, n, compare_places);
 }
 
 static cleave_status find_lanes(cleave_rank *rank, cleave_arena *arena, cleave_error *error) {

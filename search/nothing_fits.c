@@ -1,5 +1,6 @@
 /* Nothing fits: how much the leanest layout found needs, which tensors hold it when its fullest
    device is fullest, and whether that had to be so. */
+#include "base/order.h"
 #include "graph/model/filled.h"
 #include "graph/model/precision.h"
 #include "graph/program/memory_plan.h"
@@ -7,7 +8,6 @@
 #include "search/session.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_NAMED = 4 };
@@ -87,17 +87,14 @@ static cleave_status find_peak(const cleave_program *program, int32_t device, cl
 
 static int by_bytes(const void *a, const void *b) {
     const holding *x = a, *y = b;
-    if (x->bytes != y->bytes)
-        return x->bytes > y->bytes ? -1 : 1;
-    if (x->tensor != y->tensor)
-        return x->tensor < y->tensor ? -1 : 1;
+    CLEAVE_ORDER_BY(y->bytes, x->bytes);
+    CLEAVE_ORDER_BY(x->tensor, y->tensor);
     return (int)x->kind - (int)y->kind;
 }
 
 static int by_tensor(const void *a, const void *b) {
     const holding *x = a, *y = b;
-    if (x->tensor != y->tensor)
-        return x->tensor < y->tensor ? -1 : 1;
+    CLEAVE_ORDER_BY(x->tensor, y->tensor);
     return (int)x->kind - (int)y->kind;
 }
 
@@ -116,15 +113,13 @@ static cleave_status list_holdings(const cleave_program *program, int32_t device
             cleave_life_used_from(&life) <= item && item <= cleave_life_used_to(&life))
             list[n_listed++] = (holding){buffer->kind, buffer->tensor, buffer->bytes};
     }
-    if (n_listed > 0)
-        qsort(list, (size_t)n_listed, sizeof *list, by_tensor);
+    CLEAVE_SORT(list, n_listed, by_tensor);
     for (int32_t i = 0; i < n_listed; i++)
         if (n_merged > 0 && by_tensor(&list[i], &list[n_merged - 1]) == 0)
             list[n_merged - 1].bytes += list[i].bytes;
         else
             list[n_merged++] = list[i];
-    if (n_merged > 0)
-        qsort(list, (size_t)n_merged, sizeof *list, by_bytes);
+    CLEAVE_SORT(list, n_merged, by_bytes);
     *holdings = list;
     *n = n_merged;
     return CLEAVE_OK;

@@ -2,22 +2,21 @@
 #ifndef CLEAVE_CLI_CALIBRATE_CALIBRATE_H
 #define CLEAVE_CLI_CALIBRATE_CALIBRATE_H
 
+#include "cli/inputs.h"
 #include "cli/options.h"
 #include "costmodel/machine.h"
 #include "exec/world/world.h"
 #include "graph/model/model.h"
 
 typedef struct calibrate_values {
-    const char *output, *name, *precision, *reduce_precision;
-    const char *list, *import, *through, *machine, *python, *device; /* another one measures */
-    int64_t device_threads;
+    common_options common;
+    const char *output, *name;
+    const char *list, *import, *through, *python, *device; /* another one measures */
     bool compile;
     option_texts models, inputs, layouts;
     option_integers batches, sequences;
-    int64_t devices;
-    double time, capacity_factor;
+    double time;
     bool again; /* the given layouts' kernels, whatever is known of them, and no others */
-    bool forward, quiet;
 } calibrate_values;
 
 cleave_status calibrate_import(const calibrate_values *values, int i, cleave_arena *arena,

@@ -248,7 +248,7 @@ static int32_t count_devices(const calibrate_values *values, const calibrate_tim
     for (int32_t i = 0; i < times->n_collectives; i++)
         if (times->collectives[i].n_devices > most)
             most = times->collectives[i].n_devices;
-    return values->devices > 0 ? (int32_t)values->devices : most;
+    return values->common.devices > 0 ? (int32_t)values->common.devices : most;
 }
 
 static void print_summary(const calibrate_values *values, const calibrate_times *times,
@@ -277,7 +277,7 @@ cleave_status calibrate_take(const calibrate_values *values, cleave_arena *arena
                              cleave_error *error) {
     calibrate_times times;
     cleave_machine machine;
-    const char *base = values->machine != NULL             ? values->machine
+    const char *base = values->common.machine != NULL      ? values->common.machine
                        : access(values->output, F_OK) == 0 ? values->output
                                                            : NULL;
     CLEAVE_TRY(calibrate_times_read(values->import, arena, &times, error));
@@ -287,7 +287,7 @@ cleave_status calibrate_take(const calibrate_values *values, cleave_arena *arena
         CLEAVE_TRY(calibrate_plain_machine(values->name, count_devices(values, &times), arena,
                                            &machine, error));
     CLEAVE_TRY(calibrate_times_apply(&times, arena, &machine, error));
-    if (values->machine == NULL)
+    if (values->common.machine == NULL)
         CLEAVE_TRY(join_devices(&times, &machine, error));
     CLEAVE_TRY(cleave_machine_write(values->output, &machine, error));
     print_summary(values, &times, &machine);

@@ -31,12 +31,12 @@ typedef struct listing {
 /* The machine to plan for: what a file says, else devices alike that are joined by a switch. */
 static cleave_status get_machine(listing *l, cleave_arena *arena, cleave_error *error) {
     const calibrate_values *values = l->values;
-    if (values->machine != NULL)
-        return cleave_machine_read(values->machine, (int32_t)values->devices, arena, &l->machine,
-                                   error);
-    return calibrate_plain_machine(values->name,
-                                   (int32_t)(values->devices > 0 ? values->devices : 1), arena,
+    if (values->common.machine != NULL)
+        return cleave_machine_read(values->common.machine, (int32_t)values->common.devices, arena,
                                    &l->machine, error);
+    return calibrate_plain_machine(
+        values->name, (int32_t)(values->common.devices > 0 ? values->common.devices : 1), arena,
+        &l->machine, error);
 }
 
 /* Which collectives a layout has, and of how much. */
@@ -112,8 +112,10 @@ static cleave_status add_found(listing *l, const cleave_model *model, cleave_are
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_constraints_for(&constraints, CLEAVE_TARGET_TORCH, model,
                                       l->machine.n_devices, arena, error));
-    const cleave_search_options options = {
-        .method = "auto", .n_threads = 1, .constraints = &constraints, .quiet = l->values->quiet};
+    const cleave_search_options options = {.method = "auto",
+                                           .n_threads = 1,
+                                           .constraints = &constraints,
+                                           .quiet = l->values->common.quiet};
     cleave_status status = cleave_search(model, &l->machine, &options, arena, &found, error);
     if (status ==
         CLEAVE_NO_LAYOUT) /* it fits in no way here: the baselines are listed all the same */

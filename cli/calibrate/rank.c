@@ -254,7 +254,7 @@ static cleave_status measure_works(calibration *c, const calibrate_works *works,
     cleave_progress progress;
     int32_t n_wanted = count_wanted(c, works);
     cleave_progress_begin(&progress, "cleave: calibrating kernels",
-                          c->values->quiet || c->rank != 0);
+                          c->values->common.quiet || c->rank != 0);
     for (int32_t i = 0; i < works->n; i++) {
         const calibrate_work *work = &works->items[i];
         if (is_timed(c, &work->work)) {
@@ -326,7 +326,7 @@ static cleave_status begin_kind(calibration *c, cleave_error *error) {
     double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     int32_t n_sharing;
     CLEAVE_TRY(count_ranks_of_a_host(c, &n_sharing, error));
-    int32_t threads = (int32_t)c->values->device_threads;
+    int32_t threads = (int32_t)c->values->common.device_threads;
     const char *name = threads > 1 ? cleave_arena_printf(c->arena, "%d cores", threads) : "core";
     if (name == NULL)
         return cleave_fail_memory(error, "calibrating");
@@ -341,7 +341,8 @@ static cleave_status begin_kind(calibration *c, cleave_error *error) {
         .launch_seconds = 2e-6,
         .kernel_version = cleave_kernels_version(),
     };
-    bool halves = c->values->precision != NULL && strcmp(c->values->precision, "bf16") == 0;
+    bool halves =
+        c->values->common.precision != NULL && strcmp(c->values->common.precision, "bf16") == 0;
     c->kind.rates[CLEAVE_BF16] = halves ? c->kind.flops_per_second : 0;
     char *text = NULL;
     int64_t bytes;
@@ -426,8 +427,8 @@ static cleave_status measure_all(calibration *c, calibrate_works *works, cleave_
        must be found again, which takes longer than most kernels. */
     cleave_process_keep_memory();
     CLEAVE_TRY(begin_kind(c, error));
-    CLEAVE_TRY(
-        cleave_kernels_create_threads((int32_t)c->values->device_threads, &c->kernels, error));
+    CLEAVE_TRY(cleave_kernels_create_threads((int32_t)c->values->common.device_threads, &c->kernels,
+                                             error));
     CLEAVE_TRY(measure_links(c, error));
     CLEAVE_TRY(list_works(c, works, error));
     calibrate_byte_works bytes;

@@ -44,7 +44,8 @@ cleave_status calibrate_through(const calibrate_values *values, cleave_arena *ar
     calibrate_values with_files = *values;
     with_files.list = cleave_arena_printf(arena, "%s.kernels.json", values->output);
     with_files.import = cleave_arena_printf(arena, "%s.times.json", values->output);
-    const char *threads = cleave_arena_printf(arena, "%lld", (long long)values->device_threads);
+    const char *threads =
+        cleave_arena_printf(arena, "%lld", (long long)values->common.device_threads);
     const char *time = cleave_arena_printf(arena, "%.17g", values->time);
     if (with_files.list == NULL || with_files.import == NULL || threads == NULL || time == NULL)
         return cleave_fail_memory(error, "calibrating");
@@ -57,13 +58,13 @@ cleave_status calibrate_through(const calibrate_values *values, cleave_arena *ar
         arguments[n++] = "--device";
         arguments[n++] = values->device;
     }
-    if (values->device_threads > 0) {
+    if (values->common.device_threads > 0) {
         arguments[n++] = "--threads";
         arguments[n++] = threads;
     }
     if (values->compile)
         arguments[n++] = "--compile";
-    if (values->quiet)
+    if (values->common.quiet)
         arguments[n++] = "--quiet";
     fflush(stdout);
     CLEAVE_TRY(run_script(arguments, error));

@@ -2,9 +2,9 @@
 #include "cli/calibrate/times.h"
 
 #include "base/json.h"
+#include "base/order.h"
 #include "graph/model/collective_steps.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const root_keys[] = {"cleave_times", "measured_by", "kernels", "collectives",
@@ -62,10 +62,6 @@ static cleave_status read_by(const reader *r, const cleave_json_cursor *root,
     return cleave_json_get_truth(&at, "compiled", &times->compiled, r->error);
 }
 
-static int compare_kernels(const void *a, const void *b) {
-    return strcmp(((const cleave_kernel_time *)a)->key, ((const cleave_kernel_time *)b)->key);
-}
-
 static cleave_status read_kernel(const reader *r, const cleave_json_cursor *at,
                                  cleave_kernel_time *kernel) {
     CLEAVE_TRY(cleave_json_expect_object(at, r->error));
@@ -91,10 +87,9 @@ static cleave_status read_kernels(const reader *r, const cleave_json_cursor *roo
         CLEAVE_TRY(read_kernel(r, &element, &times->kernels[i]));
     }
     times->n_kernels = n;
-    if (n > 1)
-        qsort(times->kernels, (size_t)n, sizeof *times->kernels, compare_kernels);
+    CLEAVE_SORT(times->kernels, n, cleave_order_strings);
     for (int32_t i = 1; i < n; i++)
-        if (compare_kernels(&times->kernels[i - 1], &times->kernels[i]) == 0)
+        if (strcmp(times->kernels[i - 1].key, times->kernels[i].key) == 0)
             return cleave_json_fail(&at, r->error, "\"%s\" is there twice", times->kernels[i].key);
     return CLEAVE_OK;
 }

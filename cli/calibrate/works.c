@@ -1,6 +1,7 @@
 /* Which work calibration measures. */
 #include "cli/calibrate/works.h"
 
+#include "base/order.h"
 #include "costmodel/cost.h"
 #include "graph/lower/lower.h"
 #include "graph/model/layout.h"
@@ -8,7 +9,6 @@
 #include "search/problem/candidates.h"
 #include "search/search.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { N_PASSES = CLEAVE_PASS_WEIGHT_GRADIENT + 1, MOST_MICRO_BATCHES = 16 };
@@ -241,17 +241,15 @@ static int compare_keys(const void *a, const void *b) {
 
 static int compare_importance(const void *a, const void *b) {
     const calibrate_work *x = a, *y = b;
-    if (x->wanted != y->wanted)
-        return x->wanted ? -1 : 1;
-    if (x->expected_seconds != y->expected_seconds)
-        return x->expected_seconds > y->expected_seconds ? -1 : 1;
+    CLEAVE_ORDER_BY(y->wanted, x->wanted);
+    CLEAVE_ORDER_BY(y->expected_seconds, x->expected_seconds);
     return strcmp(x->work.key, y->work.key);
 }
 
 void calibrate_works_order(calibrate_works *works) {
     if (works->n == 0)
         return;
-    qsort(works->items, (size_t)works->n, sizeof *works->items, compare_keys);
+    CLEAVE_SORT(works->items, works->n, compare_keys);
     int32_t kept = 1, n_alike = 1;
     for (int32_t i = 1; i < works->n; i++) {
         calibrate_work *last = &works->items[kept - 1];
@@ -265,5 +263,5 @@ void calibrate_works_order(calibrate_works *works) {
         }
     }
     works->n = kept;
-    qsort(works->items, (size_t)works->n, sizeof *works->items, compare_importance);
+    CLEAVE_SORT(works->items, works->n, compare_importance);
 }

@@ -1,13 +1,13 @@
 /* What `cleave explain` prints. */
 #include "cli/explain/report.h"
 
+#include "base/order.h"
 #include "cli/inputs.h"
 #include "cli/repeats.h"
 #include "cli/split_text.h"
 #include "cli/table.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char *const explain_buffer_names[CLEAVE_N_BUFFER_KINDS] = {
@@ -96,9 +96,8 @@ static void print_summary(const explanation *e, cleave_arena *arena) {
 
 static int compare_told(const void *a, const void *b) {
     const explain_told *x = a, *y = b;
-    if (x->sum.total != y->sum.total)
-        return x->sum.total > y->sum.total ? -1 : 1;
-    return (x->first > y->first) - (x->first < y->first);
+    CLEAVE_ORDER_BY(y->sum.total, x->sum.total);
+    return CLEAVE_ORDER(x->first, y->first);
 }
 
 static void add_to(explain_told *of, const explanation *e, int32_t op) {
@@ -178,7 +177,7 @@ explain_told *explain_tell(const explanation *e, cleave_arena *arena, int32_t *n
             .name = found.items[i].name, .first = e->order[found.items[i].first], .best = -1};
     for (int32_t i = 0; i < e->n; i++)
         add_to(&all[found.of[i]], e, e->order[i]);
-    qsort(all, (size_t)found.n, sizeof *all, compare_told);
+    CLEAVE_SORT(all, found.n, compare_told);
     *n = found.n;
     return all;
 }
@@ -362,12 +361,9 @@ static void put_schedules(cleave_json_writer *w, const explanation *e) {
         bool fits = other->price.excess_bytes == 0 && e->schedules.price.excess_bytes == 0;
         cleave_json_begin_object(w, true);
         cleave_json_set_string(w, "decision", other->decision);
-        cleave_json_key(w, "step_seconds");
-        if (fits)
-            cleave_json_put_number(w, 1e-12 * (double)e->path.step *
-                                          share(other->price.step, e->schedules.price.step));
-        else
-            cleave_json_put_null(w);
+        cleave_json_set_known(w, "step_seconds", fits,
+                              1e-12 * (double)e->path.step *
+                                  share(other->price.step, e->schedules.price.step));
         cleave_json_set_integer(w, "peak_bytes", other->price.peak_bytes);
         cleave_json_end_object(w);
     }

@@ -41,30 +41,30 @@ void export_put_launch(const cleave_launch *of, cleave_json_writer *w) {
     cleave_json_set_number(w, "alike", of->alike);
 }
 
-static cleave_status read_sizes(const cleave_import_request *model, cleave_arena *arena,
+static cleave_status read_sizes(const common_options *common, cleave_arena *arena,
                                 cleave_launch_sizes *sizes, cleave_error *error) {
     char *text;
     size_t bytes;
     const cleave_family *family;
     *sizes = (cleave_launch_sizes){.family = NULL};
-    CLEAVE_TRY(cleave_file_read(model->file, arena, &text, &bytes, error));
+    CLEAVE_TRY(cleave_file_read(common->model, arena, &text, &bytes, error));
     if (!cleave_config_is_json(text, bytes))
         return CLEAVE_OK;
-    const cleave_config_request request = {.file = model->file,
+    const cleave_config_request request = {.file = common->model,
                                            .data = text,
                                            .bytes = bytes,
-                                           .sequence = model->sequence,
-                                           .capacity_factor = model->capacity_factor,
+                                           .sequence = common->sequence,
+                                           .capacity_factor = common->capacity_factor,
                                            .trains = true};
     CLEAVE_TRY(cleave_config_sizes(&request, arena, &family, &sizes->config, error));
     sizes->family = family->model_type;
     return CLEAVE_OK;
 }
 
-cleave_status export_write_launch(const char *path, const cleave_import_request *model,
+cleave_status export_write_launch(const char *path, const common_options *common,
                                   const cleave_launch *launch, cleave_arena *arena,
                                   const char **unsaid, cleave_error *error) {
     cleave_launch_sizes sizes;
-    CLEAVE_TRY(read_sizes(model, arena, &sizes, error));
+    CLEAVE_TRY(read_sizes(common, arena, &sizes, error));
     return cleave_launch_write(path, launch, &sizes, unsaid, error);
 }

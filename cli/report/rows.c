@@ -1,4 +1,5 @@
 /* Which devices a timeline shows. */
+#include "base/order.h"
 #include "cli/report/spans.h"
 
 #include <stdlib.h>
@@ -49,16 +50,14 @@ static int32_t gather(sort *devices, int32_t n, const int32_t *wanted, int n_wan
 
 static int by_count(const void *a, const void *b) {
     const sort *x = a, *y = b;
-    if (x->is_wanted != y->is_wanted)
-        return x->is_wanted ? -1 : 1;
-    if (x->count != y->count)
-        return x->count > y->count ? -1 : 1;
-    return (x->first > y->first) - (x->first < y->first);
+    CLEAVE_ORDER_BY(y->is_wanted, x->is_wanted);
+    CLEAVE_ORDER_BY(y->count, x->count);
+    return CLEAVE_ORDER(x->first, y->first);
 }
 
 static int by_first(const void *a, const void *b) {
     const sort *x = a, *y = b;
-    return (x->first > y->first) - (x->first < y->first);
+    return CLEAVE_ORDER(x->first, y->first);
 }
 
 cleave_status report_rows_choose(const report_step *step, report_rows *rows, cleave_error *error) {
@@ -72,9 +71,9 @@ cleave_status report_rows_choose(const report_step *step, report_rows *rows, cle
     for (int32_t d = 0; d < n && shows_all; d++)
         devices[d].n_items = d; /* what was measured is not alike */
     *rows = (report_rows){.n_sorts = gather(devices, n, wanted, 2)};
-    qsort(devices, (size_t)rows->n_sorts, sizeof *devices, by_count);
+    CLEAVE_SORT(devices, rows->n_sorts, by_count);
     rows->n = rows->n_sorts < REPORT_MOST_ROWS ? rows->n_sorts : REPORT_MOST_ROWS;
-    qsort(devices, (size_t)rows->n, sizeof *devices, by_first);
+    CLEAVE_SORT(devices, rows->n, by_first);
     for (int32_t r = 0; r < rows->n; r++) {
         rows->device[r] = devices[r].first;
         rows->alike[r] = devices[r].count;

@@ -1,8 +1,8 @@
 #include "cli/report/traffic.h"
 
+#include "base/order.h"
 #include "graph/program/traffic.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct counter {
@@ -122,9 +122,8 @@ static cleave_status count_collectives(counter *c, cleave_arena *scratch, cleave
 
 static int by_busy(const void *a, const void *b) {
     const report_link *x = a, *y = b;
-    if (x->busy_seconds < y->busy_seconds || x->busy_seconds > y->busy_seconds)
-        return x->busy_seconds > y->busy_seconds ? -1 : 1;
-    return (x->link > y->link) - (x->link < y->link);
+    CLEAVE_ORDER_BY(y->busy_seconds, x->busy_seconds);
+    return CLEAVE_ORDER(x->link, y->link);
 }
 
 static void sort_links(counter *c) {
@@ -135,8 +134,7 @@ static void sort_links(counter *c) {
             c->links[t->n_links++].link = l;
         }
     t->links = c->links;
-    if (t->n_links > 0)
-        qsort(t->links, (size_t)t->n_links, sizeof *t->links, by_busy);
+    CLEAVE_SORT(t->links, t->n_links, by_busy);
     for (size_t i = 0; i < (size_t)t->n_cells * (size_t)t->n_cells; i++)
         t->most_bytes = t->bytes[i] > t->most_bytes ? t->bytes[i] : t->most_bytes;
 }

@@ -39,19 +39,14 @@ static cleave_status drop_nodes(cleave_machine *machine, const cleave_hosts *hos
 
 static cleave_status search_layout(const fewer_search *search, const fewer_found *found,
                                    cleave_error *error) {
-    const char *arguments[FEWER_MOST_OPTIONS + 16] = {"search"};
-    int n = 1;
+    child_arguments child = {
+        .words = {"search", "--machine", found->machine, "-o", found->layout, "--json"}, .n = 6};
     for (int i = 0; i < search->n_options; i++)
-        arguments[n++] = search->options[i];
-    arguments[n++] = "--machine";
-    arguments[n++] = found->machine;
-    arguments[n++] = "-o";
-    arguments[n++] = found->layout;
-    arguments[n++] = "--json";
+        child_add(&child, search->options[i]);
     if (search->quiet)
-        arguments[n++] = "--quiet";
+        child_add(&child, "--quiet");
     cleave_json *document;
-    CLEAVE_TRY(child_run_json(arguments, &document, error));
+    CLEAVE_TRY(child_run_json(child.words, &document, error));
     cleave_json_free(document);
     return CLEAVE_OK;
 }

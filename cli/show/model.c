@@ -14,7 +14,7 @@
    is shown without a loss, and `untrained` says why. */
 static cleave_status import(const show_values *values, cleave_arena *arena, cleave_model *model,
                             cleave_error *untrained, cleave_error *error) {
-    int64_t batch = values->batch;
+    int64_t batch = values->common.batch;
     static const bool with_loss[] = {true, false};
     cleave_status status = CLEAVE_OK;
     cleave_error reasons[2] = {{""}, {""}}; /* of the batches that are tried */
@@ -22,10 +22,11 @@ static cleave_status import(const show_values *values, cleave_arena *arena, clea
         for (int64_t b = batch; b <= (batch > 0 ? batch : 1); b++) {
             const cleave_import_request request = {.file = values->file,
                                                    .batch = b,
-                                                   .sequence = values->sequence,
-                                                   .capacity_factor = values->capacity_factor,
+                                                   .sequence = values->common.sequence,
+                                                   .capacity_factor =
+                                                       values->common.capacity_factor,
                                                    .with_loss = with_loss[l],
-                                                   .inputs = values->inputs};
+                                                   .inputs = values->common.inputs};
             status = cleave_model_import_as(&request, arena, model, error);
             *untrained = reasons[b - batch];
             if (status == CLEAVE_OK)
@@ -185,7 +186,7 @@ static void print_text(const show_values *values, const cleave_model *model,
            model->graph_version);
     if (model->batch > 0)
         printf("batch %lld%s\n", (long long)model->batch,
-               values->batch > 0 ? "" : " (the model leaves it open; set it with --batch)");
+               values->common.batch > 0 ? "" : " (the model leaves it open; set it with --batch)");
     printf("%d ONNX nodes make %d operators%s\n", model->n_onnx_nodes, model->n_operators,
            cleave_model_trains(model) ? ", the loss among them" : "; no loss, forward only");
     if (!cleave_model_trains(model))
@@ -260,15 +261,15 @@ cleave_status show_model(const show_values *values, cleave_arena *arena, cleave_
     cleave_error untrained = {""};
     show_space counts, *space = NULL;
     CLEAVE_TRY(import(values, arena, &model, &untrained, error));
-    if (values->machine != NULL) {
-        CLEAVE_TRY(show_space_count(&model, values->machine, (int32_t)values->devices, arena,
-                                    &counts, error));
+    if (values->common.machine != NULL) {
+        CLEAVE_TRY(show_space_count(&model, values->common.machine, (int32_t)values->common.devices,
+                                    arena, &counts, error));
         space = &counts;
     }
     bool *counted = CLEAVE_ARENA_ARRAY(arena, bool, model.n_tensors);
     if (counted == NULL)
         return cleave_fail_memory(error, "counting parameters");
-    if (values->json)
+    if (values->common.json)
         return print_json(values, &model, space, counted, error);
     print_text(values, &model, &untrained, space, arena, counted);
     return CLEAVE_OK;

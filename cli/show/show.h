@@ -5,15 +5,14 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "cli/inputs.h"
 #include "cli/trace_reader.h"
 #include "graph/model/model.h"
 
 /* The options of `cleave show`. */
 typedef struct show_values {
-    const char *file, *machine, *inputs, *onnx;
-    int64_t batch, sequence, devices;
-    double capacity_factor;
-    bool json;
+    common_options common;
+    const char *file, *onnx;
 } show_values;
 
 /* The declared space of a model on a machine: splits are candidates at each of their blocks of

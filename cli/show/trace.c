@@ -1,5 +1,6 @@
 /* What `cleave show` prints of a trace: the time in each sort of event, measured beside predicted
    where there are both, and how much each process works.  Events are read one at a time. */
+#include "base/order.h"
 #include "cli/show/show.h"
 
 #include "cli/table.h"
@@ -35,14 +36,8 @@ typedef struct summary {
 } summary;
 
 static process *find_process(summary *s, int64_t pid) {
-    int32_t low = 0, high = s->processes.n;
-    while (low < high) {
-        int32_t middle = low + (high - low) / 2;
-        if (s->processes.items[middle].pid < pid)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    int32_t low = 0;
+    CLEAVE_BISECT(low, s->processes.n, middle, s->processes.items[middle].pid < pid);
     if (low < s->processes.n && s->processes.items[low].pid == pid)
         return &s->processes.items[low];
     if (!CLEAVE_LIST_PUSH(&s->processes, (process){0}))

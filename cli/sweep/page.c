@@ -223,8 +223,8 @@ cleave_status sweep_write_page(const sweep *of, const char *path, cleave_arena *
     drawing d = {.of = of, .arena = arena};
     char about[512];
     const search_request *request = of->plan.request;
-    snprintf(about, sizeof about, "cleave sweep of %s on %s: %d points", request->model,
-             request->machine, of->plan.n_points);
+    snprintf(about, sizeof about, "cleave sweep of %s on %s: %d points", request->common.model,
+             request->common.machine, of->plan.n_points);
     cleave_page_begin(&d.page, "What if", about);
     bool made = true;
     for (int32_t a = 0; a < of->plan.n_axes && made && has_figures(of); a++)

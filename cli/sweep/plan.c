@@ -122,7 +122,7 @@ static cleave_status make_machines(sweep_plan *plan, const char *text, size_t by
                 rest /= plan->axes[a].n;
             }
         cleave_json *document;
-        CLEAVE_TRY(cleave_json_parse(text, bytes, plan->request->machine, &document, error));
+        CLEAVE_TRY(cleave_json_parse(text, bytes, plan->request->common.machine, &document, error));
         cleave_status status = make_machine(plan, document, at, arena, &plan->machines[m], error);
         cleave_json_free(document);
         CLEAVE_TRY(status);
@@ -152,11 +152,11 @@ static cleave_status make_point(const sweep_plan *plan, int32_t number, cleave_a
     search_request request;
     CLEAVE_TRY(sweep_plan_request(plan, point, &request, error));
     int32_t n_devices = plan->machines[point->machine].n_devices;
-    if (request.devices > n_devices)
+    if (request.common.devices > n_devices)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "devices: %lld are more than the %d of %s",
-                           (long long)request.devices, n_devices,
+                           (long long)request.common.devices, n_devices,
                            plan->machines[point->machine].machine->name);
-    point->n_devices = request.devices > 0 ? (int32_t)request.devices : n_devices;
+    point->n_devices = request.common.devices > 0 ? (int32_t)request.common.devices : n_devices;
     point->name = cleave_arena_printf(arena, "%s.layout.json", name);
     return point->name != NULL ? CLEAVE_OK : cleave_fail_memory(error, "planning a sweep");
 }
@@ -165,7 +165,7 @@ static cleave_status create(const option_table *searches, const option_texts *va
                             const char *text, size_t bytes, cleave_arena *arena, sweep_plan *plan,
                             cleave_error *error) {
     cleave_json *machine;
-    CLEAVE_TRY(cleave_json_parse(text, bytes, plan->request->machine, &machine, error));
+    CLEAVE_TRY(cleave_json_parse(text, bytes, plan->request->common.machine, &machine, error));
     cleave_status status = read_axes(searches, varied, machine, arena, plan, error);
     cleave_json_free(machine);
     CLEAVE_TRY(status);
@@ -182,7 +182,7 @@ cleave_status sweep_plan_create(const option_table *searches, const option_texts
                                 cleave_arena *arena, sweep_plan *plan, cleave_error *error) {
     char *text;
     size_t bytes;
-    CLEAVE_TRY(cleave_file_read(plan->request->machine, arena, &text, &bytes, error));
+    CLEAVE_TRY(cleave_file_read(plan->request->common.machine, arena, &text, &bytes, error));
     snprintf(plan->machine_hash, sizeof plan->machine_hash, "%016" PRIx64,
              cleave_hash_string(text));
     return create(searches, varied, text, bytes, arena, plan, error);

@@ -107,8 +107,8 @@ static void put_point(const sweep *of, int32_t p, cleave_json_writer *w) {
 void sweep_put(const sweep *of, cleave_json_writer *w) {
     cleave_json_begin_object(w, false);
     put_facts(of, w);
-    cleave_json_set_string(w, "model", of->plan.request->model);
-    cleave_json_set_string(w, "machine", of->plan.request->machine);
+    cleave_json_set_string(w, "model", of->plan.request->common.model);
+    cleave_json_set_string(w, "machine", of->plan.request->common.machine);
     cleave_json_open_array(w, "points", false);
     for (int32_t p = 0; p < of->plan.n_points; p++)
         put_point(of, p, w);

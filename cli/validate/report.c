@@ -195,11 +195,7 @@ cleave_status validate_print_text(const validated_table *all, cleave_arena *aren
 
 /* Null where it was not measured. */
 static void put_measured(cleave_json_writer *w, const char *key, double value) {
-    cleave_json_key(w, key);
-    if (value > 0)
-        cleave_json_put_number(w, value);
-    else
-        cleave_json_put_null(w);
+    cleave_json_set_known(w, key, value > 0, value);
 }
 
 static void put_run(cleave_json_writer *w, const validated_run *one) {
@@ -240,11 +236,7 @@ static void put_accuracy(cleave_json_writer *w, const char *key, const cleave_ac
     cleave_json_set_number(w, "ninth_decile_error", of->ninth_decile_error);
     cleave_json_set_number(w, "median_bias", of->median_bias);
     cleave_json_set_integer(w, "pairs", of->n_pairs);
-    cleave_json_key(w, "tau");
-    if (of->n_pairs > 0)
-        cleave_json_put_number(w, of->tau);
-    else
-        cleave_json_put_null(w);
+    cleave_json_set_known(w, "tau", of->n_pairs > 0, of->tau);
     cleave_json_end_object(w);
 }
 

@@ -2,6 +2,7 @@
 #include "exec/data/image_folder.h"
 
 #include "base/list.h"
+#include "base/order.h"
 #include "base/random.h"
 #include "exec/data/image.h"
 
@@ -21,10 +22,6 @@ typedef CLEAVE_LIST(cleave_picture) picture_list;
 
 /* ---- listing ----------------------------------------------------------------------------------
  */
-
-static int compare_names(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
 
 static bool is_folder(const char *path) {
     struct stat about;
@@ -55,8 +52,7 @@ static cleave_status list_names(const char *path, bool folders, cleave_arena *ar
         has_room = name != NULL && CLEAVE_LIST_PUSH(names, name);
     }
     closedir(opened);
-    if (names->n > 1)
-        qsort(names->items, (size_t)names->n, sizeof *names->items, compare_names);
+    CLEAVE_SORT(names->items, names->n, cleave_order_strings);
     return has_room ? CLEAVE_OK : cleave_fail_memory(error, "listing images");
 }
 

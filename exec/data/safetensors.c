@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/json.h"
+#include "base/order.h"
 
 #include <errno.h>
 #include <math.h>
@@ -112,8 +113,7 @@ static cleave_status read_entry(const cleave_json_cursor *at, int64_t data_bytes
 /* Ties (of empty tensors) by name, so that the order is one. */
 static int compare_entries(const void *a, const void *b) {
     const cleave_safetensors_entry *x = a, *y = b;
-    if (x->offset != y->offset)
-        return x->offset < y->offset ? -1 : 1;
+    CLEAVE_ORDER_BY(x->offset, y->offset);
     if ((x->n_elements == 0) != (y->n_elements == 0))
         return x->n_elements == 0 ? -1 : 1;
     return strcmp(x->name, y->name);
@@ -159,8 +159,7 @@ static cleave_status read_entries(const cleave_json *document, int64_t data_byte
         CLEAVE_TRY(read_entry(&member, data_bytes, entry, error));
         file->n_entries++;
     }
-    if (file->n_entries > 0)
-        qsort(file->entries, (size_t)file->n_entries, sizeof *file->entries, compare_entries);
+    CLEAVE_SORT(file->entries, file->n_entries, compare_entries);
     return check_places(file, data_bytes, error);
 }
 

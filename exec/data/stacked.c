@@ -1,5 +1,7 @@
 #include "exec/data/stacked.h"
 
+#include "base/order.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,7 +70,7 @@ typedef struct named_part {
 static int compare(const void *a, const void *b) {
     const named_part *x = a, *y = b;
     int order = strcmp(x->is.stack, y->is.stack);
-    return order != 0 ? order : (x->is.place > y->is.place) - (x->is.place < y->is.place);
+    return order != 0 ? order : CLEAVE_ORDER(x->is.place, y->is.place);
 }
 
 static bool is_alike(const cleave_safetensors_entry *a, const cleave_safetensors_entry *b) {
@@ -113,8 +115,7 @@ cleave_status cleave_stacks_find(const cleave_safetensors_entry *entries, int32_
             return cleave_fail_memory(error, "stacking weights of experts");
         n_parts += parts[n_parts].is.stack != NULL;
     }
-    if (n_parts > 0)
-        qsort(parts, (size_t)n_parts, sizeof *parts, compare);
+    CLEAVE_SORT(parts, n_parts, compare);
     found.items = CLEAVE_ARENA_ARRAY(arena, cleave_stack, n_parts);
     int32_t *all = CLEAVE_ARENA_ARRAY(arena, int32_t, n_parts);
     if (found.items == NULL || all == NULL)

@@ -52,9 +52,7 @@ static bool begin(evaluation *e) {
             part->lo[a] = e->call->part.lo[e->of->axis[i][a]];
             part->hi[a] = e->call->part.hi[e->of->axis[i][a]];
         }
-        cleave_box box;
-        cleave_part_box(e->call->model, part, &nest->output, &box);
-        e->size[i] = cleave_box_size(e->call->model->tensors[nest->output.tensor].rank, &box);
+        e->size[i] = cleave_part_size(e->call->model, part, &nest->output);
         if (i == e->of->n_members - 1)
             continue;
         e->value[i] = calloc((size_t)e->size[i] + 1, sizeof(float));

@@ -2,6 +2,7 @@
 #include "exec/training/checkpoint_read.h"
 
 #include "base/file.h"
+#include "base/order.h"
 #include "exec/training/checkpoint.h"
 #include "exec/training/checkpoint_match.h"
 
@@ -17,7 +18,7 @@ void cleave_checkpoint_path(const char *folder, int64_t step, char *path, size_t
 
 static int compare_steps(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x < y) - (x > y);
+    return CLEAVE_ORDER(y, x);
 }
 
 bool checkpoint_list(const char *folder, const char *prefix, checkpoint_steps *steps) {
@@ -34,8 +35,7 @@ bool checkpoint_list(const char *folder, const char *prefix, checkpoint_steps *s
     }
     if (opened != NULL)
         closedir(opened);
-    if (steps->n > 1)
-        qsort(steps->items, (size_t)steps->n, sizeof *steps->items, compare_steps);
+    CLEAVE_SORT(steps->items, steps->n, compare_steps);
     return fits;
 }
 

@@ -1,20 +1,20 @@
 /* The global order: slot by slot, or block by block of a schedule, the items of the fragments and
    between them the computes. */
+#include "base/order.h"
 #include "graph/lower/assemble_internal.h"
 
 #include "graph/lower/turns.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static int compare_chunks(const void *a, const void *b) {
     const lower_placed_chunk *x = a, *y = b;
     if (x->chunk.slot != y->chunk.slot)
-        return (x->chunk.slot > y->chunk.slot) - (x->chunk.slot < y->chunk.slot);
+        return CLEAVE_ORDER(x->chunk.slot, y->chunk.slot);
     if (x->chunk.rank != y->chunk.rank)
-        return (x->chunk.rank > y->chunk.rank) - (x->chunk.rank < y->chunk.rank);
+        return CLEAVE_ORDER(x->chunk.rank, y->chunk.rank);
     if (x->place != y->place)
-        return (x->place > y->place) - (x->place < y->place);
+        return CLEAVE_ORDER(x->place, y->place);
     return (x->chunk.first_item > y->chunk.first_item) -
            (x->chunk.first_item < y->chunk.first_item);
 }
@@ -195,9 +195,7 @@ static void place_touches(const order *o) {
 static void sort_chunks(const order *o) {
     lower_assembly *assembly = o->assembly;
     int32_t c = 0;
-    if (assembly->chunks.n > 0)
-        qsort(assembly->chunks.items, (size_t)assembly->chunks.n, sizeof *assembly->chunks.items,
-              compare_chunks);
+    CLEAVE_SORT(assembly->chunks.items, assembly->chunks.n, compare_chunks);
     for (int32_t slot = 0; slot < assembly->schedule->n_slots; slot++) {
         while (c < assembly->chunks.n && assembly->chunks.items[c].chunk.slot < slot)
             c++;

@@ -1,9 +1,9 @@
 /* Movement: turning the flows that cutting gives into packed messages, copies and waits. */
 #include "graph/lower/move.h"
 
+#include "base/order.h"
 #include "graph/lower/cut.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static int rank_of(const lower_builder *builder, const movement *move) {
@@ -43,8 +43,7 @@ static void lay_demands_into_contributions(lower_builder *builder, movement *mov
 
 static int compare_contributions(const void *a, const void *b) {
     const move_contribution *x = a, *y = b;
-    return x->key != y->key ? (x->key > y->key) - (x->key < y->key)
-                            : (x->device > y->device) - (x->device < y->device);
+    return x->key != y->key ? CLEAVE_ORDER(x->key, y->key) : CLEAVE_ORDER(x->device, y->device);
 }
 
 static bool are_sorted(const movement *move) {
@@ -206,8 +205,7 @@ void move_begin(lower_builder *builder, movement *move) {
     move->begun = true;
     find_types(builder, move);
     if (!are_sorted(move))
-        qsort(move->contributions.items, (size_t)move->contributions.n,
-              sizeof *move->contributions.items, compare_contributions);
+        CLEAVE_SORT(move->contributions.items, move->contributions.n, compare_contributions);
     lay_demands_into_contributions(builder, move);
     int32_t n_contributions = 0, n_demands = 0;
     int32_t *contributions = LOWER_ARRAY(builder, int32_t, move->contributions.n);

@@ -13,9 +13,8 @@
    were not sharded.  Of a weight that
    is sharded nothing else is kept, so a share has memory of its own; where no element has two users
    there is nothing to gather or reduce. */
+#include "base/order.h"
 #include "graph/lower/events.h"
-
-#include <stdlib.h>
 
 /* That a holder uses a box. */
 typedef struct used_box {
@@ -38,24 +37,21 @@ typedef struct sharing {
     bool is_short;            /* for some there is nothing */
 } sharing;
 
-static int compare(int64_t a, int64_t b) { return (a > b) - (a < b); }
-
 static int compare_boxes(const void *a, const void *b) {
     const used_box *x = a, *y = b;
-    int order = 0;
-    for (int d = 0; d < x->rank && order == 0; d++) {
-        order = compare(x->box->lo[d], y->box->lo[d]);
-        order = order != 0 ? order : compare(x->box->hi[d], y->box->hi[d]);
+    for (int d = 0; d < x->rank; d++) {
+        CLEAVE_ORDER_BY(x->box->lo[d], y->box->lo[d]);
+        CLEAVE_ORDER_BY(x->box->hi[d], y->box->hi[d]);
     }
-    return order != 0 ? order : compare(x->use, y->use);
+    return CLEAVE_ORDER(x->use, y->use);
 }
 
 /* Of one box in the order in which collectives have devices. */
 static int compare_sizes(const void *a, const void *b) {
     const used_box *x = a, *y = b;
-    int order = compare(x->size, y->size);
-    order = order != 0 ? order : compare(x->use, y->use);
-    return order != 0 ? order : compare(x->device, y->device);
+    CLEAVE_ORDER_BY(x->size, y->size);
+    CLEAVE_ORDER_BY(x->use, y->use);
+    return CLEAVE_ORDER(x->device, y->device);
 }
 
 static bool are_equal(const used_box *a, const used_box *b) {
@@ -78,11 +74,11 @@ static void list_used(sharing *s) {
             s->used[s->n_used++] = (used_box){
                 box, rank, h, of->holders.items[h].device, u, cleave_box_size(rank, box)};
         }
-    qsort(s->used, (size_t)n, sizeof *s->used, compare_boxes);
+    CLEAVE_SORT(s->used, n, compare_boxes);
     for (int32_t i = 1; i < n; i++)
         if (are_equal(&s->used[i - 1], &s->used[i]))
             s->used[i].use = s->used[i - 1].use;
-    qsort(s->used, (size_t)n, sizeof *s->used, compare_sizes);
+    CLEAVE_SORT(s->used, n, compare_sizes);
 }
 
 /* Along the outermost dimension that is long enough for all, so that blocks lie in one run; else

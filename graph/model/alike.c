@@ -1,8 +1,7 @@
 #include "graph/model/alike.h"
 
+#include "base/order.h"
 #include "graph/model/attention.h"
-
-#include <stdlib.h>
 
 void cleave_digest_put_tensor(cleave_digest *digest, const cleave_tensor *tensor) {
     cleave_digest_put(digest, tensor->kind);
@@ -110,15 +109,13 @@ static cleave_digest digest_operator(const cleave_model *model, int32_t op, bool
 
 static int compare_digests(const void *a, const void *b) {
     const cleave_digest *x = a, *y = b;
-    if (x->a != y->a)
-        return x->a < y->a ? -1 : 1;
-    if (x->b != y->b)
-        return x->b < y->b ? -1 : 1;
-    return (x->place > y->place) - (x->place < y->place);
+    CLEAVE_ORDER_BY(x->a, y->a);
+    CLEAVE_ORDER_BY(x->b, y->b);
+    return CLEAVE_ORDER(x->place, y->place);
 }
 
 void cleave_digests_find_alike(cleave_digest *digests, int32_t n, int32_t *like) {
-    qsort(digests, (size_t)n, sizeof *digests, compare_digests);
+    CLEAVE_SORT(digests, n, compare_digests);
     for (int32_t i = 0, first = 0; i < n; i++) {
         if (digests[i].a != digests[first].a || digests[i].b != digests[first].b)
             first = i;

@@ -3,6 +3,7 @@
    First the references (model_references.c), so that everything after may follow them; then shapes,
    views, maps, combiners and who writes what. */
 #include "base/checked.h"
+#include "base/order.h"
 #include "graph/model/gather.h"
 #include "graph/model/model_internal.h"
 
@@ -132,14 +133,10 @@ static cleave_status check_tensor(const cleave_model *model, const cleave_tensor
     return CLEAVE_OK;
 }
 
-static int compare_names(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* names is sorted in place. */
 static cleave_status check_unique(const char **names, int32_t n, const char *what,
                                   cleave_error *error) {
-    qsort(names, (size_t)n, sizeof *names, compare_names);
+    CLEAVE_SORT(names, n, cleave_order_strings);
     for (int32_t i = 1; i < n; i++)
         if (strcmp(names[i - 1], names[i]) == 0)
             return cleave_fail(error, CLEAVE_FAILED, "two %s are named %s", what, names[i]);

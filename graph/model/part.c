@@ -38,6 +38,13 @@ void cleave_part_box(const cleave_model *model, const cleave_part *part,
     }
 }
 
+int64_t cleave_part_size(const cleave_model *model, const cleave_part *part,
+                         const cleave_operand *operand) {
+    cleave_box box;
+    cleave_part_box(model, part, operand, &box);
+    return cleave_box_size(model->tensors[operand->tensor].rank, &box);
+}
+
 cleave_part cleave_part_whole(const cleave_nest *nest, int32_t device) {
     cleave_part part = {.device = device};
     for (int a = 0; a < nest->n_axes; a++)

@@ -45,6 +45,9 @@ void cleave_part_raw_box(const cleave_part *part, const cleave_operand *operand,
                          cleave_box *raw);
 void cleave_part_box(const cleave_model *model, const cleave_part *part,
                      const cleave_operand *operand, cleave_box *box);
+/* Elements of that box. */
+int64_t cleave_part_size(const cleave_model *model, const cleave_part *part,
+                         const cleave_operand *operand);
 
 /* The longest dimension of a box of which owners have a block each; and the axes of its operator,
    bit by bit, along which the parts of a nest write the same, and so own it together. */

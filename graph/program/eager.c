@@ -19,13 +19,6 @@ static int find_spelled_out(const cleave_model *model, const cleave_nest *nest) 
     return -1;
 }
 
-static double size_of(const cleave_model *model, const cleave_operand *operand,
-                      const cleave_part *part) {
-    cleave_box box;
-    cleave_part_box(model, part, operand, &box);
-    return (double)cleave_box_size(model->tensors[operand->tensor].rank, &box);
-}
-
 static void add_kernel(cleave_framework_kernels *of, double bytes) {
     of->n++;
     of->bytes += bytes;
@@ -52,7 +45,7 @@ static cleave_framework_kernels spell_out(const cleave_model *model, const cleav
     double number = (double)cleave_type_bytes(exact ? CLEAVE_F32 : stored);
     cleave_framework_kernels made = {0};
     for (int k = 0; k < nest->n_inputs; k++) {
-        size[k] = size_of(model, &nest->inputs[k], part);
+        size[k] = (double)cleave_part_size(model, part, &nest->inputs[k]);
         if (exact && converts(model, nest, nest->inputs[k].tensor))
             add_kernel(&made, size[k] * (number + (double)cleave_stored_bytes(
                                                       &model->tensors[nest->inputs[k].tensor])));
@@ -66,7 +59,7 @@ static cleave_framework_kernels spell_out(const cleave_model *model, const cleav
         size[nest->n_inputs + i] = written;
         add_kernel(&made, (a + b + written) * number);
     }
-    double result = size_of(model, &nest->output, part);
+    double result = (double)cleave_part_size(model, part, &nest->output);
     if (nest->combiner != CLEAVE_COMBINE_NONE)
         add_kernel(&made, (written + result) * number);
     else if (exact && cleave_type_is_short(stored))
@@ -102,7 +95,7 @@ static cleave_framework_kernels count_loss(const cleave_model *model, const clea
         return (cleave_framework_kernels){0};
     const cleave_tensor *logits = &model->tensors[nest->inputs[0].tensor];
     const cleave_chore_kernels *of = pass == CLEAVE_PASS_FORWARD ? &loss->forward : &loss->backward;
-    double size = size_of(model, &nest->inputs[0], part);
+    double size = (double)cleave_part_size(model, part, &nest->inputs[0]);
     int64_t each = loss->exact ? cleave_type_bytes(CLEAVE_F32) : cleave_stored_bytes(logits);
     cleave_framework_kernels made = {of->n, of->passes * size * (double)each};
     if (loss->exact && cleave_type_is_short(logits->stored))
@@ -120,7 +113,8 @@ bool cleave_nest_masks_by_place(const cleave_nest *nest) {
 static cleave_framework_kernels count_mask(const cleave_model *model, const cleave_nest *nest,
                                            const cleave_part *part) {
     const cleave_tensor *scores = &model->tensors[nest->inputs[0].tensor];
-    double bytes = size_of(model, &nest->inputs[0], part) * (double)cleave_stored_bytes(scores);
+    double bytes = (double)cleave_part_size(model, part, &nest->inputs[0]) *
+                   (double)cleave_stored_bytes(scores);
     return (cleave_framework_kernels){5, 10 * bytes};
 }
 
@@ -132,7 +126,7 @@ bool cleave_nest_gives_softmax(const cleave_nest *nest) {
 
 static double bytes_of_output(const cleave_model *model, const cleave_nest *nest,
                               const cleave_part *part) {
-    return size_of(model, &nest->output, part) *
+    return (double)cleave_part_size(model, part, &nest->output) *
            (double)cleave_stored_bytes(&model->tensors[nest->output.tensor]);
 }
 

@@ -164,13 +164,6 @@ static void write_key(const cleave_model *model, const cleave_nest *nest, cleave
              cleave_hash_string(t.bytes));
 }
 
-static double operand_size(const cleave_model *model, const cleave_operand *operand,
-                           const cleave_part *part) {
-    cleave_box box;
-    cleave_part_box(model, part, operand, &box);
-    return (double)cleave_box_size(model->tensors[operand->tensor].rank, &box);
-}
-
 static double bytes_of(cleave_type type) { return (double)cleave_type_bytes(type); }
 
 static double stored_bytes(const cleave_model *model, const cleave_operand *operand) {
@@ -190,13 +183,13 @@ static bool reads_input(const cleave_nest *nest, cleave_pass pass, uint32_t grad
 static double count_gather_bytes(const cleave_model *model, const cleave_nest *nest,
                                  cleave_pass pass, const cleave_part *part) {
     enum { IDS, TABLE };
-    double rows = operand_size(model, &nest->output, part);
-    double bytes =
-        operand_size(model, &nest->inputs[IDS], part) * stored_bytes(model, &nest->inputs[IDS]) +
-        rows * bytes_of(output_type(model, nest, pass, part));
+    double rows = (double)cleave_part_size(model, part, &nest->output);
+    double bytes = (double)cleave_part_size(model, part, &nest->inputs[IDS]) *
+                       stored_bytes(model, &nest->inputs[IDS]) +
+                   rows * bytes_of(output_type(model, nest, pass, part));
     if (pass == CLEAVE_PASS_FORWARD)
         return bytes + rows * stored_bytes(model, &nest->inputs[TABLE]);
-    return bytes + (2 * rows + operand_size(model, &nest->inputs[TABLE], part)) *
+    return bytes + (2 * rows + (double)cleave_part_size(model, part, &nest->inputs[TABLE])) *
                        bytes_of(cleave_gradient_type(model, nest, part, TABLE));
 }
 
@@ -206,14 +199,14 @@ static double count_bytes(const cleave_model *model, const cleave_nest *nest, cl
     if (nest->kind == CLEAVE_NEST_GATHER)
         return count_gather_bytes(model, nest, pass, part);
     uint32_t gradients = backward ? cleave_nest_pass_inputs(model, nest, pass) : 0;
-    double bytes =
-        operand_size(model, &nest->output, part) * bytes_of(output_type(model, nest, pass, part));
+    double bytes = (double)cleave_part_size(model, part, &nest->output) *
+                   bytes_of(output_type(model, nest, pass, part));
     bytes *= !share->output ? 0 : backward && nest->kept_output ? 2 : 1;
     if (nest->attention != NULL)
-        bytes +=
-            operand_size(model, &nest->statistics, part) * stored_bytes(model, &nest->statistics);
+        bytes += (double)cleave_part_size(model, part, &nest->statistics) *
+                 stored_bytes(model, &nest->statistics);
     for (int i = 0; i < nest->n_inputs; i++) {
-        double size = operand_size(model, &nest->inputs[i], part);
+        double size = (double)cleave_part_size(model, part, &nest->inputs[i]);
         if (reads_input(nest, pass, gradients, i) && (share->inputs >> i & 1) != 0)
             bytes += size * stored_bytes(model, &nest->inputs[i]);
         if ((gradients & share->gradients) >> i & 1)
@@ -336,7 +329,7 @@ static cleave_framework_kernels count_second(const cleave_model *model, const cl
                            : cleave_nest_pass_inputs(model, nest, pass) & 3;
     if (factors != 3)
         return (cleave_framework_kernels){0};
-    return (cleave_framework_kernels){1, operand_size(model, &nest->output, part) *
+    return (cleave_framework_kernels){1, (double)cleave_part_size(model, part, &nest->output) *
                                              bytes_of(output_type(model, nest, pass, part))};
 }
 

@@ -18,6 +18,7 @@
    largest value is searched for, and any value of l gives a valid bound.  Of an operator's ways
    only the corners of their lower convex hull can be the least for some l.  Operators with the same
    list and the same passes on the chain have the same term. */
+#include "base/order.h"
 #include "search/bound/shares.h"
 
 #include <stdlib.h>
@@ -82,22 +83,20 @@ typedef struct group {
 
 static int by_list(const void *a, const void *b) {
     const group *x = a, *y = b;
-    if (x->list != y->list)
-        return x->list < y->list ? -1 : 1;
-    return (x->on_chain > y->on_chain) - (x->on_chain < y->on_chain);
+    CLEAVE_ORDER_BY(x->list, y->list);
+    return CLEAVE_ORDER(x->on_chain, y->on_chain);
 }
 
 static int by_work(const void *a, const void *b) {
     const point *x = a, *y = b;
-    if (x->work != y->work)
-        return x->work < y->work ? -1 : 1;
-    return (x->part > y->part) - (x->part < y->part);
+    CLEAVE_ORDER_BY(x->work, y->work);
+    return CLEAVE_ORDER(x->part, y->part);
 }
 
 /* Keeps the corners of the lower hull. */
 static int32_t keep_hull(point *points, int32_t n) {
     int32_t kept = 0;
-    qsort(points, (size_t)n, sizeof *points, by_work);
+    CLEAVE_SORT(points, n, by_work);
     for (int32_t i = 0; i < n; i++) {
         point p = points[i];
         if (kept > 0 && p.part >= points[kept - 1].part)
@@ -148,7 +147,7 @@ static cleave_status find_groups(const cleave_model *model, const cleave_candida
         if (bit < 64)
             made[model->nests[nest].op].on_chain |= UINT64_C(1) << bit;
     }
-    qsort(made, (size_t)model->n_operators, sizeof *made, by_list);
+    CLEAVE_SORT(made, model->n_operators, by_list);
     for (int32_t op = 0; op < model->n_operators; op++)
         if (n > 0 && by_list(&made[n - 1], &made[op]) == 0)
             made[n - 1].n_operators++;

@@ -6,10 +6,10 @@
    as soon as that is more than the best so far.  When no more pairs may be looked at, an edge takes
    just that, which bounds it as well; so it does for ways of the parent that are too costly by
    themselves to be part of a choice that is as good as one that is known. */
+#include "base/order.h"
 #include "search/bound/shares.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 typedef struct ranked {
     double cost; /* with its side of the edge */
@@ -152,9 +152,8 @@ static bool begin(solver *s, const int32_t *known) {
 
 static int by_cost(const void *a, const void *b) {
     const ranked *x = a, *y = b;
-    if (x->cost != y->cost)
-        return x->cost < y->cost ? -1 : 1;
-    return (x->way > y->way) - (x->way < y->way);
+    CLEAVE_ORDER_BY(x->cost, y->cost);
+    return CLEAVE_ORDER(x->way, y->way);
 }
 
 static double cost_of_edge(const solver *s, int32_t edge, bool child_first, int32_t of_child,
@@ -179,7 +178,7 @@ static bool tell_parent(solver *s, int32_t child) {
         bound_edge_side(p, edge, b == child, w, &side);
         ways[w] = (ranked){s->cost[child][w] + weigh(s->weight, &side), w};
     }
-    qsort(ways, (size_t)n, sizeof *ways, by_cost);
+    CLEAVE_SORT(ways, n, by_cost);
     for (int32_t x = 0; x < p->n_ways[parent]; x++) {
         bound_loads side;
         bound_edge_side(p, edge, b == parent, x, &side);

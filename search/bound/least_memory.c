@@ -16,12 +16,11 @@
 #include "search/bound/least_memory.h"
 
 #include "base/list.h"
+#include "base/order.h"
 #include "graph/lower/events.h"
 #include "graph/model/precision.h"
 #include "graph/model/view.h"
 #include "search/bound/internal.h"
-
-#include <stdlib.h>
 
 /* Boxes of a tensor that are told apart: of more, the others are left out. */
 enum { MOST_BOXES = 1024 };
@@ -144,13 +143,10 @@ static cleave_status add_gradients(lives *l, int32_t n, cleave_pass pass, cleave
 /* What lives longest comes first, so that what is left out of the others lives as long as they. */
 static int by_tensor(const void *a, const void *b) {
     const life *x = a, *y = b;
-    if (x->tensor != y->tensor)
-        return x->tensor < y->tensor ? -1 : 1;
-    if (x->is_gradient != y->is_gradient)
-        return x->is_gradient ? 1 : -1;
-    if (x->last != y->last)
-        return x->last > y->last ? -1 : 1;
-    return (x->first > y->first) - (x->first < y->first);
+    CLEAVE_ORDER_BY(x->tensor, y->tensor);
+    CLEAVE_ORDER_BY(x->is_gradient, y->is_gradient);
+    CLEAVE_ORDER_BY(y->last, x->last);
+    return CLEAVE_ORDER(x->first, y->first);
 }
 
 /* Elements of a box that are in none of those before it, which have none in common; -1: some stick
@@ -202,8 +198,7 @@ static cleave_status add_up(lives *l, int states, cleave_arena *arena, int64_t *
     int64_t live = 0;
     if (change == NULL)
         return cleave_fail_memory(error, "bounding memory");
-    if (l->items.n > 0)
-        qsort(l->items.items, (size_t)l->items.n, sizeof *l->items.items, by_tensor);
+    CLEAVE_SORT(l->items.items, l->items.n, by_tensor);
     for (int32_t i = 0, end; i < l->items.n; i = end) {
         const life *item = &l->items.items[i];
         for (end = i + 1; end < l->items.n && l->items.items[end].tensor == item->tensor &&

@@ -2,11 +2,11 @@
    says the operator, the item's kind and lane the sort of work. */
 #include "search/explain/path.h"
 
+#include "base/order.h"
 #include "graph/program/memory_plan.h"
 #include "simulator/report/critical_path.h"
 #include "simulator/step/busy.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 const char *const explain_sort_names[EXPLAIN_N_SORTS] = {
@@ -110,9 +110,8 @@ typedef struct use {
 
 static int by_operator_and_link(const void *a, const void *b) {
     const use *x = a, *y = b;
-    if (x->op != y->op)
-        return x->op < y->op ? -1 : 1;
-    return (x->link > y->link) - (x->link < y->link);
+    CLEAVE_ORDER_BY(x->op, y->op);
+    return CLEAVE_ORDER(x->link, y->link);
 }
 
 /* The slowest link of every transfer on the path, added up by operator. */
@@ -134,8 +133,7 @@ static cleave_status find_links(finder *f, const cleave_critical_path *critical,
                 best = h;
         uses[n++] = (use){op, f->problem->step.hop_link[best], critical->segments[i].picoseconds};
     }
-    if (n > 0)
-        qsort(uses, (size_t)n, sizeof *uses, by_operator_and_link);
+    CLEAVE_SORT(uses, n, by_operator_and_link);
     for (int32_t i = 0; i < n;) {
         use sum = uses[i];
         for (i++; i < n && uses[i].op == sum.op && uses[i].link == sum.link; i++)

@@ -1,7 +1,6 @@
+#include "base/order.h"
 #include "graph/model/precision.h"
 #include "search/improve/sweep_internal.h"
-
-#include <stdlib.h>
 
 /* Of more moves than this, and of a candidate with more blocks, only some are tried. */
 enum { MOST_MOVES = 1 << 16, LEAST_CHOICES = 64, MOST_BLOCKS = 16 };
@@ -237,42 +236,30 @@ static bool is_near(const sweep_builder *b, const cleave_candidate *c, int32_t s
 
 static int by_promise(const void *a, const void *b) {
     const cleave_move *x = a, *y = b;
-    if (x->promise != y->promise)
-        return x->promise < y->promise ? -1 : 1;
-    if (x->op != y->op)
-        return x->op < y->op ? -1 : 1;
-    if (x->tensor != y->tensor)
-        return x->tensor < y->tensor ? -1 : 1;
-    if (x->scope != y->scope)
-        return x->scope < y->scope ? -1 : 1;
-    if (x->choice.candidate != y->choice.candidate)
-        return x->choice.candidate < y->choice.candidate ? -1 : 1;
-    if (x->choice.start != y->choice.start)
-        return x->choice.start < y->choice.start ? -1 : 1;
-    if (x->with != y->with)
-        return x->with < y->with ? -1 : 1;
+    CLEAVE_ORDER_BY(x->promise, y->promise);
+    CLEAVE_ORDER_BY(x->op, y->op);
+    CLEAVE_ORDER_BY(x->tensor, y->tensor);
+    CLEAVE_ORDER_BY(x->scope, y->scope);
+    CLEAVE_ORDER_BY(x->choice.candidate, y->choice.candidate);
+    CLEAVE_ORDER_BY(x->choice.start, y->choice.start);
+    CLEAVE_ORDER_BY(x->with, y->with);
     return (x->with_choice.candidate > y->with_choice.candidate) -
            (x->with_choice.candidate < y->with_choice.candidate);
 }
 
-static void sort(cleave_move *moves, int32_t n) {
-    if (n > 1)
-        qsort(moves, (size_t)n, sizeof *moves, by_promise);
-}
-
 /* One that takes memory off, one that takes time off, in turn. */
 static void sort_lean(cleave_move *moves, int32_t n) {
-    sort(moves, n);
+    CLEAVE_SORT(moves, n, by_promise);
     for (int32_t i = 0; i < n; i++) {
         int64_t bytes = moves[i].bytes;
         moves[i].bytes = 2 * (int64_t)i;
         moves[i].promise = bytes;
     }
-    sort(moves, n);
+    CLEAVE_SORT(moves, n, by_promise);
     for (int32_t i = 0; i < n; i++)
         moves[i].promise =
             2 * (int64_t)i + 1 < moves[i].bytes ? 2 * (int64_t)i + 1 : moves[i].bytes;
-    sort(moves, n);
+    CLEAVE_SORT(moves, n, by_promise);
 }
 
 /* Every choice for the group at hand, whose first operator stands for it. */
@@ -301,7 +288,7 @@ static void add_choices(sweep_builder *b) {
     int32_t most = MOST_MOVES / b->source->model->n_operators;
     most = most > LEAST_CHOICES ? most : LEAST_CHOICES;
     if (b->moves.n - first > most && b->source->place_of == NULL) {
-        sort(b->moves.items + first, b->moves.n - first);
+        CLEAVE_SORT(b->moves.items + first, b->moves.n - first, by_promise);
         b->moves.n = first + most;
         b->complete = false;
     }
@@ -362,7 +349,10 @@ cleave_status cleave_sweep_create(const cleave_sweep_source *source, const cleav
     if (kind.pairs && !kind.groups && !kind.lean && source->additive != NULL &&
         !sweep_add_pairs(&b, arena))
         b.failed = true;
-    (kind.lean ? sort_lean : sort)(b.moves.items, b.moves.n);
+    if (kind.lean)
+        sort_lean(b.moves.items, b.moves.n);
+    else
+        CLEAVE_SORT(b.moves.items, b.moves.n, by_promise);
     cleave_sweep result = {.n = b.moves.n, .complete = b.complete};
     result.moves = CLEAVE_ARENA_ARRAY(arena, cleave_move, b.moves.n);
     for (int32_t i = 0; i < b.moves.n && result.moves != NULL; i++)

@@ -207,9 +207,11 @@ double pipeline_least_state(const pipeline_finder *f, const pipeline_candidate *
 cleave_status pipeline_say(pipeline_finder *f, const cleave_layout *layout, cleave_arena *arena,
                            cleave_layout *said, bool *says);
 
-/* polish.c */
+/* polish_starts.c: the device at a place of an order, and a layout to begin with. */
+int32_t pipeline_device_at(const int32_t *order, int32_t place);
 cleave_status pipeline_note_start(pipeline_finder *f, const pipeline_candidate *of,
                                   const cleave_layout *layout, const cleave_price *price);
+/* polish.c */
 cleave_status pipeline_polish(pipeline_finder *f);
 
 /* numbers.c: plans of all shapes that may be the best are made and tried; of groups that are

@@ -5,13 +5,12 @@
    best layout of every number of groups and of micro-batches is changed once more, priced in full:
    where it is cut, the kind of its schedule, what is recomputed and sharded, how each operator is
    split over its group; and where that is done, twice or half the micro-batches. */
+#include "base/order.h"
 #include "base/random.h"
 #include "search/pipeline/internal.h"
 #include "search/problem/baselines.h"
 #include "search/problem/candidates.h"
 #include "search/problem/goes_with.h"
-
-#include <stdlib.h>
 
 /* Layouts that may be priced, times their operators x devices. */
 enum { MOST_POLISHED = 40000 };
@@ -36,67 +35,12 @@ typedef struct polisher {
     uint32_t n_known;   /* a power of two, more than are priced */
 } polisher;
 
-/* The device at a place of an order, and the place of a device. */
-static int32_t device_at(const int32_t *order, int32_t place) {
-    return order == NULL ? place : order[place];
-}
-
+/* The place of a device. */
 static int32_t place_of(const int32_t *order, int32_t device) {
     int32_t place = 0;
     while (order != NULL && order[place] != device)
         place++;
     return order == NULL ? device : place;
-}
-
-static bool is_start_of(const pipeline_start *a, const pipeline_start *b) {
-    for (int32_t d = 0; d < a->layout.n_devices; d++)
-        if (device_at(a->order, d) != device_at(b->order, d))
-            return false;
-    return a->n_groups == b->n_groups && a->is_free == b->is_free &&
-           a->layout.schedule.micro_batches == b->layout.schedule.micro_batches;
-}
-
-/* The devices of all groups, one after the other; `alike` false: some have more than others, or
-   devices are left out. */
-static cleave_status find_order(pipeline_finder *f, const pipeline_candidate *of,
-                                const int32_t **order, bool *alike) {
-    int32_t n_devices = f->pricer->machine->n_devices, n = n_devices / of->n_groups;
-    *alike = true;
-    *order = NULL;
-    if (of->places == NULL)
-        return CLEAVE_OK;
-    for (int32_t g = 0; g < of->n_groups; g++)
-        *alike = *alike && of->places[g].group->n_devices == n && n * of->n_groups == n_devices;
-    int32_t *made = CLEAVE_ARENA_ARRAY(&f->work, int32_t, n_devices);
-    if (made == NULL)
-        return cleave_fail_memory(f->error, "searching");
-    for (int32_t d = 0; d < n_devices && *alike; d++)
-        made[d] = of->places[d / n].devices[d % n];
-    *order = made;
-    return CLEAVE_OK;
-}
-
-cleave_status pipeline_note_start(pipeline_finder *f, const pipeline_candidate *of,
-                                  const cleave_layout *layout, const cleave_price *price) {
-    pipeline_start start = {.n_groups = of->n_groups,
-                            .is_free = of->plan != NULL && of->family == PIPELINE_FREE,
-                            .layout = *layout,
-                            .price = *price};
-    bool alike;
-    CLEAVE_TRY(find_order(f, of, &start.order, &alike));
-    if (!alike)
-        return CLEAVE_OK;
-    int32_t i = 0;
-    while (i < f->starts.n && !is_start_of(&f->starts.items[i], &start))
-        i++;
-    if (i < f->starts.n && !cleave_price_better(price, &f->starts.items[i].price))
-        return CLEAVE_OK;
-    CLEAVE_TRY(cleave_layout_copy(layout, f->pricer->model, &f->work, &start.layout, f->error));
-    if (i < f->starts.n)
-        f->starts.items[i] = start;
-    else if (!CLEAVE_LIST_PUSH(&f->starts, start))
-        return cleave_fail_memory(f->error, "searching");
-    return CLEAVE_OK;
 }
 
 static uint64_t key_of(const cleave_layout *layout) {
@@ -181,7 +125,7 @@ static void change_stage(polisher *p, int32_t op, int32_t by, cleave_layout *lay
     for (int32_t d = 0; d < layout->splits[op].n_parts; d++) {
         int32_t *device = &layout->splits[op].devices[d];
         int32_t place = place_of(p->now.order, *device) + by * of_group + layout->n_devices;
-        *device = device_at(p->now.order, place % layout->n_devices);
+        *device = pipeline_device_at(p->now.order, place % layout->n_devices);
     }
 }
 
@@ -287,7 +231,7 @@ static cleave_status set_split(polisher *p, int32_t op, int32_t place, cleave_ar
     cleave_split *split = &layout->splits[op];
     CLEAVE_TRY(place_split(p, op, place, scratch, split));
     for (int32_t d = 0; d < split->n_parts; d++)
-        split->devices[d] = device_at(p->now.order, split->devices[d]);
+        split->devices[d] = pipeline_device_at(p->now.order, split->devices[d]);
     change_stage(p, op, cleave_schedule_stage_of(&layout->schedule, op) % p->n_groups, layout);
     return CLEAVE_OK;
 }
@@ -489,8 +433,7 @@ cleave_status pipeline_polish(pipeline_finder *f) {
     if (!is_worth_it(f))
         return CLEAVE_OK;
     CLEAVE_TRY(begin_polishing(f, &p));
-    if (f->starts.n > 0)
-        qsort(f->starts.items, (size_t)f->starts.n, sizeof *f->starts.items, by_price);
+    CLEAVE_SORT(f->starts.items, f->starts.n, by_price);
     cleave_status status = CLEAVE_OK;
     for (int32_t i = 0; i < f->starts.n && status == CLEAVE_OK && p.left > 0; i++) {
         p.now = f->starts.items[i];

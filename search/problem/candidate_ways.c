@@ -1,7 +1,8 @@
 /* A list's ways grow one by one, in the order in which splits come. */
 #include "search/problem/candidate_ways.h"
 
-#include <stdlib.h>
+#include "base/order.h"
+
 #include <string.h>
 
 /* Room for one more way: it is doubled at powers of two. */
@@ -94,8 +95,7 @@ static cleave_status list_ways(const cleave_problem *p, const cleave_way_pricing
     cleave_status status =
         drafts_make(&made) ? CLEAVE_OK : cleave_fail_memory(error, "listing candidates");
     const draft *items = made.list.items;
-    if (made.list.n > 0)
-        qsort(made.list.items, (size_t)made.list.n, sizeof *made.list.items, by_axes);
+    CLEAVE_SORT(made.list.items, made.list.n, by_axes);
     for (int32_t i = 0; i < made.list.n && status == CLEAVE_OK; i++) {
         const cleave_split split = cleave_draft_split(&items[i]);
         bool is_least = all || cleave_node_floor_under(&floor, &split) <= (double)list->least_total;

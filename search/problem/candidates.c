@@ -3,24 +3,22 @@
    many times its work, and none is quicker. */
 #include "search/problem/candidates.h"
 
+#include "base/order.h"
 #include "search/problem/candidate_ways.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static int by_degrees(const void *a, const void *b) {
     const draft *x = a, *y = b;
     int order = memcmp(x->total, y->total, sizeof x->total);
-    return order != 0 ? order : (x->index > y->index) - (x->index < y->index);
+    return order != 0 ? order : CLEAVE_ORDER(x->index, y->index);
 }
 
 static int by_cost(const void *a, const void *b) {
     const draft *x = a, *y = b;
-    if (x->n_parts != y->n_parts)
-        return x->n_parts < y->n_parts ? -1 : 1;
-    if (x->picoseconds != y->picoseconds)
-        return x->picoseconds < y->picoseconds ? -1 : 1;
-    return (x->index > y->index) - (x->index < y->index);
+    CLEAVE_ORDER_BY(x->n_parts, y->n_parts);
+    CLEAVE_ORDER_BY(x->picoseconds, y->picoseconds);
+    return CLEAVE_ORDER(x->index, y->index);
 }
 
 static cleave_status price_drafts(drafts *all, cleave_node_costs *costs, cleave_arena *arena,
@@ -28,7 +26,7 @@ static cleave_status price_drafts(drafts *all, cleave_node_costs *costs, cleave_
     const cleave_way_pricing pricing = {costs, arena, 1};
     if (all->list.n == 0)
         return CLEAVE_OK;
-    qsort(all->list.items, (size_t)all->list.n, sizeof *all->list.items, by_degrees);
+    CLEAVE_SORT(all->list.items, all->list.n, by_degrees);
     for (int32_t i = 0; i < all->list.n; i++) {
         draft *way = &all->list.items[i];
         if (i > 0 && memcmp(way->total, way[-1].total, sizeof way->total) == 0) {
@@ -40,7 +38,7 @@ static cleave_status price_drafts(drafts *all, cleave_node_costs *costs, cleave_
         CLEAVE_TRY(cleave_candidate_list_add_way(&pricing, &split, list, &cost, error));
         way->picoseconds = cost.largest;
     }
-    qsort(all->list.items, (size_t)all->list.n, sizeof *all->list.items, by_cost);
+    CLEAVE_SORT(all->list.items, all->list.n, by_cost);
     return CLEAVE_OK;
 }
 

@@ -301,10 +301,8 @@ cleave_status cleave_constraints_impose(const cleave_constraints *constraints,
 
 static int64_t box_bytes(const cleave_model *model, const cleave_part *part,
                          const cleave_operand *operand) {
-    const cleave_tensor *tensor = &model->tensors[operand->tensor];
-    cleave_box box;
-    cleave_part_box(model, part, operand, &box);
-    return cleave_box_size(tensor->rank, &box) * cleave_stored_bytes(tensor);
+    return cleave_part_size(model, part, operand) *
+           cleave_stored_bytes(&model->tensors[operand->tensor]);
 }
 
 /* What a part of a nest needs at once in forward: its inputs, those of one base tensor once, since

@@ -1,8 +1,8 @@
 #include "search/problem/structure.h"
 
 #include "base/list.h"
+#include "base/order.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct edge {
@@ -29,9 +29,8 @@ static bool add_writers(const cleave_model *model, int32_t tensor, int32_t op, e
 
 static int by_ends(const void *a, const void *b) {
     const edge *x = a, *y = b;
-    if (x->from != y->from)
-        return x->from < y->from ? -1 : 1;
-    return (x->to > y->to) - (x->to < y->to);
+    CLEAVE_ORDER_BY(x->from, y->from);
+    return CLEAVE_ORDER(x->to, y->to);
 }
 
 static bool collect_edges(const cleave_model *model, edge_list *edges) {
@@ -39,8 +38,7 @@ static bool collect_edges(const cleave_model *model, edge_list *edges) {
         for (int i = 0; i < model->nests[n].n_inputs; i++)
             if (!add_writers(model, model->nests[n].inputs[i].tensor, model->nests[n].op, edges))
                 return false;
-    if (edges->n > 0)
-        qsort(edges->items, (size_t)edges->n, sizeof *edges->items, by_ends);
+    CLEAVE_SORT(edges->items, edges->n, by_ends);
     return true;
 }
 
@@ -105,9 +103,8 @@ typedef struct ranked {
 
 static int by_cost(const void *a, const void *b) {
     const ranked *x = a, *y = b;
-    if (x->picoseconds != y->picoseconds)
-        return x->picoseconds < y->picoseconds ? -1 : 1;
-    return (x->candidate > y->candidate) - (x->candidate < y->candidate);
+    CLEAVE_ORDER_BY(x->picoseconds, y->picoseconds);
+    return CLEAVE_ORDER(x->candidate, y->candidate);
 }
 
 static bool rank_list(const cleave_candidate_list *list, cleave_arena *arena, int32_t **order) {
@@ -117,7 +114,7 @@ static bool rank_list(const cleave_candidate_list *list, cleave_arena *arena, in
         return false;
     for (int32_t i = 0; i < list->n; i++)
         ranks[i] = (ranked){list->items[i].picoseconds, i};
-    qsort(ranks, (size_t)list->n, sizeof *ranks, by_cost);
+    CLEAVE_SORT(ranks, list->n, by_cost);
     for (int32_t i = 0; i < list->n; i++)
         (*order)[i] = ranks[i].candidate;
     return true;

@@ -5,7 +5,6 @@
 #include "base/order.h"
 #include "search/solve/pairs.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* So many, by what is known of them without boxes: making their shardings is what takes time. */
@@ -91,9 +90,8 @@ typedef struct scored {
 
 static int by_score(const void *a, const void *b) {
     const scored *x = a, *y = b;
-    if (x->score != y->score)
-        return x->score < y->score ? -1 : 1;
-    return (x->candidate > y->candidate) - (x->candidate < y->candidate);
+    CLEAVE_ORDER_BY(x->score, y->score);
+    return CLEAVE_ORDER(x->candidate, y->candidate);
 }
 
 /* What an operator of the list has in the layout comes before all others. */
@@ -127,7 +125,7 @@ static bool choose(additive_making *m, const scoring *s, int32_t l) {
     for (int32_t op = 0; op < m->model->n_operators; op++)
         if (m->candidates->list_of[op] == l)
             add_operator(s, op, all);
-    qsort(all, (size_t)list->n, sizeof *all, by_score);
+    CLEAVE_SORT(all, list->n, by_score);
     for (int32_t v = 0; v < values->n; v++)
         values->candidate[v] = all[v].candidate;
     cleave_sort_int32(values->candidate, values->n);

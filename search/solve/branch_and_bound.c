@@ -9,6 +9,7 @@
    may be lowered differently, where a tie is broken by numbers. */
 #include "search/solve/branch_and_bound.h"
 
+#include "base/order.h"
 #include "base/progress.h"
 #include "search/bound/bound.h"
 #include "search/solve/block_windows.h"
@@ -44,9 +45,8 @@ typedef struct tree {
 
 static int by_bound(const void *a, const void *b) {
     const choice *x = a, *y = b;
-    if (x->bound != y->bound)
-        return x->bound < y->bound ? -1 : 1;
-    return (x->value > y->value) - (x->value < y->value);
+    CLEAVE_ORDER_BY(x->bound, y->bound);
+    return CLEAVE_ORDER(x->value, y->value);
 }
 
 static bool is_over(tree *t) {
@@ -74,8 +74,7 @@ static int32_t list_choices(tree *t, int32_t k) {
         if (bound < t->best)
             t->choices[k][n++] = (choice){bound, value};
     }
-    if (n > 1)
-        qsort(t->choices[k], (size_t)n, sizeof(choice), by_bound);
+    CLEAVE_SORT(t->choices[k], n, by_bound);
     return n;
 }
 

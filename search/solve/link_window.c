@@ -1,5 +1,6 @@
 #include "search/solve/link_window.h"
 
+#include "base/order.h"
 #include "simulator/step/link.h"
 
 #include <stdlib.h>
@@ -69,15 +70,11 @@ cleave_status window_add(window *w, int32_t place, const cleave_priced_fragment 
 
 static int by_key(const void *a, const void *b) {
     const window_entry *x = a, *y = b;
-    if (x->key != y->key)
-        return x->key < y->key ? -1 : 1;
-    return (x->chunk > y->chunk) - (x->chunk < y->chunk);
+    CLEAVE_ORDER_BY(x->key, y->key);
+    return CLEAVE_ORDER(x->chunk, y->chunk);
 }
 
-void window_sort(window *w) {
-    if (w->entries.n > 1)
-        qsort(w->entries.items, (size_t)w->entries.n, sizeof *w->entries.items, by_key);
-}
+void window_sort(window *w) { CLEAVE_SORT(w->entries.items, w->entries.n, by_key); }
 
 int32_t window_find(const window *w, int32_t slot, int32_t rank, int32_t place) {
     for (int32_t e = 0; e < w->entries.n; e++)

@@ -1,6 +1,7 @@
 /* Variables, their own costs and their pairs. */
 #include "search/solve/model.h"
 
+#include "base/order.h"
 #include "search/solve/pairs.h"
 #include "search/solve/readings.h"
 
@@ -51,15 +52,9 @@ static cleave_status make_ports(additive_making *m, cleave_error *error) {
 }
 
 const cleave_port_set *additive_find_set(const cleave_operator_ports *ports, int32_t tensor) {
-    int32_t lo = 0, hi = ports->n;
-    while (lo < hi) {
-        int32_t middle = lo + (hi - lo) / 2;
-        if (ports->items[middle].tensor < tensor)
-            lo = middle + 1;
-        else
-            hi = middle;
-    }
-    return lo < ports->n && ports->items[lo].tensor == tensor ? &ports->items[lo] : NULL;
+    int32_t at = 0;
+    CLEAVE_BISECT(at, ports->n, middle, ports->items[middle].tensor < tensor);
+    return at < ports->n && ports->items[at].tensor == tensor ? &ports->items[at] : NULL;
 }
 
 /* Does an operator read of a tensor what others may read, too? */

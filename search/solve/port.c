@@ -1,6 +1,7 @@
 #include "search/solve/port.h"
 
 #include "base/list.h"
+#include "base/order.h"
 #include "base/random.h"
 #include "graph/model/part.h"
 #include "graph/model/view.h"
@@ -144,11 +145,9 @@ typedef struct reach {
 
 static int by_tensor(const void *a, const void *b) {
     const reach *x = a, *y = b;
-    if (x->tensor != y->tensor)
-        return x->tensor < y->tensor ? -1 : 1;
-    if (x->sort != y->sort)
-        return x->sort < y->sort ? -1 : 1;
-    return (x->order > y->order) - (x->order < y->order);
+    CLEAVE_ORDER_BY(x->tensor, y->tensor);
+    CLEAVE_ORDER_BY(x->sort, y->sort);
+    return CLEAVE_ORDER(x->order, y->order);
 }
 
 typedef struct reaches {
@@ -188,8 +187,7 @@ static bool list_specs(cleave_port_maker *m, int32_t op, int32_t alike) {
     for (int32_t k = 0; k < of->n_nests; k++)
         reach_nest(&r, of->nests[k]);
     bool listed = !r.failed;
-    if (r.list.n > 0)
-        qsort(r.list.items, (size_t)r.list.n, sizeof *r.list.items, by_tensor);
+    CLEAVE_SORT(r.list.items, r.list.n, by_tensor);
     for (int32_t i = 0; i < r.list.n && listed; i++)
         listed = add_spec(m, r.list.items[i].tensor, r.list.items[i].sort, &r.list.items[i].of);
     CLEAVE_LIST_FREE(&r.list);

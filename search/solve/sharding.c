@@ -1,5 +1,6 @@
 #include "search/solve/sharding.h"
 
+#include "base/order.h"
 #include "base/random.h"
 #include "graph/model/precision.h"
 
@@ -15,11 +16,9 @@ typedef struct place {
 
 static int by_shard(const void *a, const void *b) {
     const place *x = a, *y = b;
-    if (x->shard != y->shard)
-        return x->shard < y->shard ? -1 : 1;
-    if (x->key != y->key)
-        return x->key < y->key ? -1 : 1;
-    return (x->device > y->device) - (x->device < y->device);
+    CLEAVE_ORDER_BY(x->shard, y->shard);
+    CLEAVE_ORDER_BY(x->key, y->key);
+    return CLEAVE_ORDER(x->device, y->device);
 }
 
 typedef struct shard_key {
@@ -84,7 +83,7 @@ static void list_members(making *m) {
     for (int32_t i = 1; i < s->n_members && sorted; i++)
         sorted = by_shard(&m->places[i - 1], &m->places[i]) < 0;
     if (!sorted)
-        qsort(m->places, (size_t)s->n_members, sizeof *m->places, by_shard);
+        CLEAVE_SORT(m->places, s->n_members, by_shard);
     for (int32_t i = 0; i < s->n_members; i++) {
         cleave_shard *shard = &s->shards[m->places[i].shard];
         if (shard->n_members++ == 0)
@@ -98,9 +97,8 @@ static void list_members(making *m) {
 
 static int by_range(const void *a, const void *b) {
     const cleave_range *x = a, *y = b;
-    if (x->lo != y->lo)
-        return x->lo < y->lo ? -1 : 1;
-    return (x->hi > y->hi) - (x->hi < y->hi);
+    CLEAVE_ORDER_BY(x->lo, y->lo);
+    return CLEAVE_ORDER(x->hi, y->hi);
 }
 
 static bool find_ranges(cleave_sharding *s, int d, cleave_arena *arena) {
@@ -113,8 +111,7 @@ static bool find_ranges(cleave_sharding *s, int d, cleave_arena *arena) {
         if (n_listed == 0 || by_range(&ranges[n_listed - 1], &own) != 0)
             ranges[n_listed++] = own;
     }
-    if (n_listed > 1)
-        qsort(ranges, (size_t)n_listed, sizeof *ranges, by_range);
+    CLEAVE_SORT(ranges, n_listed, by_range);
     for (int32_t i = 0; i < n_listed; i++)
         if (n == 0 || by_range(&ranges[n - 1], &ranges[i]) != 0)
             ranges[n++] = ranges[i];

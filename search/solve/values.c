@@ -4,7 +4,6 @@
 #include "base/order.h"
 #include "search/solve/internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct ranked {
@@ -15,11 +14,9 @@ typedef struct ranked {
 
 static int by_rank(const void *a, const void *b) {
     const ranked *x = a, *y = b;
-    if (x->must != y->must)
-        return x->must ? -1 : 1;
-    if (x->seconds < y->seconds || x->seconds > y->seconds)
-        return x->seconds < y->seconds ? -1 : 1;
-    return (x->candidate > y->candidate) - (x->candidate < y->candidate);
+    CLEAVE_ORDER_BY(y->must, x->must);
+    CLEAVE_ORDER_BY(x->seconds, y->seconds);
+    return CLEAVE_ORDER(x->candidate, y->candidate);
 }
 
 /* Elements of a parameter that the first part reads, and by how many parts they are summed. */
@@ -114,7 +111,7 @@ static bool is_given(const additive_making *m, int32_t list, const cleave_candid
 /* Half of what is left goes to splits over all devices, the other half to the best of all. */
 static int32_t select_values(ranked *all, int32_t n, int32_t most, int32_t *candidate) {
     int32_t chosen = 0;
-    qsort(all, (size_t)n, sizeof *all, by_rank);
+    CLEAVE_SORT(all, n, by_rank);
     for (int pass = 0; pass < 3; pass++) {
         int32_t room = pass == 1 ? (most - chosen) / 2 : most - chosen;
         for (int32_t i = 0; i < n && (room > 0 || pass == 0); i++) {

@@ -1,5 +1,6 @@
 /* A task graph of its records: ids are checked, routes found, and dependencies turned round into
    lists of who comes next. */
+#include "base/order.h"
 #include "simulator/events/tasks_records.h"
 
 #include <stdlib.h>
@@ -45,14 +46,12 @@ static cleave_status check_devices(tasks_reader *r) {
 
 static int compare_links(const void *a, const void *b) {
     const link_record *x = a, *y = b;
-    if (x->from != y->from)
-        return x->from < y->from ? -1 : 1;
-    return (x->to > y->to) - (x->to < y->to);
+    CLEAVE_ORDER_BY(x->from, y->from);
+    return CLEAVE_ORDER(x->to, y->to);
 }
 
 static cleave_status sort_links(tasks_reader *r) {
-    if (r->links.n > 0)
-        qsort(r->links.items, (size_t)r->links.n, sizeof *r->links.items, compare_links);
+    CLEAVE_SORT(r->links.items, r->links.n, compare_links);
     r->out->n_links = r->links.n;
     r->out->link_latency = CLEAVE_ARENA_ARRAY(r->arena, int64_t, r->links.n);
     if (r->out->link_latency == NULL)
@@ -79,15 +78,9 @@ static int32_t find_link(const tasks_reader *r, int32_t from, int32_t to) {
 
 /* First link that leaves `from`, or where it would be. */
 static int32_t first_link_from(const tasks_reader *r, int32_t from) {
-    int32_t lo = 0, hi = r->links.n;
-    while (lo < hi) {
-        int32_t middle = lo + (hi - lo) / 2;
-        if (r->links.items[middle].from < from)
-            lo = middle + 1;
-        else
-            hi = middle;
-    }
-    return lo;
+    int32_t at = 0;
+    CLEAVE_BISECT(at, r->links.n, middle, r->links.items[middle].from < from);
+    return at;
 }
 
 static cleave_status route_by_switch(const tasks_reader *r, const task_record *task,

@@ -7,6 +7,7 @@
 #include "simulator/report/critical_path.h"
 
 #include "base/list.h"
+#include "base/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -181,15 +182,9 @@ static bool push(walk *w, int32_t item, int64_t picoseconds) {
 static bool push_interruptions(walk *w, int32_t item, int64_t until, int64_t charged) {
     const int64_t *start = w->timeline->start, *end = w->timeline->end;
     int32_t device = w->problem->step.queue[item] / 2;
-    int32_t first = w->lane_first[device], low = first, high = w->lane_first[device + 1];
-    while (low < high && charged > 0) { /* the first that starts no earlier */
-        int32_t middle = low + (high - low) / 2;
-        if (start[w->lane[middle]] < until)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    for (int32_t q = low - 1; q >= first && charged > 0; q--) {
+    int32_t first = w->lane_first[device], later = first;
+    CLEAVE_BISECT(later, w->lane_first[device + 1], middle, start[w->lane[middle]] < until);
+    for (int32_t q = later - 1; q >= first && charged > 0; q--) {
         int32_t number = w->lane[q], other = cleave_turned_at(w->turned, number).item;
         int64_t took = earlier(end[number], until) - start[number];
         if (w->problem->step.duration[other] == 0)

@@ -1,5 +1,6 @@
 /* What the scan does at each item, derived of a whole step before any time is known: its steps, and
    the runs of work between them. */
+#include "base/order.h"
 #include "simulator/scan/engine_scan.h"
 #include "simulator/scan/scan_rule.h"
 
@@ -86,15 +87,10 @@ static cleave_scan_kind scan_kind(step_finder *f, int32_t item) {
 /* The place of a main lane's work. */
 static int32_t find_place(const cleave_engine_problem *problem, int32_t item) {
     int32_t device = problem->step.queue[item] / 2;
-    int32_t first = problem->work_start[device], last = problem->work_start[device + 1] - 1;
-    while (first < last) {
-        int32_t middle = first + (last - first) / 2;
-        if (problem->work_items[middle] < item)
-            first = middle + 1;
-        else
-            last = middle;
-    }
-    return first;
+    int32_t at = problem->work_start[device];
+    CLEAVE_BISECT(at, problem->work_start[device + 1] - 1, middle,
+                  problem->work_items[middle] < item);
+    return at;
 }
 
 /* What is charged for a message depends on how far the main lanes of both its ends have come. */

@@ -1,5 +1,6 @@
 #include "simulator/step/few.h"
 
+#include "base/order.h"
 #include "graph/program/memory_plan.h"
 #include "simulator/scan/turns.h"
 #include "simulator/step/settle.h"
@@ -15,18 +16,6 @@ bool cleave_few_tell(const cleave_layout *layout) {
 }
 
 /* ---- counts ---------------------------------------------------------------------------------- */
-
-static int32_t block_of(const cleave_turns *turns, int32_t item) {
-    int32_t lo = 0, hi = turns->n_blocks;
-    while (hi - lo > 1) {
-        int32_t middle = lo + (hi - lo) / 2;
-        if (turns->first_item[middle] <= item)
-            lo = middle;
-        else
-            hi = middle;
-    }
-    return lo;
-}
 
 /* Those that the one in between stands for, itself among them. */
 static int32_t n_between(const cleave_turns *turns) {
@@ -171,7 +160,7 @@ static void list_turns(planning *p) {
 }
 
 static place place_of(const cleave_turns *turns, const int32_t *rank, int32_t item) {
-    int32_t block = block_of(turns, item);
+    int32_t block = cleave_last_not_above(turns->first_item, turns->n_blocks, item);
     return (place){block, rank[item] - rank[turns->first_item[block]]};
 }
 

@@ -1,6 +1,8 @@
 /* By how much polls make messages late. */
 #include "simulator/step/polls.h"
 
+#include "base/order.h"
+
 #include <stddef.h>
 
 /* The first run of a device that ends after a time, or where its runs end; searched from run `near`
@@ -20,13 +22,7 @@ static int32_t find_run(const cleave_work_times *times, int32_t device, int32_t 
             high -= step;
         low = high - step >= low ? high - step + 1 : low;
     }
-    while (low < high) {
-        int32_t middle = low + (high - low) / 2;
-        if (runs[middle].end > time)
-            high = middle;
-        else
-            low = middle + 1;
-    }
+    CLEAVE_BISECT(low, high, middle, runs[middle].end <= time);
     return low;
 }
 

@@ -1,5 +1,7 @@
 #include "simulator/step/turned.h"
 
+#include "base/order.h"
+
 static bool list_turns(cleave_turned *of, cleave_arena *arena) {
     int32_t *next = CLEAVE_ARENA_ARRAY(arena, int32_t, (size_t)of->n_blocks + 2);
     of->turn_of = CLEAVE_ARENA_ARRAY(arena, int32_t, of->n_turns);
@@ -53,19 +55,6 @@ cleave_status cleave_turned_make(int32_t n_items, const cleave_turns *turns, cle
     return CLEAVE_OK;
 }
 
-/* The last of `n` ascending numbers, the first of which is no larger, that is no larger. */
-static int32_t find_last(const int32_t *ascending, int32_t n, int32_t number) {
-    int32_t low = 0, high = n;
-    while (high - low > 1) {
-        int32_t middle = low + (high - low) / 2;
-        if (ascending[middle] <= number)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static cleave_turned_item item_of(const cleave_turned *turned, int32_t turn, int32_t item) {
     int32_t first = turned->first_item[turned->turns[turn].block];
     return (cleave_turned_item){
@@ -73,7 +62,7 @@ static cleave_turned_item item_of(const cleave_turned *turned, int32_t turn, int
 }
 
 cleave_turned_item cleave_turned_at(const cleave_turned *turned, int32_t number) {
-    int32_t turn = find_last(turned->begin, turned->n_turns, number);
+    int32_t turn = cleave_last_not_above(turned->begin, turned->n_turns, number);
     int32_t first = turned->first_item[turned->turns[turn].block];
     return (cleave_turned_item){
         .number = number, .turn = turn, .item = first + number - turned->begin[turn]};
@@ -82,7 +71,7 @@ cleave_turned_item cleave_turned_at(const cleave_turned *turned, int32_t number)
 /* A block takes its micro-batches in order, without a gap. */
 cleave_turned_item cleave_turned_refers_to(const cleave_turned *turned, int32_t turn,
                                            int32_t item) {
-    int32_t block = find_last(turned->first_item, turned->n_blocks, item);
+    int32_t block = cleave_last_not_above(turned->first_item, turned->n_blocks, item);
     const int32_t *turns = &turned->turn_of[turned->first_turn[block]];
     int32_t later = 0;
     if (cleave_turned_times(turned, block) > 1)

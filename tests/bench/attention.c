@@ -5,6 +5,7 @@
    GPT-2's 12 heads of 1024 tokens and a width of 64, causal; 5 rounds.  Per round: milliseconds of
    each, and of the others over ours; at last the medians of these ratios. */
 #include "graph/model/attention.h"
+#include "../support/config_request.h"
 #include "arguments.h"
 #include "exec/kernels/kernel.h"
 #include "graph/import/import.h"
@@ -134,12 +135,7 @@ static cleave_status import(int64_t heads, int64_t tokens, int64_t width, cleave
         "{\"model_type\": \"gpt2\", \"vocab_size\": 16, \"n_positions\": %lld, \"n_embd\": %lld,"
         "\"n_layer\": 1, \"n_head\": %lld, \"attn_pdrop\": 0.0}",
         (long long)tokens, (long long)(heads * width), (long long)heads);
-    const cleave_import_request request = {.file = "config.json",
-                                           .data = config,
-                                           .bytes = strlen(config),
-                                           .batch = 1,
-                                           .sequence = tokens,
-                                           .with_loss = true};
+    const cleave_import_request request = config_request(config, 1, tokens);
     return cleave_model_import_as(&request, arena, model, error);
 }
 

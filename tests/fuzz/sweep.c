@@ -8,8 +8,10 @@
 
 static const option_row rows[] = {SEARCH_ROWS};
 static const option_table options = COMMAND_OPTIONS(rows);
-static const search_request request = {
-    .model = "m.onnx", .machine = CLEAVE_SOURCE_DIR "/configs/machines/p100-4x4.json", .batch = 64};
+static const search_request request = {.common.model = "m.onnx",
+                                       .common.machine =
+                                           CLEAVE_SOURCE_DIR "/configs/machines/p100-4x4.json",
+                                       .common.batch = 64};
 
 static void begin(const char *varied, cleave_arena *arena, sweep *of) {
     const option_texts texts = {.n = 2, .items = {"devices=2,4", varied}};

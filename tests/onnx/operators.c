@@ -2,6 +2,7 @@
    a single failure fails; what is not supported has to be refused, and is listed with its reasons.
    Usage: onnx_operators FOLDER [PART OF A NAME]; with the latter, one line for each such test. */
 #include "base/list.h"
+#include "base/order.h"
 #include "tests/onnx/case.h"
 
 #include <dirent.h>
@@ -103,7 +104,7 @@ static bool list_tests(const char *folder, const char *part, result_list *list) 
             abort();
     }
     closedir(directory);
-    qsort(list->items, (size_t)list->n, sizeof *list->items, compare_names);
+    CLEAVE_SORT(list->items, list->n, compare_names);
     return true;
 }
 
@@ -185,7 +186,7 @@ static void print_row(const char *name, tally sum) {
 
 static void print_table(const char *suite, result_list *list) {
     printf("\n%-36s %6s %6s %6s %6s %6s\n", suite, "passed", "data", "fixed", "failed", "not");
-    qsort(list->items, (size_t)list->n, sizeof *list->items, compare_groups);
+    CLEAVE_SORT(list->items, list->n, compare_groups);
     for (int first = 0, next; first < list->n; first = next) {
         const named_result *tests = list->items + first;
         for (next = first + 1;

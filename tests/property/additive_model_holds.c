@@ -1,6 +1,8 @@
 /* The additive model on real and small models. */
+#include "../support/ok.h"
 #include "../support/price_whole.h"
 #include "../support/shipped.h"
+#include "base/order.h"
 #include "graph/import/import.h"
 #include "search/price/price.h"
 #include "search/solve/model.h"
@@ -25,19 +27,13 @@ static void tear_down(void) {
 TestSuite(additive_model, .fini = tear_down);
 
 static void list_candidates(void) {
-    cleave_error error = {""};
-    cr_assert_eq(cleave_node_costs_create(&model, &machine, &costs, &error), CLEAVE_OK);
-    cr_assert_eq(
-        cleave_candidates_create(&model, &machine, costs, NULL, 0, &arena, &candidates, &error),
-        CLEAVE_OK, "%s", error.message);
+    OK(cleave_node_costs_create, &model, &machine, &costs);
+    OK(cleave_candidates_create, &model, &machine, costs, NULL, 0, &arena, &candidates);
 }
 
 static cleave_additive_model make_with(cleave_additive_options options) {
-    cleave_error error = {""};
     cleave_additive_model made;
-    cr_assert_eq(cleave_additive_model_create(&model, &machine, &candidates, &options, &arena,
-                                              &made, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_additive_model_create, &model, &machine, &candidates, &options, &arena, &made);
     return made;
 }
 
@@ -47,20 +43,17 @@ static cleave_additive_model make(int32_t most_values) {
 }
 
 static void import(const char *name, int64_t batch) {
-    cleave_error error = {""};
-    cr_assert_eq(shipped_model(name, batch, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(shipped_model, name, batch, &arena, &model);
 }
 
 static int by_size(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
+    return CLEAVE_ORDER(x, y);
 }
 
 /* Of all candidates, priced one operator at a time in a model of all of them. */
 Test(additive_model, values_around_a_layout_change_its_total_least) {
     enum { MOST = 6 };
-    cleave_error error = {""};
     import("alexnet", 32);
     machine = make_machine(&arena, 2, 2, "1 TiB");
     list_candidates();
@@ -70,14 +63,10 @@ Test(additive_model, values_around_a_layout_change_its_total_least) {
     for (int32_t v = 0; v < model.n_operators; v++)
         value[v] = (int32_t)cleave_random_below(&random, all.additive.n_values[v]);
     cleave_layout layout;
-    cr_assert_eq(cleave_additive_model_layout(&all, &model, &machine, &candidates, value, &arena,
-                                              &layout, &error),
-                 CLEAVE_OK);
+    OK(cleave_additive_model_layout, &all, &model, &machine, &candidates, value, &arena, &layout);
     const cleave_additive_options options = {
         .optimizer_states = 1, .most_values = MOST, .exposed_sync = 1, .around = &layout};
-    cr_assert_eq(cleave_additive_model_create(&model, &machine, &candidates, &options, &arena,
-                                              &made, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_additive_model_create, &model, &machine, &candidates, &options, &arena, &made);
     int n_checked = 0;
     for (int32_t op = 0; op < model.n_operators; op++) {
         int32_t n = all.additive.n_values[op], present = value[op], n_alike = 0;
@@ -91,7 +80,7 @@ Test(additive_model, values_around_a_layout_change_its_total_least) {
             total[value[op]] = cleave_additive_total(&all.additive, value);
         value[op] = present;
         memcpy(sorted, total, (size_t)n * sizeof *total);
-        qsort(sorted, (size_t)n, sizeof *sorted, by_size);
+        CLEAVE_SORT(sorted, n, by_size);
         bool has_present = false;
         for (int32_t i = 0; i < MOST; i++) {
             int32_t candidate = made.candidates[op][i];
@@ -124,21 +113,15 @@ Test(additive_model, alike_pairs_share_their_table) {
 }
 
 static double simulate(const cleave_additive_model *made, const int32_t *value) {
-    cleave_error error = {""};
     cleave_arena scratch = {0};
     cleave_layout layout;
     cleave_pricer pricer;
     cleave_price price;
-    cr_assert_eq(cleave_additive_model_layout(made, &model, &machine, &candidates, value, &scratch,
-                                              &layout, &error),
-                 CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_layout_check(&model, &layout, &error), CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_choose_collectives(&machine, false, &scratch, &layout.collectives, &error),
-                 CLEAVE_OK);
-    cr_assert_eq(cleave_pricer_create(&model, &machine, 1, INT64_C(1) << 50, &pricer, &error),
-                 CLEAVE_OK);
-    cr_assert_eq(price_whole(&pricer, &layout, false, &price, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_additive_model_layout, made, &model, &machine, &candidates, value, &scratch, &layout);
+    OK(cleave_layout_check, &model, &layout);
+    OK(cleave_choose_collectives, &machine, false, &scratch, &layout.collectives);
+    OK(cleave_pricer_create, &model, &machine, 1, INT64_C(1) << 50, &pricer);
+    OK(price_whole, &pricer, &layout, false, &price);
     cleave_pricer_destroy(&pricer);
     cleave_arena_free(&scratch);
     return (double)price.step;

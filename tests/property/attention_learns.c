@@ -3,6 +3,7 @@
    values of its own keys only, some of which a mask may hide altogether.  And so it does as one
    nest that stores no scores (graph/model/attention.h). */
 #include "../support/interpreter.h"
+#include "../support/ok.h"
 #include "../support/onnx_writer.h"
 #include "base/random.h"
 #include "graph/import/import.h"
@@ -240,23 +241,20 @@ static int keys_of(const cleave_model *model, int32_t op, const form *f) {
 /* Of every third layout attention is split among its keys alone. */
 static void draw(const cleave_model *model, int32_t op, int keys, uint64_t seed,
                  cleave_arena *arena, cleave_layout *layout) {
-    cleave_error error = {""};
     int32_t degree[CLEAVE_MAX_AXES] = {0}, devices[N_DEVICES];
-    cr_assert_eq(cleave_layout_random(model, N_DEVICES, seed, arena, layout, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(cleave_layout_random, model, N_DEVICES, seed, arena, layout);
     if (seed % 3 != 0)
         return;
     degree[keys] = 2 + (int32_t)(seed / 3 % 4);
     for (int32_t d = 0; d < N_DEVICES; d++)
         devices[d] = (int32_t)((uint64_t)d * 5 + seed) % N_DEVICES;
-    cr_assert_eq(cleave_layout_set(layout, op, 1, degree, devices, arena, &error), CLEAVE_OK);
+    OK(cleave_layout_set, layout, op, 1, degree, devices, arena);
 }
 
 /* Of every third layout keys go round among the parts of the queries, in some beside parts of heads
    and replicas. */
 static bool draw_ring(const cleave_model *model, int32_t op, int keys, uint64_t seed,
                       cleave_arena *arena, cleave_layout *layout) {
-    cleave_error error = {""};
     int32_t degree[CLEAVE_MAX_AXES] = {0}, devices[N_DEVICES];
     if (seed % 3 != 1)
         return false;
@@ -266,8 +264,7 @@ static bool draw_ring(const cleave_model *model, int32_t op, int keys, uint64_t 
     degree[keys - 2] = heads ? rest : 1;
     for (int32_t d = 0; d < N_DEVICES; d++)
         devices[d] = (int32_t)((uint64_t)d * 5 + seed) % N_DEVICES;
-    cr_assert_eq(cleave_layout_set(layout, op, heads ? 1 : rest, degree, devices, arena, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_layout_set, layout, op, heads ? 1 : rest, degree, devices, arena);
     layout->splits[op].ring = true;
     return true;
 }
@@ -288,11 +285,10 @@ static void check(form f) {
     cleave_arena arena = {0};
     cleave_model model;
     cleave_layout single;
-    cleave_error error = {""};
     interpreter_result expected;
     int n_split = 0, n_fused = 0, n_rings = 0;
     cleave_kernels *kernels;
-    cr_assert_eq(cleave_kernels_create(&kernels, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_kernels_create, &kernels);
     for (size_t i = 0; i < sizeof data / sizeof *data; i++)
         data[i] = (float)cleave_random_uniform(7, i) * 2 - 1;
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
@@ -300,7 +296,7 @@ static void check(form f) {
     import(&f, &arena, &model);
     int32_t op = find_attention(&model, f.what);
     int keys = keys_of(&model, op, &f);
-    cr_assert_eq(cleave_layout_create(&model, 1, &arena, &single, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &model, 1, &arena, &single);
     train(&model, &single, 1, &arena, &expected, f.what);
     for (uint64_t seed = 0; seed < N_LAYOUTS; seed++) {
         char what[96];

@@ -5,6 +5,8 @@
 
    Results are poisoned before each call, the workspace has a fence behind it, and whatever the
    number of pieces the bits are the same.  By one thread, and by three. */
+#include "../support/config_request.h"
+#include "../support/ok.h"
 #include "../support/one_nest.h"
 #include "base/random.h"
 #include "exec/kernels/kernel.h"
@@ -108,7 +110,6 @@ static void free_memory(subject *of) {
 }
 
 static void run_fenced(const subject *of, cleave_pass pass, int32_t pieces) {
-    cleave_error error = {""};
     cleave_kernel_call call = of->call;
     call.pass = pass;
     call.pieces = pieces;
@@ -119,7 +120,7 @@ static void run_fenced(const subject *of, cleave_pass pass, int32_t pieces) {
     call.workspace_bytes = bytes;
     cr_assert_str_eq(cleave_kernel_choice(of->kernels, &call), "attention");
     *of->n_cuts += cleave_kernel_find_cut(of->kernels, &call).n > 1;
-    cr_assert_eq(cleave_kernel_run(of->kernels, &call, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_kernel_run, of->kernels, &call);
     for (int i = 0; i < FENCE_BYTES; i++)
         cr_assert_eq(memory[bytes + i], FENCE, "the kernel wrote behind its workspace");
     free(memory);
@@ -195,7 +196,6 @@ static void drop_hidden(const cleave_kernel_call *call, float *y, float *statist
 }
 
 static void check_forward(subject *of, const char *what) {
-    cleave_error error = {""};
     cleave_kernel_call *call = &of->call;
     int64_t n = count(call, &call->nest->output, &call->output);
     int64_t rows = count(call, &call->nest->statistics, &call->combined);
@@ -204,7 +204,7 @@ static void check_forward(subject *of, const char *what) {
     run_fenced(of, CLEAVE_PASS_FORWARD, 3);
     float *again = take(n, call->output.data);
     call->pass = CLEAVE_PASS_FORWARD;
-    cr_assert_eq(cleave_kernel_run_reference(call, &error), CLEAVE_OK);
+    OK(cleave_kernel_run_reference, call);
     drop_hidden(call, y, statistics);
     drop_hidden(call, again, statistics);
     drop_hidden(call, call->output.data, call->combined.data);
@@ -221,7 +221,6 @@ static void check_forward(subject *of, const char *what) {
 }
 
 static void check_backward(subject *of, const char *what) {
-    cleave_error error = {""};
     cleave_kernel_call *call = &of->call;
     const cleave_nest *nest = call->nest;
     float *first[CLEAVE_MAX_INPUTS], *again[CLEAVE_MAX_INPUTS];
@@ -237,7 +236,7 @@ static void check_backward(subject *of, const char *what) {
     for (int i = 0; i < nest->n_inputs; i++)
         again[i] = take(n[i], call->input_gradients[i].data);
     call->pass = CLEAVE_PASS_INPUT_GRADIENT;
-    cr_assert_eq(cleave_kernel_run_reference(call, &error), CLEAVE_OK);
+    OK(cleave_kernel_run_reference, call);
     double largest = 0;
     for (int i = 0; i < nest->n_inputs; i++)
         if (nest->gradient_inputs >> i & 1)
@@ -286,19 +285,11 @@ static int check_config(const char *config, int64_t length, cleave_random *rando
                         cleave_kernels *kernels, bool hides, int *n_cuts) {
     cleave_arena arena = {0};
     cleave_model model;
-    cleave_error error = {""};
     char what[96];
     int n = 0;
-    const cleave_import_request request = {.file = "config.json",
-                                           .data = config,
-                                           .bytes = strlen(config),
-                                           .batch = 2,
-                                           .sequence = length,
-                                           .with_loss = true};
-    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_model_fuse_attention(&model, NULL, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    const cleave_import_request request = config_request(config, 2, length);
+    OK(cleave_model_import_as, &request, &arena, &model);
+    OK(cleave_model_fuse_attention, &model, NULL, &arena, &model);
     for (int32_t i = 0; i < model.n_nests; i++) {
         const cleave_nest *nest = &model.nests[i];
         if (nest->attention == NULL)
@@ -313,13 +304,11 @@ static int check_config(const char *config, int64_t length, cleave_random *rando
 
 static void check_rows(const char *config, int n_attentions, const int64_t *lengths, int n_lengths,
                        bool hides) {
-    cleave_error error = {""};
     for (int32_t threads = 1; threads <= 3; threads += 2) {
         cleave_kernels *kernels;
         cleave_random random = {.key = 11};
         int n_cuts = 0;
-        cr_assert_eq(cleave_kernels_create_threads(threads, &kernels, &error), CLEAVE_OK, "%s",
-                     error.message);
+        OK(cleave_kernels_create_threads, threads, &kernels);
         for (int i = 0; i < n_lengths; i++)
             cr_expect_eq(check_config(config, lengths[i], &random, kernels, hides, &n_cuts),
                          n_attentions);

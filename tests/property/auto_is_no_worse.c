@@ -4,6 +4,7 @@
    that is quicker in steps, as of chains 3, 10 and 17.  Of few operators on few devices what
    formulas put behind the best is simulated as well: sharded updates of baselines in stages are the
    best of chain 31, cuts of baselines of chain 35, free splits of chain 58. */
+#include "../support/ok.h"
 #include "../support/perceptron.h"
 #include "../support/test_machine.h"
 #include "search/search.h"
@@ -80,9 +81,7 @@ static void compare(int seed, double *most) {
     for (int k = 0; k < 4; k++)
         for (int32_t stages = 2; stages <= 2 * s.machine.n_devices; stages *= 2) {
             cleave_schedule_wish wish;
-            cleave_error error = {""};
-            cr_assert_eq(cleave_schedule_wish_begin(kinds[k], NULL, NULL, &wish, &error),
-                         CLEAVE_OK);
+            OK(cleave_schedule_wish_begin, kinds[k], NULL, NULL, &wish);
             wish.stages = stages;
             double told = search(&s, &wish), ratio = isfinite(told) ? open / told : 0;
             *most = fmax(*most, ratio);

@@ -6,6 +6,7 @@
 #include "../support/drawn_schedule.h"
 #include "../support/interpreter.h"
 #include "../support/models.h"
+#include "../support/ok.h"
 #include "graph/lower/lower.h"
 #include "graph/model/precision.h"
 
@@ -38,11 +39,10 @@ static void run(const subject *s, const cleave_layout *layout, uint64_t timing, 
 }
 
 static void run_single(subject *s, double rate, int steps, interpreter_result *result) {
-    cleave_error error = {""};
     cleave_layout single;
     s->optimizer.learning_rate = rate;
     s->steps = steps;
-    cr_assert_eq(cleave_layout_create(&s->model, 1, &s->arena, &single, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &s->model, 1, &s->arena, &single);
     run(s, &single, 1, &s->arena, result, "one device");
 }
 
@@ -63,7 +63,6 @@ static void expect_near(const cleave_model *model, const interpreter_result *got
 
 /* One step on one device against what is worked out: returns the norm of its gradients. */
 static double check_single(subject *s) {
-    cleave_error error = {""};
     interpreter_result before, after, clipped;
     double squares = 0;
     run_single(s, 0, 1, &before);
@@ -73,7 +72,7 @@ static double check_single(subject *s) {
              is_trained(&s->model, t) && i < cleave_tensor_size(&s->model.tensors[t]); i++)
             squares += pow((double)before.values[t][i] - (double)after.values[t][i], 2);
     double norm = sqrt(squares);
-    cr_assert_eq(cleave_model_clip(&s->model, &error), CLEAVE_OK);
+    OK(cleave_model_clip, &s->model);
     s->optimizer.clip_norm = norm / 3;
     run_single(s, 0.5, 1, &clipped);
     cr_expect(fabs(sqrt(clipped.squares[0]) - norm) <= 1e-5 * norm, "%s: norm %g, not %g",
@@ -92,14 +91,12 @@ static double check_single(subject *s) {
 
 static void check_layout(const subject *s, uint64_t seed, const interpreter_result *one,
                          double norm) {
-    cleave_error error = {""};
     cleave_arena arena = {0};
     cleave_layout layout;
     interpreter_result result, again;
     char what[64];
     snprintf(what, sizeof what, "%s, layout seed %d", s->model.file, (int)seed);
-    cr_assert_eq(cleave_layout_random(&s->model, N_DEVICES, seed, &arena, &layout, &error),
-                 CLEAVE_OK);
+    OK(cleave_layout_random, &s->model, N_DEVICES, seed, &arena, &layout);
     draw_schedule(&s->model, seed, 8, &arena, &layout);
     run(s, &layout, seed + 100, &arena, &result, what);
     for (int step = 0; step < N_STEPS; step++)
@@ -126,7 +123,7 @@ static void check_model(int which, const char *frozen, cleave_type precision) {
     subject s = {.optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD)};
     interpreter_result one;
     cr_assert(hand_model(which, &s.arena, &s.model, &error), "%s", error.message);
-    cr_assert_eq(cleave_model_freeze(&s.model, frozen, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_model_freeze, &s.model, frozen);
     cleave_model_set_precision(&s.model, precision, CLEAVE_F32);
     double norm = check_single(&s);
     s.optimizer.momentum = 0.9;

@@ -1,6 +1,7 @@
 /* With constraints, nothing that a search offers or finds breaks them: candidates, layouts that are
    made to keep to them, starts, and results. */
 #include "../support/models.h"
+#include "../support/ok.h"
 #include "search/improve/mcmc.h"
 #include "search/search.h"
 
@@ -19,13 +20,8 @@ typedef struct drawn {
     int32_t n_devices;
 } drawn;
 
-static void ok(cleave_status status, const cleave_error *error) {
-    cr_assert_eq(status, CLEAVE_OK, "%s", error->message);
-}
-
 /* Sorts by name, as a user does, then some operators and updates of a random layout. */
 static void draw_constraints(drawn *d) {
-    cleave_error error = {""};
     char only[128] = "";
     int64_t sorts = cleave_random_below(&d->random, 1 << CLEAVE_N_SORTS);
     for (int s = 0; s < CLEAVE_N_SORTS; s++)
@@ -33,8 +29,7 @@ static void draw_constraints(drawn *d) {
             snprintf(only + strlen(only), sizeof only - strlen(only), "%s%s",
                      only[0] != '\0' ? "," : "", cleave_axis_sort_names[s]);
     if (sorts != 0)
-        ok(cleave_constraints_restrict(&d->constraints, only, &d->model, &d->arena, &error),
-           &error);
+        OK(cleave_constraints_restrict, &d->constraints, only, &d->model, &d->arena);
     cr_assert_eq(d->constraints.sorts, (uint32_t)sorts);
     bool *is_fixed = CLEAVE_ARENA_ARRAY(&d->arena, bool, d->model.n_operators);
     bool *updates = CLEAVE_ARENA_ARRAY(&d->arena, bool, d->model.n_tensors);
@@ -46,9 +41,8 @@ static void draw_constraints(drawn *d) {
     for (int32_t t = 0; t < d->model.n_tensors; t++)
         updates[t] = d->model.tensors[t].kind == CLEAVE_TENSOR_PARAMETER &&
                      cleave_random_below(&d->random, 3) < share;
-    ok(cleave_layout_random(&d->model, d->n_devices, (uint64_t)share + d->random.key, &d->arena,
-                            &d->other, &error),
-       &error);
+    OK(cleave_layout_random, &d->model, d->n_devices, (uint64_t)share + d->random.key, &d->arena,
+       &d->other);
     d->constraints.fixed = &d->other;
     d->constraints.fixed_from = "drawn";
     d->constraints.is_fixed = is_fixed;
@@ -90,8 +84,7 @@ static bool keeps(const drawn *d, int32_t op, const cleave_split *split) {
 }
 
 static void expect_layout_keeps(const drawn *d, const cleave_layout *layout, const char *what) {
-    cleave_error error = {""};
-    ok(cleave_layout_check(&d->model, layout, &error), &error);
+    OK(cleave_layout_check, &d->model, layout);
     cr_assert(cleave_constraints_allow_layout(&d->constraints, &d->model, layout), "%s", what);
     for (int32_t op = 0; op < d->model.n_operators; op++)
         cr_assert(keeps(d, op, &layout->splits[op]), "%s breaks a constraint at %s", what,
@@ -103,13 +96,11 @@ static void expect_layout_keeps(const drawn *d, const cleave_layout *layout, con
 /* ---- layouts ---- */
 
 static void check_layouts(drawn *d) {
-    cleave_error error = {""};
     for (uint64_t seed = 0; seed < 10; seed++) {
         cleave_layout layout, before;
-        ok(cleave_layout_random(&d->model, d->n_devices, seed, &d->arena, &layout, &error), &error);
-        ok(cleave_layout_copy(&layout, &d->model, &d->arena, &before, &error), &error);
-        ok(cleave_constraints_impose(&d->constraints, &d->model, &layout, &d->arena, &error),
-           &error);
+        OK(cleave_layout_random, &d->model, d->n_devices, seed, &d->arena, &layout);
+        OK(cleave_layout_copy, &layout, &d->model, &d->arena, &before);
+        OK(cleave_constraints_impose, &d->constraints, &d->model, &layout, &d->arena);
         expect_layout_keeps(d, &layout, "an imposed layout");
         for (int32_t op = 0; op < d->model.n_operators; op++) {
             const cleave_split *old = &before.splits[op], *now = &layout.splits[op];
@@ -127,22 +118,18 @@ static void check_layouts(drawn *d) {
 /* ---- candidates, and how many there are ---- */
 
 static void check_candidates(drawn *d) {
-    cleave_error error = {""};
     cleave_node_costs *costs;
     cleave_candidates candidates;
     cleave_layout given;
     const cleave_layout *all[] = {&given};
     cleave_problem problem;
     int32_t devices[16];
-    ok(cleave_layout_random(&d->model, d->n_devices, 3, &d->arena, &given, &error), &error);
-    ok(cleave_node_costs_create(&d->model, &d->machine, &costs, &error), &error);
-    ok(cleave_problem_create(&d->model, &d->machine, &d->constraints, &d->arena, &problem, &error),
-       &error);
+    OK(cleave_layout_random, &d->model, d->n_devices, 3, &d->arena, &given);
+    OK(cleave_node_costs_create, &d->model, &d->machine, &costs);
+    OK(cleave_problem_create, &d->model, &d->machine, &d->constraints, &d->arena, &problem);
     for (int32_t n_given = 0; n_given < 2; n_given++) {
-        ok(cleave_candidates_list(&problem, costs, n_given, &d->arena, &candidates, &error),
-           &error);
-        ok(cleave_candidates_add(&problem, costs, all, n_given, &d->arena, &candidates, &error),
-           &error);
+        OK(cleave_candidates_list, &problem, costs, n_given, &d->arena, &candidates);
+        OK(cleave_candidates_add, &problem, costs, all, n_given, &d->arena, &candidates);
         for (int32_t op = 0; op < d->model.n_operators; op++) {
             const cleave_candidate_list *list = &candidates.lists[candidates.list_of[op]];
             cr_assert_geq(list->n, 1, "something always remains");
@@ -152,8 +139,7 @@ static void check_candidates(drawn *d) {
                 for (int32_t start = 0; start < list->items[i].n_starts; start++) {
                     cleave_split split = {.devices = devices};
                     cleave_candidate_place(&list->items[i], start, &split);
-                    ok(cleave_split_check(&d->model.operators[op], &split, d->n_devices, &error),
-                       &error);
+                    OK(cleave_split_check, &d->model.operators[op], &split, d->n_devices);
                     cr_assert(keeps(d, op, &split), "a candidate of %s breaks a constraint",
                               d->model.operators[op].name);
                 }
@@ -170,7 +156,6 @@ static void check_candidates(drawn *d) {
 /* ---- results ---- */
 
 static void check_search(drawn *d, const char *method) {
-    cleave_error error = {""};
     cleave_search_result result;
     const cleave_search_options options = {.method = method,
                                            .proposals = 120,
@@ -178,7 +163,7 @@ static void check_search(drawn *d, const char *method) {
                                            .optimizer_states = 1,
                                            .constraints = &d->constraints,
                                            .quiet = true};
-    ok(cleave_search(&d->model, &d->machine, &options, &d->arena, &result, &error), &error);
+    OK(cleave_search, &d->model, &d->machine, &options, &d->arena, &result);
     expect_layout_keeps(d, &result.best.layout, method);
     for (int32_t b = 0; b < result.n_baselines; b++)
         if (result.baselines[b].applies) {
@@ -193,20 +178,17 @@ static void check_search(drawn *d, const char *method) {
 /* What fixed splits are said to need is needed: a limit just below what is planned is never called
    impossible, where any layout with these splits fits. */
 static void check_memory(drawn *d) {
-    cleave_error error = {""};
     cleave_lower_options options = {.training = d->model.loss >= 0, .optimizer_states = 1};
     cleave_program program;
     cleave_layout layout;
     for (uint64_t seed = 20; seed < 25; seed++) {
-        ok(cleave_layout_random(&d->model, d->n_devices, seed, &d->arena, &layout, &error), &error);
-        ok(cleave_constraints_impose(&d->constraints, &d->model, &layout, &d->arena, &error),
-           &error);
-        ok(cleave_lower(&d->model, &layout, &options, &d->arena, &program, &error), &error);
+        OK(cleave_layout_random, &d->model, d->n_devices, seed, &d->arena, &layout);
+        OK(cleave_constraints_impose, &d->constraints, &d->model, &layout, &d->arena);
+        OK(cleave_lower, &d->model, &layout, &options, &d->arena, &program);
         int64_t peak = 1;
         for (int32_t k = 0; k < d->n_devices; k++)
             peak = program.peak_bytes[k] > peak ? program.peak_bytes[k] : peak;
-        ok(cleave_constraints_check_memory(&d->constraints, &d->model, &d->machine, peak, &error),
-           &error);
+        OK(cleave_constraints_check_memory, &d->constraints, &d->model, &d->machine, peak);
     }
 }
 

@@ -3,6 +3,7 @@
    problem.  The fragments are random (tests/support/drawn_fragments.h).
      CLEAVE_DELTA_CHANGES: how many changes instead of 100,000. */
 #include "../support/drawn_fragments.h"
+#include "../support/ok.h"
 #include "../support/put_fragments.h"
 #include "simulator/step/engine.h"
 
@@ -25,17 +26,14 @@ typedef struct world {
 
 static world *world_create(uint64_t seed) {
     world *w = calloc(1, sizeof *w);
-    cleave_error error = {""};
     cr_assert_not_null(w);
     w->drawn.random.key = seed;
     draw_fragments(&w->drawn);
     w->n_places = 2 + draw_below(&w->drawn, MAX_PLACES - 2);
     memset(w->at, -1, sizeof w->at);
     memset(w->base, -1, sizeof w->base);
-    cr_assert_eq(cleave_delta_create(w->n_places, w->drawn.n_slots, 2 * w->drawn.n_devices,
-                                     w->drawn.n_links, w->drawn.latency, w->drawn.works > 0,
-                                     &w->delta, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_delta_create, w->n_places, w->drawn.n_slots, 2 * w->drawn.n_devices, w->drawn.n_links,
+       w->drawn.latency, w->drawn.works > 0, &w->delta);
     /* Steps are so small that plain passes would mostly be cheaper. */
     if (draw_chance(&w->drawn, 80))
         cleave_delta_be_eager(w->delta);
@@ -167,12 +165,10 @@ static int64_t by_engine(world *w) {
         if (fragment_at(w, place) != NULL)
             assemble_subjects(&a, place, fragment_at(w, place));
     assemble_items(w, &a);
-    cr_assert_eq(cleave_engine_finish(&a.problem, &w->arena, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_engine_finish, &a.problem, &w->arena);
     cr_assert_eq(cleave_engine_workspace_create(&a.problem, &w->arena, &workspace, &error), 0);
     cr_assert_eq(cleave_engine_timeline_create(&a.problem, &w->arena, &timeline, &error), 0);
-    cr_assert_eq(cleave_engine_run_scan(&a.problem, workspace, &timeline, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_engine_run_scan, &a.problem, workspace, &timeline);
     return timeline.step;
 }
 
@@ -180,10 +176,8 @@ static int64_t by_engine(world *w) {
  */
 
 static void put(world *w, int32_t place, int32_t fragment) {
-    cleave_error error = {""};
     w->at[place] = fragment;
-    cr_assert_eq(put_fragment(&w->made, w->delta, place, fragment_at(w, place), &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(put_fragment, &w->made, w->delta, place, fragment_at(w, place));
 }
 
 static void put_some(world *w) {
@@ -194,17 +188,14 @@ static void put_some(world *w) {
 
 /* Asked whether it is below something near it, before or after the step is known. */
 static void expect_below(world *w, int64_t full, uint64_t seed, int round) {
-    cleave_error error = {""};
     int64_t step, below = full / 1000 * (950 + draw_below(&w->drawn, 100)) + 1;
-    cr_assert_eq(cleave_delta_run_below(w->delta, below, &step, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_delta_run_below, w->delta, below, &step);
     bool is_right = full < below ? step == full : step >= below && step <= full;
     cr_assert(is_right, "world %llu, round %d: %lld for %lld, asked whether it is below %lld",
               (unsigned long long)seed, round, (long long)step, (long long)full, (long long)below);
 }
 
 static void expect_right(world *w, bool with_engine, uint64_t seed, int round) {
-    cleave_error error = {""};
     int64_t step, full;
     bool full_first = draw_chance(&w->drawn, 50); /* it leaves a run and its base alone */
     if (full_first) {
@@ -212,7 +203,7 @@ static void expect_right(world *w, bool with_engine, uint64_t seed, int round) {
         if (draw_chance(&w->drawn, 50))
             expect_below(w, full, seed, round);
     }
-    cr_assert_eq(cleave_delta_run(w->delta, &step, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_delta_run, w->delta, &step);
     if (!full_first)
         full = cleave_delta_full(w->delta);
     cr_assert_eq(step, full, "world %llu, round %d: %lld by delta, %lld in full",

@@ -8,35 +8,22 @@
 #include "search/problem/baselines.h"
 
 #include "../support/test_machine.h"
+#include "../support/trial.h"
 
 #include <stdio.h>
-
-typedef struct trial {
-    cleave_arena arena;
-    cleave_error error;
-    cleave_model model;
-    cleave_machine machine;
-    cleave_collective_rules rules;
-    cleave_pricer pricer;
-    char name[100];
-} trial;
-
-static void ok(const trial *t, cleave_status status) {
-    cr_assert_eq(status, CLEAVE_OK, "%s: %s", t->name, t->error.message);
-}
 
 static cleave_price price_of(trial *t, const cleave_layout *layout, cleave_price_memory memory) {
     const cleave_price_subject what = {.layout = layout, .in_steps = true, .memory = memory};
     cleave_price price;
-    ok(t, cleave_pricer_price(&t->pricer, &what, NULL, &price, &t->error));
+    trial_ok(t, cleave_pricer_price(&t->pricer, &what, NULL, &price, &t->error));
     return price;
 }
 
 static int check_baseline(trial *t, const char *method) {
     cleave_layout layout;
     bool applies;
-    ok(t, cleave_baseline_layout(&t->model, &t->machine, method, 1, &t->arena, &layout, &applies,
-                                 &t->error));
+    trial_ok(t, cleave_baseline_layout(&t->model, &t->machine, method, 1, &t->arena, &layout,
+                                       &applies, &t->error));
     if (!applies)
         return 0;
     layout.collectives = t->rules;
@@ -53,12 +40,12 @@ static int check_baseline(trial *t, const char *method) {
 static void begin(trial *t, const char *model, bool settles) {
     *t = (trial){0};
     snprintf(t->name, sizeof t->name, "%s, %s", model, settles ? "settled" : "not settled");
-    ok(t, shipped_model(model, 16, &t->arena, &t->model, &t->error));
+    trial_ok(t, shipped_model(model, 16, &t->arena, &t->model, &t->error));
     t->machine = make_machine(&t->arena, 2, 4, "1 TiB");
     for (int32_t l = 0; l < t->machine.n_links && settles; l++)
         t->machine.links[l].protocol.receiving.small = 1.2;
-    ok(t, cleave_choose_collectives(&t->machine, false, &t->arena, &t->rules, &t->error));
-    ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &t->pricer, &t->error));
+    trial_ok(t, cleave_choose_collectives(&t->machine, false, &t->arena, &t->rules, &t->error));
+    trial_ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &t->pricer, &t->error));
 }
 
 static int check(const char *model, bool settles) {
@@ -67,8 +54,7 @@ static int check(const char *model, bool settles) {
     begin(&t, model, settles);
     for (int b = 0; cleave_baseline_names[b] != NULL; b++)
         n_estimated += check_baseline(&t, cleave_baseline_names[b]);
-    cleave_pricer_destroy(&t.pricer);
-    cleave_arena_free(&t.arena);
+    trial_end(&t);
     return n_estimated;
 }
 
@@ -86,8 +72,8 @@ static void check_limit(trial *t, const cleave_layout *layout, const cleave_pric
     cleave_price_subject what = {.layout = layout};
     cleave_price price;
     t->pricer.memory_limit_bytes = whole->peak_bytes / 100 * percent + percent;
-    ok(t, cleave_pricer_estimate(&t->pricer, layout, false, &what.estimate, &t->error));
-    ok(t, cleave_pricer_price(&t->pricer, &what, NULL, &price, &t->error));
+    trial_ok(t, cleave_pricer_estimate(&t->pricer, layout, false, &what.estimate, &t->error));
+    trial_ok(t, cleave_pricer_price(&t->pricer, &what, NULL, &price, &t->error));
     bool fits = whole->peak_bytes <= t->pricer.memory_limit_bytes;
     cr_expect_eq(price.excess_bytes == 0, fits, "%s at %d %%", t->name, percent);
     cr_expect_eq(price.step, whole->step, "%s at %d %%", t->name, percent);
@@ -106,19 +92,18 @@ Test(prices_in_doubt, fit_where_programs_do) {
         for (int b = 0; cleave_baseline_names[b] != NULL; b++) {
             cleave_layout layout;
             bool applies;
-            ok(&t, cleave_baseline_layout(&t.model, &t.machine, cleave_baseline_names[b], 1,
-                                          &t.arena, &layout, &applies, &t.error));
+            trial_ok(&t, cleave_baseline_layout(&t.model, &t.machine, cleave_baseline_names[b], 1,
+                                                &t.arena, &layout, &applies, &t.error));
             if (!applies || !cleave_layout_is_whole(&layout))
                 continue;
             layout.collectives = t.rules;
             t.pricer.memory_limit_bytes = 0;
             const cleave_price_subject what = {.layout = &layout};
             cleave_price whole;
-            ok(&t, cleave_pricer_price(&t.pricer, &what, NULL, &whole, &t.error));
+            trial_ok(&t, cleave_pricer_price(&t.pricer, &what, NULL, &whole, &t.error));
             for (size_t p = 0; p < sizeof percents / sizeof percents[0]; p++)
                 check_limit(&t, &layout, &whole, percents[p]);
         }
-        cleave_pricer_destroy(&t.pricer);
-        cleave_arena_free(&t.arena);
+        trial_end(&t);
     }
 }

@@ -2,6 +2,7 @@
    trained: any layout of each little network learns what one device learns, and the gradient of one
    step is the slope of the loss, by finite differences along a random direction. */
 #include "../support/interpreter.h"
+#include "../support/ok.h"
 #include "../support/onnx_writer.h"
 #include "base/random.h"
 #include "graph/import/import.h"
@@ -134,7 +135,6 @@ static void add_parameter(bytes *graph, const char *name, int rank, const int64_
 
 static void build(const network *net, cleave_arena *arena, cleave_model *model) {
     bytes graph = {.n = 0};
-    cleave_error error = {""};
     graph_input(&graph, "x", "batch 11 6");
     value_info(&graph, 11, "c", 9, "batch 11 5");
     graph_output(&graph, "y");
@@ -152,9 +152,7 @@ static void build(const network *net, cleave_arena *arena, cleave_model *model) 
              net->nodes[i].outputs, &attributes);
     }
     bytes file = model_file(&graph, 20);
-    cr_assert_eq(
-        cleave_model_import_memory(file.data, file.n, net->name, BATCH, true, arena, model, &error),
-        CLEAVE_OK, "%s", error.message);
+    OK(cleave_model_import_memory, file.data, file.n, net->name, BATCH, true, arena, model);
 }
 
 static int64_t booleans[BATCH * 11 * 5];
@@ -256,20 +254,18 @@ static void expect_slope(const cleave_model *model, const cleave_layout *single)
 Test(elementwise, any_layout_learns_the_same_by_the_slope_of_the_loss) {
     for (size_t k = 0; k < sizeof networks / sizeof *networks; k++) {
         cleave_arena arena = {0};
-        cleave_error error = {""};
         cleave_model model;
         cleave_layout single;
         interpreter_result expected;
         build(&networks[k], &arena, &model);
-        cr_assert_eq(cleave_layout_create(&model, 1, &arena, &single, &error), CLEAVE_OK);
+        OK(cleave_layout_create, &model, 1, &arena, &single);
         expect_slope(&model, &single);
         run(&model, &single, 1, N_STEPS, &arena, &expected);
         for (uint64_t seed = 0; seed < N_LAYOUTS; seed++) {
             cleave_arena scratch = {0};
             cleave_layout layout;
             interpreter_result result;
-            cr_assert_eq(cleave_layout_random(&model, N_DEVICES, seed, &scratch, &layout, &error),
-                         CLEAVE_OK, "%s", error.message);
+            OK(cleave_layout_random, &model, N_DEVICES, seed, &scratch, &layout);
             run(&model, &layout, seed + 100, N_STEPS, &scratch, &result);
             expect_same(&model, (int)seed, &result, &expected);
             cleave_arena_free(&scratch);

@@ -2,6 +2,7 @@
    chains with skips, several components, isolated variables, variables of one value, negative costs
    and ties, costs up to the largest allowed. */
 #include "../support/drawn_additive.h"
+#include "../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -11,9 +12,7 @@ enum { N_CASES = 3000 };
 static cleave_additive_solution eliminate(const cleave_additive *additive, int64_t most_entries,
                                           cleave_arena *arena) {
     cleave_additive_solution solution;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_additive_eliminate(additive, most_entries, arena, &solution, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_additive_eliminate, additive, most_entries, arena, &solution);
     return solution;
 }
 

@@ -1,6 +1,7 @@
 /* Of random programs: no engine breaks what a timeline has to keep, both agree where the order does
    not matter, and what they say of the main lane and of the critical path adds up. */
 #include "../support/engine_case.h"
+#include "../support/ok.h"
 
 #include "base/random.h"
 #include "simulator/report/critical_path.h"
@@ -158,14 +159,9 @@ Test(engine, critical_paths_of_both_engines_add_up_to_the_step) {
         for (int rule = 0; rule < 2; rule++) {
             int64_t step = rule ? scan(c) : events(c), sum = 0, own = 0, last = 0;
             cleave_critical_path path;
-            cleave_error error = {""};
             cleave_turned turned;
-            cr_assert_eq(
-                cleave_turned_make(c->problem.step.n_items, NULL, &c->arena, &turned, NULL),
-                CLEAVE_OK);
-            cr_assert_eq(cleave_critical_path_find(&c->problem, &turned, &c->timeline, &c->arena,
-                                                   &path, &error),
-                         CLEAVE_OK, "%s", error.message);
+            OK(cleave_turned_make, c->problem.step.n_items, NULL, &c->arena, &turned);
+            OK(cleave_critical_path_find, &c->problem, &turned, &c->timeline, &c->arena, &path);
             for (int32_t i = 0; i < path.n; i++) {
                 sum += path.segments[i].picoseconds;
                 own += c->problem.step.kind[path.segments[i].item] == W ? 1 : 0;
@@ -232,10 +228,8 @@ Test(engine, runs_of_work_have_the_times_of_their_items) {
         const cleave_engine_problem *p = &c->problem;
         cleave_work_times times = make_times(c);
         cleave_timeline of_steps;
-        cleave_error error = {""};
-        cr_assert_eq(cleave_engine_timeline_create(p, &c->arena, &of_steps, &error), CLEAVE_OK);
-        cr_assert_eq(cleave_engine_scan_runs(p, c->workspace, &times, &of_steps, &error),
-                     CLEAVE_OK);
+        OK(cleave_engine_timeline_create, p, &c->arena, &of_steps);
+        OK(cleave_engine_scan_runs, p, c->workspace, &times, &of_steps);
         cr_expect_eq(scan(c), of_steps.step);
         n_longer += expect_same_work(c, &times);
         for (int32_t s = 0; s < p->n_steps; s++) {

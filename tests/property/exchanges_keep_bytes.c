@@ -2,6 +2,7 @@
    expanded: between every two devices, tensor by tensor, for random layouts; and its closed form is
    near to what those take. */
 #include "../support/models.h"
+#include "../support/ok.h"
 #include "../support/shipped.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
@@ -22,10 +23,6 @@ typedef struct trial {
     double ratio_sum; /* closed form over steps */
     int n_ratios;
 } trial;
-
-static void ok(cleave_status status, const cleave_error *error) {
-    cr_assert_eq(status, CLEAVE_OK, "%s", error->message);
-}
 
 /* Tensors of which something moves in a collective with steps. */
 static bool *find_collected(trial *t, const cleave_program *program) {
@@ -59,25 +56,21 @@ static int64_t *count_bytes(trial *t, const cleave_program *program) {
 
 static int64_t step_of(trial *t, const cleave_program *program) {
     cleave_timeline timeline;
-    cleave_error error = {""};
-    ok(cleave_simulate(program, t->cache, CLEAVE_RULE_SCAN, &t->scratch, &timeline, &error),
-       &error);
+    OK(cleave_simulate, program, t->cache, CLEAVE_RULE_SCAN, &t->scratch, &timeline);
     return timeline.step;
 }
 
 static void compare(trial *t, uint64_t seed) {
     cleave_layout layout;
     cleave_program symbolic, expanded;
-    cleave_error error = {""};
     cleave_lower_options options = {.training = true, .symbolic_collectives = true};
     cleave_arena_reset(&t->scratch);
-    ok(cleave_layout_random(&t->model, t->machine.n_devices, seed, &t->scratch, &layout, &error),
-       &error);
+    OK(cleave_layout_random, &t->model, t->machine.n_devices, seed, &t->scratch, &layout);
     layout.collectives.direct = false;
-    ok(cleave_lower(&t->model, &layout, &options, &t->scratch, &symbolic, &error), &error);
-    ok(cleave_program_check(&symbolic, &error), &error);
+    OK(cleave_lower, &t->model, &layout, &options, &t->scratch, &symbolic);
+    OK(cleave_program_check, &symbolic);
     options.symbolic_collectives = false;
-    ok(cleave_lower(&t->model, &layout, &options, &t->scratch, &expanded, &error), &error);
+    OK(cleave_lower, &t->model, &layout, &options, &t->scratch, &expanded);
     bool *collected = find_collected(t, &expanded);
     int64_t *closed = count_bytes(t, &symbolic), *steps = count_bytes(t, &expanded);
     size_t pairs = (size_t)t->machine.n_devices * (size_t)t->machine.n_devices;
@@ -92,10 +85,9 @@ static void compare(trial *t, uint64_t seed) {
 
 static void check(const char *name, int32_t n_nodes, int32_t per_node, int n_layouts) {
     trial t = {0};
-    cleave_error error = {""};
     t.machine = make_machine(&t.arena, n_nodes, per_node, "1 TiB");
-    ok(shipped_model(name, 48, &t.arena, &t.model, &error), &error);
-    ok(cleave_cost_cache_create(&t.model, &t.machine, &t.cache, &error), &error);
+    OK(shipped_model, name, 48, &t.arena, &t.model);
+    OK(cleave_cost_cache_create, &t.model, &t.machine, &t.cache);
     for (int seed = 0; seed < n_layouts; seed++)
         compare(&t, (uint64_t)seed);
     printf("%-10s %2d devices: %lld all-to-alls, steps differ by %.1f %% on average\n", name,

@@ -1,6 +1,7 @@
 /* What `explain` says is so: the shares of a step add up to it, memory is within the arena, and the
    next best split is the best of all others, each lowered and simulated from scratch. */
 #include "../support/models.h"
+#include "../support/ok.h"
 #include "../support/price_whole.h"
 #include "cli/split_text.h"
 #include "search/explain/changes.h"
@@ -15,34 +16,25 @@ typedef struct drawn {
     cleave_layout layout;
 } drawn;
 
-static void ok(cleave_status status, const cleave_error *error) {
-    cr_assert_eq(status, CLEAVE_OK, "%s", error->message);
-}
-
 static void begin(drawn *d, int which, uint64_t seed, const char *memory) {
     static const int32_t nodes[] = {1, 2, 1}, devices[] = {2, 2, 4};
     cleave_error error = {""};
     *d = (drawn){0};
     cr_assert(hand_model(which, &d->arena, &d->model, &error), "%s", error.message);
     d->machine = make_machine(&d->arena, nodes[seed % 3], devices[seed % 3], memory);
-    ok(cleave_layout_random(&d->model, d->machine.n_devices, seed, &d->arena, &d->layout, &error),
-       &error);
+    OK(cleave_layout_random, &d->model, d->machine.n_devices, seed, &d->arena, &d->layout);
 }
 
 /* ---- shares ---- */
 
 static void check_path(drawn *d) {
-    cleave_error error = {""};
     const cleave_pricing how = {.optimizer_states = 2};
     cleave_priced_program priced = {0};
     cleave_simulated_step step;
     explain_path path;
-    ok(cleave_priced_program_make(&d->model, &d->machine, &d->layout, &how, &d->arena, &priced,
-                                  &error),
-       &error);
-    ok(cleave_simulated_step_make(&priced.program, NULL, priced.cache, &d->arena, &step, &error),
-       &error);
-    ok(explain_path_find(&d->model, &priced, &step, &d->arena, &path, &error), &error);
+    OK(cleave_priced_program_make, &d->model, &d->machine, &d->layout, &how, &d->arena, &priced);
+    OK(cleave_simulated_step_make, &priced.program, NULL, priced.cache, &d->arena, &step);
+    OK(explain_path_find, &d->model, &priced, &step, &d->arena, &path);
     int64_t total = 0, of_operators[EXPLAIN_N_SORTS] = {0}, held = 0;
     for (int32_t op = 0; op < d->model.n_operators; op++) {
         const explain_operator *of = &path.operators[op];
@@ -78,7 +70,6 @@ static void check_path(drawn *d) {
 /* Every candidate at every block, without the estimate. */
 static void find_by_hand(drawn *d, explain_changes *changes, int32_t op, cleave_pricer *pricer,
                          int64_t *fitting, int64_t *n) {
-    cleave_error error = {""};
     const cleave_candidate_list *list = &changes->candidates.lists[changes->candidates.list_of[op]];
     cleave_split own = d->layout.splits[op], split = {.devices = changes->devices};
     *fitting = INT64_MAX;
@@ -90,7 +81,7 @@ static void find_by_hand(drawn *d, explain_changes *changes, int32_t op, cleave_
             if (cleave_split_same(&split, &own))
                 continue;
             d->layout.splits[op] = split;
-            ok(price_whole(pricer, &d->layout, false, &price, &error), &error);
+            OK(price_whole, pricer, &d->layout, false, &price);
             d->layout.splits[op] = own;
             if (price.excess_bytes == 0 && price.step < *fitting)
                 *fitting = price.step;
@@ -99,24 +90,19 @@ static void find_by_hand(drawn *d, explain_changes *changes, int32_t op, cleave_
 }
 
 static void check_choices(drawn *d, int64_t limit) {
-    cleave_error error = {""};
     const cleave_search_options options = {
         .method = "auto", .optimizer_states = 1, .memory_limit_bytes = limit};
     explain_changes changes;
     cleave_pricer pricer;
-    ok(cleave_pricer_create(&d->model, &d->machine, options.optimizer_states,
-                            options.memory_limit_bytes, &pricer, &error),
-       &error);
-    ok(explain_changes_create(&d->model, &d->machine, &d->layout, &options, &d->arena, &changes,
-                              &error),
-       &error);
-    ok(explain_changes_list(&changes, &d->arena, &error), &error);
+    OK(cleave_pricer_create, &d->model, &d->machine, options.optimizer_states,
+       options.memory_limit_bytes, &pricer);
+    OK(explain_changes_create, &d->model, &d->machine, &d->layout, &options, &d->arena, &changes);
+    OK(explain_changes_list, &changes, &d->arena);
     for (int32_t op = 0; op < d->model.n_operators; op++) {
         explain_choice all, some;
         int64_t fitting, n;
-        ok(explain_changes_choose(&changes, op, (explain_extent){true, 0, EXPLAIN_ALTERNATIVES},
-                                  &d->arena, &all, &error),
-           &error);
+        OK(explain_changes_choose, &changes, op, (explain_extent){true, 0, EXPLAIN_ALTERNATIVES},
+           &d->arena, &all);
         find_by_hand(d, &changes, op, &pricer, &fitting, &n);
         cr_assert_eq(all.tried, n, "%lld of %lld are tried", (long long)all.tried, (long long)n);
         cr_assert_eq(all.n > 0 ? all.best[0].step : INT64_MAX, fitting);
@@ -126,22 +112,18 @@ static void check_choices(drawn *d, int64_t limit) {
             cr_assert_lt(all.held_back.step, fitting);
             cr_assert_lt(all.held_back.step, changes.price.step);
         }
-        ok(explain_changes_choose(&changes, op, (explain_extent){false, 3, 2}, &d->arena, &some,
-                                  &error),
-           &error);
+        OK(explain_changes_choose, &changes, op, (explain_extent){false, 3, 2}, &d->arena, &some);
         cr_assert_leq(some.tried,
                       explain_changes_count(&changes, op, (explain_extent){false, 3, 2}));
         cr_assert_leq(some.n, 2);
         if (some.n > 0)
             cr_assert_geq(some.best[0].step, fitting);
-        ok(explain_changes_follow(&changes, op, &all, &d->arena, &some, &error), &error);
+        OK(explain_changes_follow, &changes, op, &all, &d->arena, &some);
         cr_assert_eq(some.n, all.n, "what was best stays so, tried alone");
         cr_assert_eq(some.is_held_back, all.is_held_back);
         for (int32_t i = 0; i < all.n; i++)
             cr_assert_eq(some.best[i].step, all.best[i].step);
-        ok(explain_changes_choose(&changes, op, (explain_extent){true, 0, 1}, &d->arena, &some,
-                                  &error),
-           &error);
+        OK(explain_changes_choose, &changes, op, (explain_extent){true, 0, 1}, &d->arena, &some);
         cr_assert_eq(some.n > 0 ? some.best[0].step : INT64_MAX, fitting);
     }
     explain_changes_destroy(&changes);

@@ -3,6 +3,7 @@
    them, to the bit. */
 #include "../support/drawn_schedule.h"
 #include "../support/shipped.h"
+#include "../support/trial.h"
 #include "graph/import/import.h"
 #include "search/price/price.h"
 #include "simulator/step/few.h"
@@ -19,29 +20,11 @@ static int n_layouts(int usually) {
     return text != NULL ? atoi(text) : usually;
 }
 
-typedef struct trial {
-    cleave_arena arena;
-    cleave_error error;
-    cleave_model model;
-    cleave_machine machine;
-    cleave_pricer pricer;
-    char name[160];
-} trial;
-
-static void ok(const trial *t, cleave_status status) {
-    cr_assert_eq(status, CLEAVE_OK, "%s: %s", t->name, t->error.message);
-}
-
 static void begin(trial *t, const char *model, int64_t batch, const char *machine) {
     *t = (trial){0};
-    ok(t, shipped_model(model, batch, &t->arena, &t->model, &t->error));
-    ok(t, shipped_machine(machine, N_DEVICES, &t->arena, &t->machine, &t->error));
-    ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &t->pricer, &t->error));
-}
-
-static void end(trial *t) {
-    cleave_pricer_destroy(&t->pricer);
-    cleave_arena_free(&t->arena);
+    trial_ok(t, shipped_model(model, batch, &t->arena, &t->model, &t->error));
+    trial_ok(t, shipped_machine(machine, N_DEVICES, &t->arena, &t->machine, &t->error));
+    trial_ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &t->pricer, &t->error));
 }
 
 static void expect_same_memory(const trial *t, const cleave_few *few, const cleave_program *all) {
@@ -78,9 +61,9 @@ static void expect_told_of_too_many(trial *t, const cleave_layout *layout,
     const cleave_price_subject what = {.layout = layout, .grounds = &grounds};
     cleave_price price;
     cr_assert_leq(layout->collectives.n, 64);
-    ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &pricer, &t->error));
+    trial_ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &pricer, &t->error));
     pricer.lower.most_records = (all->n_items + all->n_buffers + all->n_copy_pieces) / 4 * 3;
-    ok(t, cleave_pricer_price(&pricer, &what, NULL, &price, &t->error));
+    trial_ok(t, cleave_pricer_price(&pricer, &what, NULL, &price, &t->error));
     cr_assert_eq(price.step, step, "%s: %lld, not %lld", t->name, (long long)price.step,
                  (long long)step);
     cr_assert(grounds.known, "%s", t->name);
@@ -96,16 +79,17 @@ static bool expect_same_price(trial *t, const cleave_layout *layout, bool in_ste
     cleave_lower_options options = t->pricer.lower;
     int64_t step;
     options.symbolic_collectives = !in_steps;
-    ok(t, cleave_few_lower(&t->model, layout, NULL, &options, NULL, &scratch, &few, &t->error));
-    ok(t, cleave_few_lower(&t->model, layout, NULL, &options, &t->machine, &scratch, &fullest,
-                           &t->error));
-    ok(t, cleave_lower(&t->model, layout, &options, &scratch, &all, &t->error));
+    trial_ok(t,
+             cleave_few_lower(&t->model, layout, NULL, &options, NULL, &scratch, &few, &t->error));
+    trial_ok(t, cleave_few_lower(&t->model, layout, NULL, &options, &t->machine, &scratch, &fullest,
+                                 &t->error));
+    trial_ok(t, cleave_lower(&t->model, layout, &options, &scratch, &all, &t->error));
     expect_same_memory(t, &few, &all);
     expect_same_fullest(t, &fullest.whole, &all);
-    ok(t, cleave_few_simulate(&few, t->pricer.cache, &scratch, &step, NULL, &t->error));
+    trial_ok(t, cleave_few_simulate(&few, t->pricer.cache, &scratch, &step, NULL, &t->error));
     if (step >= 0) {
-        ok(t, cleave_simulate(&all, t->pricer.cache, CLEAVE_RULE_SCAN, &scratch, &timeline,
-                              &t->error));
+        trial_ok(t, cleave_simulate(&all, t->pricer.cache, CLEAVE_RULE_SCAN, &scratch, &timeline,
+                                    &t->error));
         cr_assert_eq(step, timeline.step, "%s: %lld, not %lld", t->name, (long long)step,
                      (long long)timeline.step);
         if (!in_steps && layout->schedule.micro_batches > 2 * CLEAVE_FEW_MICRO_BATCHES)
@@ -124,7 +108,7 @@ static void try_layouts(const char *model, int64_t batch, const char *machine, i
     for (uint64_t seed = 0; tried < n; seed++) {
         cleave_arena scratch = {0};
         cleave_layout layout;
-        ok(&t, cleave_layout_random(&t.model, N_DEVICES, seed, &scratch, &layout, &t.error));
+        trial_ok(&t, cleave_layout_random(&t.model, N_DEVICES, seed, &scratch, &layout, &t.error));
         if (draw_schedule(&t.model, seed, (int32_t)batch, &scratch, &layout) &&
             cleave_few_tell(&layout)) {
             snprintf(t.name, sizeof t.name, "%s on %s, seed %d: %s, %d stages, m = %d", model,
@@ -137,7 +121,7 @@ static void try_layouts(const char *model, int64_t batch, const char *machine, i
     }
     printf("%s on %s: %d of %d told by three micro-batches\n", model, machine, told, tried);
     cr_expect_geq(told, tried * 9 / 10, "%s", model);
-    end(&t);
+    trial_end(&t);
 }
 
 Test(few, three_micro_batches_tell_the_price_of_many) {

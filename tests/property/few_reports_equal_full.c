@@ -3,6 +3,7 @@
    `explain` says of each operator among them, to the bit. */
 #include "../support/drawn_schedule.h"
 #include "../support/shipped.h"
+#include "../support/trial.h"
 #include "graph/import/import.h"
 #include "search/explain/path.h"
 #include "search/search.h"
@@ -14,23 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct trial {
-    cleave_arena arena;
-    cleave_error error;
-    cleave_model model;
-    cleave_machine machine;
-    char name[160];
-} trial;
-
-static void ok(const trial *t, cleave_status status) {
-    cr_assert_eq(status, CLEAVE_OK, "%s: %s", t->name, t->error.message);
-}
-
 static void begin(trial *t, const char *model, int64_t batch, const char *machine,
                   int32_t n_devices) {
     *t = (trial){0};
-    ok(t, shipped_model(model, batch, &t->arena, &t->model, &t->error));
-    ok(t, shipped_machine(machine, n_devices, &t->arena, &t->machine, &t->error));
+    trial_ok(t, shipped_model(model, batch, &t->arena, &t->model, &t->error));
+    trial_ok(t, shipped_machine(machine, n_devices, &t->arena, &t->machine, &t->error));
 }
 
 /* All that is reported. */
@@ -45,16 +34,19 @@ typedef struct reported {
 
 static void report(trial *t, const cleave_layout *layout, const cleave_pricing *how,
                    cleave_arena *arena, reported *r) {
-    ok(t, cleave_layout_step_make(&t->model, &t->machine, layout, how, arena, &r->step, &t->error));
+    trial_ok(t, cleave_layout_step_make(&t->model, &t->machine, layout, how, arena, &r->step,
+                                        &t->error));
     const cleave_priced_program *priced = &r->step.priced;
     const cleave_simulated_step *simulated = &r->step.simulated;
     const cleave_traffic_times times = cleave_priced_times(priced);
-    ok(t, cleave_program_bytes_between(&priced->program, &times, arena, &r->between, &t->error));
+    trial_ok(t,
+             cleave_program_bytes_between(&priced->program, &times, arena, &r->between, &t->error));
     if (priced->program.symbolic)
-        ok(t, cleave_program_sent_by_kind(&priced->program, &times, arena, &r->sent, &r->n_sent,
-                                          &t->error));
-    ok(t, cleave_busy_find(&simulated->problem, &simulated->turned, arena, &r->busy, &t->error));
-    ok(t, explain_path_find(&t->model, priced, simulated, arena, &r->path, &t->error));
+        trial_ok(t, cleave_program_sent_by_kind(&priced->program, &times, arena, &r->sent,
+                                                &r->n_sent, &t->error));
+    trial_ok(t,
+             cleave_busy_find(&simulated->problem, &simulated->turned, arena, &r->busy, &t->error));
+    trial_ok(t, explain_path_find(&t->model, priced, simulated, arena, &r->path, &t->error));
 }
 
 #define EXPECT_SAME(t, what, a, b)                                                                 \
@@ -145,7 +137,7 @@ static void try_layouts(const char *model, int64_t batch, const char *machine, i
     for (uint64_t seed = 0; tried < n; seed++) {
         cleave_arena scratch = {0};
         cleave_layout layout;
-        ok(&t, cleave_layout_random(&t.model, n_devices, seed, &scratch, &layout, &t.error));
+        trial_ok(&t, cleave_layout_random(&t.model, n_devices, seed, &scratch, &layout, &t.error));
         if (draw_schedule(&t.model, seed, (int32_t)batch, &scratch, &layout) &&
             cleave_few_tell(&layout)) {
             snprintf(t.name, sizeof t.name, "%s on %s, seed %d: %s, %d stages, m = %d", model,
@@ -158,7 +150,7 @@ static void try_layouts(const char *model, int64_t batch, const char *machine, i
     }
     printf("%s on %s: %d of %d told by three micro-batches\n", model, machine, told, tried);
     cr_expect_geq(told, tried * 8 / 10, "%s", model);
-    cleave_arena_free(&t.arena);
+    trial_end(&t);
 }
 
 Test(few_reports, three_micro_batches_report_what_all_do) {
@@ -174,11 +166,11 @@ static void split_batch(const trial *t, int32_t micro_batches, cleave_arena *are
                         cleave_layout *layout) {
     trial *of = (trial *)(uintptr_t)t;
     bool applies = false;
-    ok(t, cleave_baseline_layout(&t->model, &t->machine, "data-parallel", 0, arena, layout,
-                                 &applies, &of->error));
+    trial_ok(t, cleave_baseline_layout(&t->model, &t->machine, "data-parallel", 0, arena, layout,
+                                       &applies, &of->error));
     cr_assert(applies);
     layout->schedule.micro_batches = micro_batches;
-    ok(t, cleave_layout_check(&t->model, layout, &of->error));
+    trial_ok(t, cleave_layout_check(&t->model, layout, &of->error));
 }
 
 Test(few_reports, three_micro_batches_of_a_window_do) {
@@ -190,5 +182,5 @@ Test(few_reports, three_micro_batches_of_a_window_do) {
     split_batch(&t, 8, &scratch, &layout);
     cr_expect(expect_same_report(&t, &layout, true));
     cleave_arena_free(&scratch);
-    cleave_arena_free(&t.arena);
+    trial_end(&t);
 }

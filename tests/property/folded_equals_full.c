@@ -3,6 +3,7 @@
    by side are those of the whole program, and so are its bytes and its memory: with stages,
    micro-batches, recomputation and sharded state, too.  Layouts that are symmetric but for one
    thing are not taken for symmetric. */
+#include "../support/config_request.h"
 #include "../support/models.h"
 #include "../support/shipped.h"
 #include "graph/import/import.h"
@@ -17,6 +18,7 @@
 
 typedef struct trial {
     cleave_arena arena;
+    cleave_error error;
     cleave_model model;
     cleave_machine machine;
     cleave_layout layout;
@@ -36,8 +38,8 @@ typedef struct outcome {
 
 static int32_t below(trial *t, int64_t n) { return (int32_t)cleave_random_below(&t->random, n); }
 
-static void ok(const trial *t, cleave_status status, const cleave_error *error) {
-    cr_assert_eq(status, CLEAVE_OK, "%s: %s", t->name, error->message);
+static void ok(const trial *t, cleave_status status) {
+    cr_assert_eq(status, CLEAVE_OK, "%s: %s", t->name, t->error.message);
 }
 
 /* Nodes of one, two or four devices: joined by a switch or directly, each device with a link of its
@@ -80,9 +82,7 @@ static void make_fold_machine(trial *t, int32_t n_nodes, int32_t per_node, bool 
              "us\"}%s}",
              mixed ? n_nodes - 1 : n_nodes, per_node, links, other,
              direct ? "" : ", \"through\": \"switch\"", library);
-    cleave_error error = {""};
-    ok(t, cleave_machine_parse(text, strlen(text), "drawn", 0, &t->arena, &t->machine, &error),
-       &error);
+    ok(t, cleave_machine_parse(text, strlen(text), "drawn", 0, &t->arena, &t->machine, &t->error));
 }
 
 static int sample_axis(const cleave_operator *op) {
@@ -97,7 +97,6 @@ static void draw_split(trial *t, int32_t op) {
     const cleave_operator *of = &t->model.operators[op];
     int32_t n_devices = t->machine.n_devices, degree[CLEAVE_MAX_AXES] = {0}, inner = 1;
     int32_t *devices = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, n_devices);
-    cleave_error error = {""};
     int sample = sample_axis(of);
     for (int32_t d = 0; d < n_devices; d++)
         devices[d] = d;
@@ -111,10 +110,8 @@ static void draw_split(trial *t, int32_t op) {
     }
     if (sample >= 0)
         degree[sample] = n_devices / inner;
-    ok(t,
-       cleave_layout_set(&t->layout, op, sample < 0 ? n_devices : 1, degree, devices, &t->arena,
-                         &error),
-       &error);
+    ok(t, cleave_layout_set(&t->layout, op, sample < 0 ? n_devices : 1, degree, devices, &t->arena,
+                            &t->error));
 }
 
 /* Any algorithm for all collectives. */
@@ -134,13 +131,11 @@ static void draw_rules(trial *t) {
 }
 
 static bool draw_layout(trial *t) {
-    cleave_error error = {""};
-    ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &t->layout, &error),
-       &error);
+    ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &t->layout, &t->error));
     for (int32_t op = 0; op < t->model.n_operators; op++)
         draw_split(t, op);
     draw_rules(t);
-    return cleave_layout_check(&t->model, &t->layout, &error) == CLEAVE_OK;
+    return cleave_layout_check(&t->model, &t->layout, NULL) == CLEAVE_OK;
 }
 
 static void find_ends(trial *t, const cleave_engine_problem *problem,
@@ -155,37 +150,34 @@ static outcome simulate(trial *t, bool folded, bool expanded) {
     outcome result = {.status = CLEAVE_OK};
     cleave_lower_options options = {
         .training = true, .symbolic_collectives = !expanded, .optimizer_states = 1};
-    cleave_error error = {""};
     cleave_fold fold;
     cleave_cost_cache *cache;
     cleave_engine_problem problem;
-    ok(t, cleave_cost_cache_create(&t->model, &t->machine, &cache, &error), &error);
+    ok(t, cleave_cost_cache_create(&t->model, &t->machine, &cache, &t->error));
     if (folded)
         result.status = cleave_fold_find(&t->model, &t->layout, t->machine.devices_per_node,
-                                         &t->arena, &fold, &error);
+                                         &t->arena, &fold, &t->error);
     if (result.status == CLEAVE_OK)
         result.status = folded ? cleave_lower_window(&t->model, &fold, &options, &t->arena,
-                                                     &result.program, &error)
+                                                     &result.program, &t->error)
                                : cleave_lower(&t->model, &t->layout, &options, &t->arena,
-                                              &result.program, &error);
+                                              &result.program, &t->error);
     if (result.status == CLEAVE_OK)
         result.status =
-            cleave_simulate_prepare(&result.program, cache, &t->arena, &problem, &error);
-    snprintf(result.why, sizeof result.why, "%s", error.message);
+            cleave_simulate_prepare(&result.program, cache, &t->arena, &problem, &t->error);
+    snprintf(result.why, sizeof result.why, "%s", t->error.message);
     for (int rule = 0; rule < 2 && result.status == CLEAVE_OK; rule++) {
         cleave_engine_workspace *workspace;
         cleave_timeline timeline;
-        ok(t, cleave_engine_workspace_create(&problem, &t->arena, &workspace, &error), &error);
-        ok(t, cleave_engine_timeline_create(&problem, &t->arena, &timeline, &error), &error);
-        ok(t, cleave_simulate_run(&problem, (cleave_rule)rule, workspace, &timeline, &error),
-           &error);
+        ok(t, cleave_engine_workspace_create(&problem, &t->arena, &workspace, &t->error));
+        ok(t, cleave_engine_timeline_create(&problem, &t->arena, &timeline, &t->error));
+        ok(t, cleave_simulate_run(&problem, (cleave_rule)rule, workspace, &timeline, &t->error));
         result.step[rule] = timeline.step;
         find_ends(t, &problem, &timeline, &result.ends[rule]);
     }
     if (result.status == CLEAVE_OK)
-        ok(t,
-           cleave_program_bytes_between(&result.program, NULL, &t->arena, &result.between, &error),
-           &error);
+        ok(t, cleave_program_bytes_between(&result.program, NULL, &t->arena, &result.between,
+                                           &t->error));
     cleave_cost_cache_destroy(cache);
     return result;
 }
@@ -260,14 +252,13 @@ static int expect_equal(const trial *t, const outcome *folded, const outcome *fu
 
 /* Folded against full, if it folds. */
 static bool compare(trial *t, bool expanded, int *n_less) {
-    cleave_error error = {""};
     outcome folded = simulate(t, true, expanded);
     if (folded.status == CLEAVE_NO_LAYOUT)
         return false;
     cr_assert_eq(folded.status, CLEAVE_OK, "%s: %s", t->name, folded.why);
     outcome full = simulate(t, false, expanded);
     cr_assert_eq(full.status, CLEAVE_OK, "%s: %s", t->name, full.why);
-    ok(t, cleave_program_check(&full.program, &error), &error);
+    ok(t, cleave_program_check(&full.program, &t->error));
     int found = expect_equal(t, &folded, &full);
     if (n_less != NULL)
         *n_less += found;
@@ -277,10 +268,9 @@ static bool compare(trial *t, bool expanded, int *n_less) {
 }
 
 static void import(trial *t, const char *file, int64_t batch) {
-    cleave_error error = {""};
-    ok(t, shipped_model(file, batch, &t->arena, &t->model, &error), &error);
+    ok(t, shipped_model(file, batch, &t->arena, &t->model, &t->error));
     if (t->random.key % 3 == 2) /* gradients are clipped */
-        ok(t, cleave_model_clip(&t->model, &error), &error);
+        ok(t, cleave_model_clip(&t->model, &t->error));
 }
 
 /* Of every model some layouts fold.  Expanded, none does that trains: the loss is the sum of all
@@ -331,15 +321,14 @@ static void spoil(trial *t, int flaw) {
 
 /* All samples over so many devices, two to a node. */
 static void share_samples(trial *t, int32_t n, int64_t batch, bool mixed) {
-    cleave_error error = {""};
     make_fold_machine(t, n / 2, 2, false, mixed);
     import(t, "mlp", batch);
-    ok(t, cleave_layout_create(&t->model, n, &t->arena, &t->layout, &error), &error);
+    ok(t, cleave_layout_create(&t->model, n, &t->arena, &t->layout, &t->error));
     for (int32_t op = 0; op < t->model.n_operators; op++) {
         int32_t degree[CLEAVE_MAX_AXES] = {0},
                 devices[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
         degree[sample_axis(&t->model.operators[op])] = n;
-        ok(t, cleave_layout_set(&t->layout, op, 1, degree, devices, &t->arena, &error), &error);
+        ok(t, cleave_layout_set(&t->layout, op, 1, degree, devices, &t->arena, &t->error));
     }
 }
 
@@ -359,11 +348,10 @@ Test(folded, what_is_too_small_is_not_sharded) {
 Test(folded, refuses_what_is_almost_symmetric) {
     for (int flaw = -1; flaw < N_FLAWS; flaw++) {
         trial t = {.random = {.key = 1}};
-        cleave_error error = {""};
         snprintf(t.name, sizeof t.name, "flaw %d", flaw);
         share_samples(&t, 8, flaw == ODD_BATCH ? 17 : 16, flaw == MIXED);
         spoil(&t, flaw);
-        ok(&t, cleave_layout_check(&t.model, &t.layout, &error), &error);
+        ok(&t, cleave_layout_check(&t.model, &t.layout, &t.error));
         outcome folded = simulate(&t, true, false);
         cr_assert_eq(folded.status, flaw < 0 ? CLEAVE_OK : CLEAVE_NO_LAYOUT, "%s: %s", t.name,
                      folded.why);
@@ -376,7 +364,6 @@ static void draw_any_split(trial *t, int32_t op) {
     const cleave_operator *of = &t->model.operators[op];
     const int32_t *devices = t->layout.splits[op].devices;
     int32_t degree[CLEAVE_MAX_AXES] = {0}, replicas = 1;
-    cleave_error error = {""};
     for (int32_t rest = t->machine.n_devices, prime = 2; rest > 1; prime++)
         for (; rest % prime == 0; rest /= prime) {
             int a = below(t, of->n_axes + 1);
@@ -386,14 +373,13 @@ static void draw_any_split(trial *t, int32_t op) {
             else
                 degree[a] = grown;
         }
-    ok(t, cleave_layout_set(&t->layout, op, replicas, degree, devices, &t->arena, &error), &error);
+    ok(t, cleave_layout_set(&t->layout, op, replicas, degree, devices, &t->arena, &t->error));
 }
 
 /* Whatever the layout: what folds is equal. */
 Test(folded, equals_full_on_any_layout_that_folds) {
     for (int round = 0; round < 200; round++) {
         trial t = {.random = {.key = 5000 + (uint64_t)round}};
-        cleave_error error = {""};
         snprintf(t.name, sizeof t.name, "any %d", round);
         make_fold_machine(&t, 2 + below(&t, 3), 1 << below(&t, 2), false, false);
         import(&t, below(&t, 2) == 0 ? "mlp" : "lenet5",
@@ -402,7 +388,7 @@ Test(folded, equals_full_on_any_layout_that_folds) {
             for (int32_t op = 0; op < t.model.n_operators; op++)
                 if (below(&t, round % 2 == 0 ? 1 : 6) == 0)
                     draw_any_split(&t, op);
-            ok(&t, cleave_layout_check(&t.model, &t.layout, &error), &error);
+            ok(&t, cleave_layout_check(&t.model, &t.layout, &t.error));
             compare(&t, false, NULL);
             compare(&t, true, NULL);
         }
@@ -419,7 +405,6 @@ static void make_rails_of(trial *t, int32_t n_nodes, int32_t per_node) {
     char text[1400], core[200] = "";
     int32_t of_leaf = 2 << below(t, 2), spines = below(t, 3) > 0 ? of_leaf : of_leaf / 2;
     bool has_core = n_nodes > 2 * of_leaf && below(t, 2) == 0;
-    cleave_error error = {""};
     if (has_core)
         snprintf(core, sizeof core,
                  ", {\"through\": \"core\", \"switches\": 4, \"oversubscription\": 1, "
@@ -441,8 +426,7 @@ static void make_rails_of(trial *t, int32_t n_nodes, int32_t per_node) {
         : of_leaf == 2 ? "\"nodes\": 4, "
                        : "\"nodes\": 8, ",
         spines, core);
-    ok(t, cleave_machine_parse(text, strlen(text), "rails", 0, &t->arena, &t->machine, &error),
-       &error);
+    ok(t, cleave_machine_parse(text, strlen(text), "rails", 0, &t->arena, &t->machine, &t->error));
 }
 
 static void make_rails(trial *t, int32_t n_nodes) { make_rails_of(t, n_nodes, 2); }
@@ -464,10 +448,8 @@ static bool draw_stages(trial *t, int32_t n_groups) {
     static const cleave_schedule_kind kinds[] = {CLEAVE_SCHEDULE_1F1B, CLEAVE_SCHEDULE_GPIPE,
                                                  CLEAVE_SCHEDULE_ZB_H1,
                                                  CLEAVE_SCHEDULE_INTERLEAVED};
-    cleave_error error = {""};
     cleave_schedule *schedule = &t->layout.schedule;
-    ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &t->layout, &error),
-       &error);
+    ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &t->layout, &t->error));
     schedule->kind = kinds[below(t, 4)];
     schedule->n_stages = schedule->kind == CLEAVE_SCHEDULE_INTERLEAVED ? 2 * n_groups : n_groups;
     schedule->first_operator = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, schedule->n_stages);
@@ -482,17 +464,16 @@ static bool draw_stages(trial *t, int32_t n_groups) {
     for (int32_t op = 0; op < t->model.n_operators; op++) {
         t->layout.recompute[op] = below(t, 3) == 0;
         if (t->layout.recompute[op] &&
-            cleave_layout_check(&t->model, &t->layout, &error) != CLEAVE_OK)
+            cleave_layout_check(&t->model, &t->layout, NULL) != CLEAVE_OK)
             t->layout.recompute[op] = false;
     }
-    return cleave_layout_check(&t->model, &t->layout, &error) == CLEAVE_OK;
+    return cleave_layout_check(&t->model, &t->layout, NULL) == CLEAVE_OK;
 }
 
 /* Three micro-batches of the window tell what all of it do. */
 static void compare_few(trial *t) {
     cleave_lower_options options = {
         .training = true, .symbolic_collectives = true, .optimizer_states = 1};
-    cleave_error error = {""};
     cleave_fold fold;
     cleave_few few;
     cleave_cost_cache *cache;
@@ -500,14 +481,12 @@ static void compare_few(trial *t) {
     if (!cleave_few_tell(&t->layout))
         return;
     outcome all = simulate(t, true, false);
-    ok(t, cleave_cost_cache_create(&t->model, &t->machine, &cache, &error), &error);
+    ok(t, cleave_cost_cache_create(&t->model, &t->machine, &cache, &t->error));
+    ok(t, cleave_fold_find(&t->model, &t->layout, t->machine.devices_per_node, &t->arena, &fold,
+                           &t->error));
     ok(t,
-       cleave_fold_find(&t->model, &t->layout, t->machine.devices_per_node, &t->arena, &fold,
-                        &error),
-       &error);
-    ok(t, cleave_few_lower(&t->model, &t->layout, &fold, &options, NULL, &t->arena, &few, &error),
-       &error);
-    ok(t, cleave_few_simulate(&few, cache, &t->arena, &step, NULL, &error), &error);
+       cleave_few_lower(&t->model, &t->layout, &fold, &options, NULL, &t->arena, &few, &t->error));
+    ok(t, cleave_few_simulate(&few, cache, &t->arena, &step, NULL, &t->error));
     if (step >= 0)
         cr_assert_eq(step, all.step[CLEAVE_RULE_SCAN], "%s: by three", t->name);
     cr_assert_eq(cleave_program_own_bytes(&few.whole), cleave_program_own_bytes(&all.program), "%s",
@@ -523,13 +502,10 @@ static void split_samples(trial *t) {
         cleave_split *split = &t->layout.splits[op];
         int32_t degree[CLEAVE_MAX_AXES] = {0};
         int sample = sample_axis(&t->model.operators[op]);
-        cleave_error error = {""};
         if (sample >= 0)
             degree[sample] = split->n_parts;
-        ok(t,
-           cleave_layout_set(&t->layout, op, sample < 0 ? split->n_parts : 1, degree,
-                             split->devices, &t->arena, &error),
-           &error);
+        ok(t, cleave_layout_set(&t->layout, op, sample < 0 ? split->n_parts : 1, degree,
+                                split->devices, &t->arena, &t->error));
     }
 }
 
@@ -571,7 +547,6 @@ Test(folded, equals_full_in_stages_and_micro_batches) {
    The mlp's last bias has 10 elements, which no windows share out evenly, and more than 10 devices
    not at all. */
 static bool draw_shards(trial *t) {
-    cleave_error error = {""};
     bool all = below(t, 2) == 0;
     int32_t what = 1 + below(t, 3);
     for (int32_t p = 0; p < t->model.n_tensors; p++)
@@ -581,7 +556,7 @@ static bool draw_shards(trial *t) {
     for (int32_t p = 0; p < t->model.n_tensors && below(t, 4) > 0; p++)
         if (t->model.tensors[p].shape[0] == 10)
             t->layout.sharded[p] = 0;
-    return cleave_layout_check(&t->model, &t->layout, &error) == CLEAVE_OK;
+    return cleave_layout_check(&t->model, &t->layout, NULL) == CLEAVE_OK;
 }
 
 /* Shares of all windows are reduced and gathered together, those of other stages by their groups.
@@ -625,14 +600,16 @@ static void import_tied(trial *t, int64_t batch) {
         "\"n_inner\": 16, \"n_head\": 2, \"n_layer\": 2, \"vocab_size\": 192, \"n_positions\": 4, "
         "\"activation_function\": \"gelu_new\", \"attn_pdrop\": 0.0, \"resid_pdrop\": 0.0, "
         "\"embd_pdrop\": 0.0, \"layer_norm_epsilon\": 1e-05}";
-    const cleave_import_request request = {.file = "tied",
-                                           .data = text,
-                                           .bytes = strlen(text),
-                                           .batch = batch,
-                                           .sequence = 4,
-                                           .with_loss = true};
-    cleave_error error = {""};
-    ok(t, cleave_model_import_as(&request, &t->arena, &t->model, &error), &error);
+    const cleave_import_request request = config_request(text, batch, 4);
+    ok(t, cleave_model_import_as(&request, &t->arena, &t->model, &t->error));
+}
+
+/* The update of the table alone. */
+static void shard_table(trial *t) {
+    for (int32_t p = 0; p < t->model.n_tensors; p++)
+        t->layout.sharded[p] = t->model.tensors[p].kind == CLEAVE_TENSOR_PARAMETER &&
+                               t->model.tensors[p].view.kind == CLEAVE_VIEW_NONE &&
+                               t->model.tensors[p].shape[0] == 192;
 }
 
 /* Which all of these share out: of each group those of all windows.  On rails they
@@ -653,10 +630,7 @@ Test(folded, equals_full_where_groups_share_a_table) {
         bool drawn = draw_stages(&t, n_groups);
         if (drawn && below(&t, 3) > 0)
             split_samples(&t);
-        for (int32_t p = 0; p < t.model.n_tensors; p++)
-            t.layout.sharded[p] = t.model.tensors[p].kind == CLEAVE_TENSOR_PARAMETER &&
-                                  t.model.tensors[p].view.kind == CLEAVE_VIEW_NONE &&
-                                  t.model.tensors[p].shape[0] == 192;
+        shard_table(&t);
         if (drawn && compare(&t, false, &n_less)) {
             folds += !on_rails;
             rails += on_rails;
@@ -698,10 +672,8 @@ Test(folded, equals_full_where_windows_lie_outermost) {
         bool drawn = draw_stages(&t, n_groups);
         if (drawn && below(&t, 4) > 0)
             split_samples(&t);
-        for (int32_t p = 0; p < t.model.n_tensors && tied; p++)
-            t.layout.sharded[p] = t.model.tensors[p].kind == CLEAVE_TENSOR_PARAMETER &&
-                                  t.model.tensors[p].view.kind == CLEAVE_VIEW_NONE &&
-                                  t.model.tensors[p].shape[0] == 192;
+        if (tied)
+            shard_table(&t);
         if (drawn && compare(&t, false, NULL)) {
             folds++;
             shared += tied;

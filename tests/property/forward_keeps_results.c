@@ -3,6 +3,7 @@
    memory; and nothing that is searched or bounded is beaten. */
 #include "../support/drawn_schedule.h"
 #include "../support/interpreter.h"
+#include "../support/ok.h"
 #include "../support/test_machine.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
@@ -24,7 +25,6 @@ enum { N_DEVICES = 4, BATCH = 12 };
 static cleave_model make_model(bool with_loss, int64_t batch, cleave_arena *arena) {
     bytes graph = {.n = 0}, turn = {.n = 0}, flat = {.n = 0};
     cleave_model model;
-    cleave_error error = {""};
     graph_input(&graph, "x", "batch 8");
     graph_input(&graph, "w1", "8 16");
     graph_input(&graph, "b1", "16");
@@ -46,27 +46,23 @@ static cleave_model make_model(bool with_loss, int64_t batch, cleave_arena *aren
     graph_output(&graph, "y");
     graph_output(&graph, "z");
     bytes file = model_file(&graph, 13);
-    cr_assert_eq(cleave_model_import_memory(file.data, file.n, "three layers", batch, with_loss,
-                                            arena, &model, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_model_import_memory, file.data, file.n, "three layers", batch, with_loss, arena,
+       &model);
     cr_assert_eq(model.n_outputs, 3);
     return model;
 }
 
 static void run(const cleave_model *model, const cleave_layout *layout, bool training,
                 cleave_arena *arena, cleave_program *program, interpreter_result *result) {
-    cleave_error error = {""};
     const cleave_lower_options lower = {.training = training, .optimizer_states = 1};
     interpreter_options options = {.seed = 3,
                                    .timing_seed = 7,
                                    .steps = 1,
                                    .optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD)};
     options.optimizer.momentum = 0.9;
-    cr_assert_eq(cleave_lower(model, layout, &lower, arena, program, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_program_check(program, &error), CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(interpreter_run(program, &options, arena, result, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_lower, model, layout, &lower, arena, program);
+    OK(cleave_program_check, program);
+    OK(interpreter_run, program, &options, arena, result);
 }
 
 /* Every element of every output lies on one device. */
@@ -120,8 +116,7 @@ static bool keep_sums_whole(const cleave_model *model, cleave_layout *layout, cl
             cut = cut || (split->degree[a] > 1 && strcmp(of->roles[a], "reduction") == 0);
         const int32_t degree[CLEAVE_MAX_AXES] = {0};
         if (cut)
-            cr_assert_eq(cleave_layout_set(layout, op, 1, degree, split->devices, arena, NULL),
-                         CLEAVE_OK);
+            OK(cleave_layout_set, layout, op, 1, degree, split->devices, arena);
     }
     return cleave_layout_check(model, layout, NULL) == CLEAVE_OK;
 }
@@ -158,7 +153,6 @@ static void try_layout(const cleave_model *model, const cleave_model *trained,
 
 Test(forward, any_layout_gives_the_same_outputs_and_the_bytes_of_training) {
     cleave_arena arena = {0};
-    cleave_error error = {""};
     cleave_model model = make_model(false, BATCH, &arena),
                  trained = make_model(true, BATCH, &arena);
     cleave_layout single;
@@ -166,16 +160,14 @@ Test(forward, any_layout_gives_the_same_outputs_and_the_bytes_of_training) {
     interpreter_result expected;
     int n_cut = 0, n_staged = 0, n_exact = 0;
     cr_assert(!cleave_model_trains(&model) && cleave_model_trains(&trained));
-    cr_assert_eq(cleave_layout_create(&model, 1, &arena, &single, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &model, 1, &arena, &single);
     run(&model, &single, false, &arena, &program, &expected);
     for (int seed = 0; seed < 150; seed++) {
         cleave_arena scratch = {0};
         cleave_layout layout, whole;
-        cr_assert_eq(
-            cleave_layout_random(&model, N_DEVICES, (uint64_t)seed, &scratch, &layout, &error),
-            CLEAVE_OK);
+        OK(cleave_layout_random, &model, N_DEVICES, (uint64_t)seed, &scratch, &layout);
         draw_schedule(&model, (uint64_t)seed, 6, &scratch, &layout);
-        cr_assert_eq(cleave_layout_copy(&layout, &model, &scratch, &whole, &error), CLEAVE_OK);
+        OK(cleave_layout_copy, &layout, &model, &scratch, &whole);
         bool is_exact = seed % 2 == 1 && keep_sums_whole(&model, &whole, &scratch);
         n_exact += is_exact;
         n_cut += layout.schedule.micro_batches > 1;
@@ -194,25 +186,20 @@ Test(forward, any_layout_gives_the_same_outputs_and_the_bytes_of_training) {
 static void simulate(const cleave_model *model, const cleave_machine *machine,
                      const cleave_layout *layout, cleave_arena *arena, int64_t *latency,
                      int64_t *period) {
-    cleave_error error = {""};
     const cleave_lower_options lower = {0};
     cleave_cost_cache *cache;
     cleave_program program;
     cleave_simulated_step step;
-    cr_assert_eq(cleave_cost_cache_create(model, machine, &cache, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_lower(model, layout, &lower, arena, &program, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_simulated_step_make(&program, NULL, cache, arena, &step, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(cleave_cost_cache_create, model, machine, &cache);
+    OK(cleave_lower, model, layout, &lower, arena, &program);
+    OK(cleave_simulated_step_make, &program, NULL, cache, arena, &step);
     *latency = step.timeline.step;
-    cr_assert_eq(cleave_scan_period(&step.problem, step.workspace, &step.timeline, period, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_scan_period, &step.problem, step.workspace, &step.timeline, period);
     cleave_cost_cache_destroy(cache);
 }
 
 /* Operators in three stages, a device each; m batches of 1 / m of the model's. */
 static cleave_layout make_stages(const cleave_model *model, int32_t m, cleave_arena *arena) {
-    cleave_error error = {""};
     cleave_layout layout;
     int32_t first[3] = {0}, n_stages = 3, *device = CLEAVE_ARENA_ARRAY(arena, int32_t, 3);
     for (int32_t s = 0; s < n_stages; s++) {
@@ -221,15 +208,14 @@ static cleave_layout make_stages(const cleave_model *model, int32_t m, cleave_ar
     }
     const cleave_schedule schedule = {
         .micro_batches = m, .n_stages = n_stages, .first_operator = first};
-    cr_assert_eq(cleave_layout_create(model, n_stages, arena, &layout, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_schedule_copy(&schedule, arena, &layout.schedule, &error), CLEAVE_OK);
+    OK(cleave_layout_create, model, n_stages, arena, &layout);
+    OK(cleave_schedule_copy, &schedule, arena, &layout.schedule);
     for (int32_t op = 0; op < model->n_operators; op++) {
         cleave_split one = layout.splits[op];
         one.devices = &device[cleave_schedule_stage_of(&schedule, op)];
-        cr_assert_eq(cleave_layout_set(&layout, op, 1, one.degree, one.devices, arena, &error),
-                     CLEAVE_OK);
+        OK(cleave_layout_set, &layout, op, 1, one.degree, one.devices, arena);
     }
-    cr_assert_eq(cleave_layout_check(model, &layout, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_layout_check, model, &layout);
     return layout;
 }
 
@@ -258,7 +244,6 @@ Test(forward, the_period_is_what_one_more_batch_adds_to_a_long_pipeline) {
 
 static void expect_above_bounds(const cleave_problem *problem, const cleave_layout *layout,
                                 cleave_arena *scratch) {
-    cleave_error error = {""};
     int64_t step[2];
     cleave_micro_bound_options options = {.micro_batches = layout->schedule.micro_batches,
                                           .forms = CLEAVE_BOUND_STEPS,
@@ -269,8 +254,7 @@ static void expect_above_bounds(const cleave_problem *problem, const cleave_layo
     for (int goal = 0; goal < 2; goal++) {
         double bound;
         options.work_alone = goal == 1;
-        cr_assert_eq(cleave_lower_bound_in_micro_batches(problem, &options, &bound, &error),
-                     CLEAVE_OK, "%s", error.message);
+        OK(cleave_lower_bound_in_micro_batches, problem, &options, &bound);
         cr_assert_gt(bound, 0);
         cr_assert_leq(bound, 1e-12 * (double)step[goal], "of %s", goal ? "throughput" : "latency");
     }
@@ -278,18 +262,14 @@ static void expect_above_bounds(const cleave_problem *problem, const cleave_layo
 
 Test(forward, no_drawn_layout_is_below_the_bounds) {
     cleave_arena arena = {0};
-    cleave_error error = {""};
     cleave_model model = make_model(false, BATCH, &arena);
     cleave_machine machine = make_machine(&arena, 2, 2, "16 GiB");
     cleave_problem problem;
-    cr_assert_eq(cleave_problem_create(&model, &machine, NULL, &arena, &problem, &error),
-                 CLEAVE_OK);
+    OK(cleave_problem_create, &model, &machine, NULL, &arena, &problem);
     for (int seed = 0; seed < 60; seed++) {
         cleave_arena scratch = {0};
         cleave_layout layout;
-        cr_assert_eq(cleave_layout_random(&model, machine.n_devices, (uint64_t)seed, &scratch,
-                                          &layout, &error),
-                     CLEAVE_OK);
+        OK(cleave_layout_random, &model, machine.n_devices, (uint64_t)seed, &scratch, &layout);
         draw_schedule(&model, (uint64_t)seed, 4, &scratch, &layout);
         expect_above_bounds(&problem, &layout, &scratch);
         cleave_arena_free(&scratch);
@@ -300,12 +280,10 @@ Test(forward, no_drawn_layout_is_below_the_bounds) {
 /* `seconds` is of the found layout. */
 static cleave_search_result search(const cleave_model *model, const cleave_machine *machine,
                                    const char *method, bool throughput, cleave_arena *arena) {
-    cleave_error error = {""};
     cleave_search_result found;
     const cleave_search_options options = {
         .method = method, .n_threads = 1, .throughput = throughput, .quiet = true};
-    cr_assert_eq(cleave_search(model, machine, &options, arena, &found, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_search, model, machine, &options, arena, &found);
     cr_assert(found.best.applies);
     return found;
 }
@@ -342,11 +320,11 @@ Test(forward, a_layout_has_no_updates_to_shard_and_nothing_to_recompute) {
     cleave_error error = {""};
     cleave_model model = make_model(false, BATCH, &arena);
     cleave_layout layout;
-    cr_assert_eq(cleave_layout_create(&model, 2, &arena, &layout, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &model, 2, &arena, &layout);
     layout.recompute[0] = true;
     cr_expect_eq(cleave_layout_check(&model, &layout, &error), CLEAVE_BAD_INPUT);
     layout.recompute[0] = false;
-    cr_expect_eq(cleave_layout_check(&model, &layout, &error), CLEAVE_OK);
+    OK(cleave_layout_check, &model, &layout);
     for (int32_t t = 0; t < model.n_tensors; t++)
         layout.sharded[t] = model.tensors[t].kind == CLEAVE_TENSOR_PARAMETER;
     cr_expect_eq(cleave_layout_check(&model, &layout, &error), CLEAVE_BAD_INPUT);

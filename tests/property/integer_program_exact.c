@@ -2,6 +2,7 @@
    where nothing is limited. */
 #include "../support/drawn_additive.h"
 #include "../support/integer_program.h"
+#include "../support/ok.h"
 
 #include <criterion/criterion.h>
 
@@ -10,9 +11,7 @@ enum { N_CASES = 400, N_LARGER = 40 };
 static cleave_additive_solution solve(const cleave_additive *additive, int32_t n_limits,
                                       const cleave_additive_limit *limits, cleave_arena *arena) {
     cleave_additive_solution solution;
-    cleave_error error = {""};
-    cr_assert_eq(solve_integer_program(additive, n_limits, limits, 0, arena, &solution, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(solve_integer_program, additive, n_limits, limits, 0, arena, &solution);
     return solution;
 }
 
@@ -64,8 +63,7 @@ Test(integer_program, agrees_with_elimination) {
                                 .spread = 1000};
         cleave_additive additive = drawn_additive(&shape, &random, &arena);
         cleave_additive_solution solution = solve(&additive, 0, NULL, &arena), other;
-        cr_assert_eq(cleave_additive_eliminate(&additive, INT64_MAX, &arena, &other, NULL),
-                     CLEAVE_OK);
+        OK(cleave_additive_eliminate, &additive, INT64_MAX, &arena, &other);
         cr_assert_eq(solution.total, other.total);
         cr_assert_eq(solution.outcome, CLEAVE_ADDITIVE_OPTIMAL);
         cleave_arena_free(&arena);
@@ -80,7 +78,7 @@ Test(integer_program, holds_what_it_says_when_time_is_up) {
         .graph = DRAWN_CLIQUE, .n_variables = 12, .most_values = 12, .spread = 1000000};
     cleave_additive additive = drawn_additive(&shape, &random, &arena);
     cleave_additive_solution best, solution;
-    cr_assert_eq(cleave_additive_eliminate(&additive, 1 << 20, &arena, &best, NULL), CLEAVE_OK);
+    OK(cleave_additive_eliminate, &additive, 1 << 20, &arena, &best);
     for (int i = 0; i < 4; i++) {
         double seconds = 0.002 * (double)(1 << (2 * i));
         cr_assert_eq(solve_integer_program(&additive, 0, NULL, seconds, &arena, &solution, NULL),

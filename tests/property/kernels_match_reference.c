@@ -1,10 +1,10 @@
-/* Every fast kernel against the reference, over random nests and random parts of them, every pass;
-   and the reference's own gradients against finite differences of its forward.
+/* Every fast kernel against the reference, over random nests and random parts of them, every pass.
 
    Each is cut into a random number of pieces.  Some gradients are added to what is there.
 
    Operands that the model says backward does not read are withheld, results are poisoned before
    the call, and the workspace has a fence behind it. */
+#include "../support/ok.h"
 #include "../support/random_call.h"
 #include "../support/random_nest.h"
 #include "base/bf16.h"
@@ -12,26 +12,27 @@
 #include "exec/kernels/kernel_tile.h"
 
 #include <criterion/criterion.h>
+#include <criterion/parameterized.h>
 #include <math.h>
 
 enum { FENCE_BYTES = 256, FENCE = 0x5a };
 
+/* Calls, by the name of their kernel, or of what it did there. */
 typedef struct tally {
-    int calls, polled, product, winograd, depthwise, im2col, convolution, pool, gather, tape, lines,
-        packed, reference, added;
+    int n_calls, n;
+    struct {
+        const char *what;
+        int n_calls;
+    } counts[16];
 } tally;
 
-static void count_choice(tally *seen, const char *name) {
-    seen->calls++;
-    seen->product += strcmp(name, "product") == 0;
-    seen->winograd += strcmp(name, "winograd") == 0;
-    seen->depthwise += strcmp(name, "depthwise") == 0;
-    seen->im2col += strcmp(name, "im2col") == 0;
-    seen->convolution += strcmp(name, "convolution") == 0;
-    seen->pool += strcmp(name, "pool") == 0;
-    seen->gather += strcmp(name, "gather") == 0;
-    seen->tape += strcmp(name, "tape") == 0;
-    seen->reference += strcmp(name, "reference") == 0;
+static int *count_of(tally *seen, const char *what) {
+    int i = 0;
+    while (i < seen->n && strcmp(seen->counts[i].what, what) != 0)
+        i++;
+    if (i == seen->n)
+        seen->counts[seen->n++].what = what;
+    return &seen->counts[i].n_calls;
 }
 
 /* Largest difference, relative to the largest value there is. */
@@ -84,19 +85,22 @@ static cleave_status run(const subject *of, const cleave_kernel_call *call, clea
 /* Runs one pass twice and returns the worst difference of any result. */
 static double compare_pass(const subject *of, random_call *made, cleave_pass pass, int32_t pieces,
                            uint32_t accumulated, tally *seen) {
-    cleave_error error = {{0}};
     const cleave_nest *nest = made->nest;
     cleave_kernel_call call = random_call_of_pass(made, pass);
     call.accumulated = accumulated;
     if (of->row != NULL && workspace_of(of, &call) == 0)
         return 0;
     cleave_tile_plan plan;
-    seen->lines += cleave_tile_plan_make(&call, &plan) && plan.channels.fits;
+    *count_of(seen, "lines") += cleave_tile_plan_make(&call, &plan) && plan.channels.fits;
     contraction apart;
     int wanted = pass == CLEAVE_PASS_FORWARD ? -1 : pass == CLEAVE_PASS_WEIGHT_GRADIENT ? 1 : 0;
-    seen->packed += nest->kind == CLEAVE_NEST_PRODUCT &&
-                    contraction_take_apart(&call, wanted, 1, &apart) && apart.packed >= 0;
-    count_choice(seen, of->row != NULL ? of->row->name : cleave_kernel_choice(of->kernels, &call));
+    *count_of(seen, "packed") += nest->kind == CLEAVE_NEST_PRODUCT &&
+                                 contraction_take_apart(&call, wanted, 1, &apart) &&
+                                 apart.packed >= 0;
+    const char *kernel = of->row != NULL ? of->row->name : cleave_kernel_choice(of->kernels, &call);
+    ++*count_of(seen, kernel);
+    *count_of(seen, "fast") += strcmp(kernel, "reference") != 0;
+    seen->n_calls++;
     int polls = 0;
     call.pieces = pieces;
     call.poll = count_poll;
@@ -126,7 +130,7 @@ static double compare_pass(const subject *of, random_call *made, cleave_pass pas
         }
     for (int r = 0; r < n_results; r++)
         prepare(results[r]->data, one_nest_bytes(&call, operands[r], results[r]) / 4, added_to[r]);
-    cr_assert(cleave_kernel_run_reference(&call, &error) == CLEAVE_OK, "%s", error.message);
+    OK(cleave_kernel_run_reference, &call);
     for (int r = 0; r < n_results; r++) {
         int64_t size = one_nest_bytes(&call, operands[r], results[r]);
         expected[r] = one_nest_memory(size);
@@ -134,11 +138,11 @@ static double compare_pass(const subject *of, random_call *made, cleave_pass pas
         prepare(results[r]->data, size / 4, added_to[r]);
     }
     polls = 0;
-    cr_assert(run(of, &call, &error) == CLEAVE_OK, "%s", error.message);
+    OK(run, of, &call);
     bool two_products = gradients == 3; /* each has the pieces */
     cr_expect(polls <= (pieces - 1) * (two_products ? 2 : 1), "%d polls of %d pieces", polls,
               pieces);
-    seen->polled += polls > 0;
+    *count_of(seen, "polled") += polls > 0;
     double worst = 0;
     for (int r = 0; r < n_results; r++) {
         worst = fmax(worst, difference(expected[r], results[r]->data,
@@ -157,10 +161,10 @@ static bool adds(const cleave_nest *nest, cleave_pass pass) {
            nest->kind != CLEAVE_NEST_POOL;
 }
 
-static tally compare_many_by(const cleave_kernel_row *row, random_nest_maker *make, uint64_t n) {
+static tally compare_many(const cleave_kernel_row *row, random_nest_maker *make, uint64_t n) {
     cleave_error error = {{0}};
     subject of = {.row = row};
-    cr_assert(cleave_kernels_create(&of.kernels, &error) == CLEAVE_OK, "%s", error.message);
+    OK(cleave_kernels_create, &of.kernels);
     tally seen = {0};
     for (uint64_t seed = 0; seed < n; seed++) {
         cleave_random random = {.key = seed};
@@ -177,7 +181,7 @@ static tally compare_many_by(const cleave_kernel_row *row, random_nest_maker *ma
                 int32_t pieces = (int32_t)draw(&random, 1, 9);
                 uint32_t accumulated =
                     row == NULL && adds(nest, pass) ? (uint32_t)draw(&random, 0, 7) : 0;
-                seen.added += accumulated != 0;
+                *count_of(&seen, "added") += accumulated != 0;
                 double worst = compare_pass(&of, &made, pass, pieces, accumulated, &seen);
                 cr_expect(worst < 1e-4, "seed %llu, part %d, %s: %g off", (unsigned long long)seed,
                           p, cleave_pass_names[pass], worst);
@@ -190,30 +194,28 @@ static tally compare_many_by(const cleave_kernel_row *row, random_nest_maker *ma
     return seen;
 }
 
-static tally compare_many(random_nest_maker *make, uint64_t n) {
-    return compare_many_by(NULL, make, n);
-}
-
-/* The fast kernel must have been the one compared, but for shapes that it may leave. */
-#define EXPECT_SHARE(seen, kernel, percent)                                                        \
-    cr_expect((seen).kernel * 100 >= (percent) * (seen).calls,                                     \
-              "only %d of %d calls were of " #kernel, (seen).kernel, (seen).calls)
-
-/* 32 x 32 points of the output are enough for the gradient of the weights to be cut by samples; 5
-   of them in 2 and in 3 pieces are of unequal length. */
-static const cleave_nest *cut_convolution(one_nest *one, cleave_random *random,
-                                          cleave_error *error) {
-    one_nest_convolution shape = {.spatial = 2,
-                                  .batch = 5,
+/* Windows of 3 x 3 on an image of one group. */
+static one_nest_convolution image(int64_t batch, int64_t c, int64_t k, int64_t height,
+                                  int64_t width) {
+    return (one_nest_convolution){.spatial = 2,
+                                  .batch = batch,
                                   .groups = 1,
-                                  .c = draw(random, 1, 5),
-                                  .k = draw(random, 1, 18),
-                                  .in = {32, 32},
+                                  .c = c,
+                                  .k = k,
+                                  .in = {height, width},
                                   .window = {3, 3},
                                   .stride = {1, 1},
                                   .dilation = {1, 1},
                                   .pad_lo = {1, 1},
                                   .pad_hi = {1, 1}};
+}
+
+/* 32 x 32 points of the output are enough for the gradient of the weights to be cut by samples; 5
+   of them in 2 and in 3 pieces are of unequal length. */
+static const cleave_nest *cut_convolution(one_nest *one, cleave_random *random,
+                                          cleave_error *error) {
+    int64_t c = draw(random, 1, 5), k = draw(random, 1, 18);
+    one_nest_convolution shape = image(5, c, k, 32, 32);
     return one_nest_make_convolution(one, &shape, chance(random, 50), error);
 }
 
@@ -238,17 +240,7 @@ static const cleave_nest *filtering(one_nest *one, cleave_random *random, cleave
 
 /* 7,920 tiles of 6 x 6 points, which are two blocks. */
 static const cleave_nest *many_tiles(one_nest *one, cleave_random *random, cleave_error *error) {
-    one_nest_convolution shape = {.spatial = 2,
-                                  .batch = 4,
-                                  .groups = 1,
-                                  .c = 2,
-                                  .k = 2,
-                                  .in = {175, 180},
-                                  .window = {3, 3},
-                                  .stride = {1, 1},
-                                  .dilation = {1, 1},
-                                  .pad_lo = {1, 1},
-                                  .pad_hi = {1, 1}};
+    one_nest_convolution shape = image(4, 2, 2, 175, 180);
     return one_nest_make_convolution(one, &shape, chance(random, 50), error);
 }
 
@@ -297,16 +289,11 @@ static const cleave_nest *stepping(one_nest *one, cleave_random *random, cleave_
 
 /* 49 x 49 points of 9 x 40 numbers are 0.8 Mi of 1 Mi numbers: a sample at a time. */
 static const cleave_nest *stepping_far(one_nest *one, cleave_random *random, cleave_error *error) {
-    one_nest_convolution shape = {.spatial = 2,
-                                  .batch = 3,
-                                  .groups = 1,
-                                  .c = 40,
-                                  .k = draw(random, 1, 4),
-                                  .in = {98, 98},
-                                  .window = {3, 3},
-                                  .stride = {2, 2},
-                                  .dilation = {1, 1},
-                                  .pad_lo = {1, 1}};
+    one_nest_convolution shape = image(3, 40, draw(random, 1, 4), 98, 98);
+    for (int s = 0; s < 2; s++) {
+        shape.stride[s] = 2;
+        shape.pad_hi[s] = 0;
+    }
     return one_nest_make_convolution(one, &shape, chance(random, 50), error);
 }
 
@@ -356,207 +343,71 @@ static const cleave_nest *turned_product(one_nest *one, cleave_random *random,
     return one_nest_finish(one, error);
 }
 
-Test(kernels, cut_convolutions_match_the_reference) {
-    tally seen = compare_many(cut_convolution, 6);
-    EXPECT_SHARE(seen, convolution, 90);
-    EXPECT_SHARE(seen, polled, 40);
+/* Of all calls at least so many per cent are to be of what is meant: the fast kernel must have been
+   the one compared, but for shapes that it may leave. */
+typedef struct comparison {
+    const char *name;
+    random_nest_maker *make;
+    uint64_t n_nests;
+    struct {
+        const char *what;
+        int percent;
+    } shares[3];
+    const cleave_kernel_row *row; /* null: the fastest */
+    int least_calls;
+} comparison;
+
+static const comparison comparisons[] = {
+    {"cut convolutions", cut_convolution, 6, .shares = {{"convolution", 90}, {"polled", 40}}},
+    {"filtering", filtering, 60, .shares = {{"polled", 60}}, .row = &cleave_winograd_kernel,
+     .least_calls = 200},
+    {"filtering in blocks", many_tiles, 1, .shares = {{"winograd", 100}},
+     .row = &cleave_winograd_kernel, .least_calls = 3},
+    {"gradients of depthwise windows", depthwise, 100, .shares = {{"polled", 5}},
+     .row = &cleave_depthwise_kernel, .least_calls = 200},
+    {"windows brought together", stepping, 100, .shares = {{"im2col", 100}},
+     .row = &cleave_im2col_kernel, .least_calls = 300},
+    {"windows brought together in turns", stepping_far, 4, .shares = {{"polled", 1}},
+     .row = &cleave_im2col_kernel, .least_calls = 6},
+    /* parts of few channels are the library's */
+    {"windows of single points", random_single_points, 15,
+     .shares = {{"im2col", 40}, {"polled", 10}}},
+    {"cut products", wide_product, 12, .shares = {{"product", 95}, {"polled", 40}}},
+    /* parts of few columns are not packed */
+    {"products between orders", turned_product, 12, .shares = {{"product", 95}, {"packed", 25}}},
+    {"products", random_product, 150, .shares = {{"product", 95}}},
+    {"products between each other", random_interleaved_product, 80, .shares = {{"product", 95}}},
+    {"convolutions", random_convolution, 120, .shares = {{"convolution", 60}, {"fast", 85}}},
+    {"pools", random_pool, 150, .shares = {{"pool", 95}, {"polled", 50}}},
+    {"look-ups", random_gather, 300, .shares = {{"gather", 100}, {"polled", 35}}},
+    {"selections", random_selection, 100, .shares = {{"gather", 90}, {"added", 30}}},
+    {"pointwise tapes", random_pointwise, 400, .shares = {{"tape", 100}}},
+    {"tapes between each other", random_interleaving, 120, .shares = {{"tape", 100}}},
+    {"reductions", random_reduce, 300, .shares = {{"tape", 100}}},
+    {"moments", random_moments, 150, .shares = {{"tape", 100}}},
+    /* parts of few channels are no lines */
+    {"rows of channels", random_lines, 300,
+     .shares = {{"tape", 100}, {"added", 30}, {"lines", 50}}},
+};
+enum { N_COMPARISONS = sizeof comparisons / sizeof *comparisons };
+
+ParameterizedTestParameters(kernels, match_the_reference) {
+    static int indices[N_COMPARISONS];
+    for (int i = 0; i < N_COMPARISONS; i++)
+        indices[i] = i;
+    return cr_make_param_array(int, indices, N_COMPARISONS);
 }
 
-Test(kernels, filtering_matches_the_reference) {
-    tally seen = compare_many_by(&cleave_winograd_kernel, filtering, 60);
-    cr_expect(seen.winograd >= 200, "only %d calls", seen.winograd);
-    EXPECT_SHARE(seen, polled, 60);
-}
-
-Test(kernels, filtering_in_blocks_matches_the_reference) {
-    tally seen = compare_many_by(&cleave_winograd_kernel, many_tiles, 1);
-    cr_expect(seen.winograd >= 3, "only %d calls", seen.winograd);
-}
-
-static const char *choice_under(one_nest_convolution shape, bool row_major_weights,
-                                cleave_pass pass) {
-    cleave_error error = {{0}};
-    one_nest one;
-    cleave_kernels *kernels = NULL;
-    cr_assert(cleave_kernels_create(&kernels, &error) == CLEAVE_OK, "%s", error.message);
-    const cleave_nest *nest = one_nest_make_convolution(&one, &shape, row_major_weights, &error);
-    cr_assert(nest != NULL, "%s", error.message);
-    cleave_part part = cleave_part_whole(nest, 0);
-    cleave_kernel_call call;
-    cleave_kernel_call_describe(&one.model, nest, pass, &part, &call);
-    const char *choice = cleave_kernel_choice(kernels, &call);
-    cleave_arena_free(&one.arena);
-    cleave_kernels_destroy(kernels);
-    return choice;
-}
-
-static const char *choice_of(one_nest_convolution shape, cleave_pass pass) {
-    return choice_under(shape, true, pass);
-}
-
-static one_nest_convolution square(int64_t groups, int64_t channels, int64_t window,
-                                   int64_t stride) {
-    return (one_nest_convolution){.spatial = 2,
-                                  .batch = 8,
-                                  .groups = groups,
-                                  .c = channels,
-                                  .k = channels,
-                                  .in = {28, 28},
-                                  .window = {window, window},
-                                  .stride = {stride, stride},
-                                  .dilation = {1, 1},
-                                  .pad_lo = {1, 1},
-                                  .pad_hi = {1, 1}};
-}
-
-Test(kernels, filtering_is_chosen_where_it_saves) {
-    const cleave_pass forward = CLEAVE_PASS_FORWARD;
-    cr_expect_str_eq(choice_of(square(1, 128, 3, 1), forward), "winograd");
-    cr_expect_str_eq(choice_of(square(1, 128, 5, 1), forward), "winograd");
-    cr_expect_str_eq(choice_of(square(1, 128, 3, 2), forward), "convolution"); /* strides */
-    cr_expect_str_eq(choice_of(square(1, 128, 7, 1), forward), "convolution"); /* no scheme */
-    /* moving tiles takes longer */
-    cr_expect_str_eq(choice_of(square(1, 8, 3, 1), forward), "convolution");
-}
-
-Test(kernels, depthwise_gradients_match_the_reference) {
-    tally seen = compare_many_by(&cleave_depthwise_kernel, depthwise, 100);
-    cr_expect(seen.depthwise >= 200, "only %d calls", seen.depthwise);
-    EXPECT_SHARE(seen, polled, 5);
-}
-
-Test(kernels, gradients_of_wide_depthwise_windows_are_not_the_librarys) {
-    const cleave_pass gradient = CLEAVE_PASS_WEIGHT_GRADIENT;
-    cr_expect_str_eq(choice_of(square(40, 1, 5, 2), gradient), "depthwise");
-    cr_expect_str_eq(choice_of(square(40, 1, 3, 2), gradient), "convolution");
-    cr_expect_str_eq(choice_of(square(8, 1, 5, 2), gradient), "convolution");  /* few channels */
-    cr_expect_str_eq(choice_of(square(40, 2, 5, 2), gradient), "convolution"); /* groups of two */
-    cr_expect_str_eq(choice_of(square(40, 1, 5, 2), CLEAVE_PASS_FORWARD), "convolution");
-}
-
-Test(kernels, windows_brought_together_match_the_reference) {
-    tally seen = compare_many_by(&cleave_im2col_kernel, stepping, 100);
-    cr_expect(seen.im2col >= 300, "only %d calls", seen.im2col);
-}
-
-Test(kernels, windows_brought_together_in_turns_match_the_reference) {
-    tally seen = compare_many_by(&cleave_im2col_kernel, stepping_far, 4);
-    cr_expect(seen.im2col >= 6, "only %d calls", seen.im2col);
-    cr_expect(seen.polled > 0);
-}
-
-Test(kernels, windows_of_single_points_match_the_reference) {
-    tally seen = compare_many(random_single_points, 15);
-    EXPECT_SHARE(seen, im2col, 40); /* parts of few channels are the library's */
-    EXPECT_SHARE(seen, polled, 10);
-}
-
-Test(kernels, windows_of_single_points_are_products_where_these_are_quicker) {
-    one_nest_convolution all = square(1, 128, 1, 1);
-    all.pad_lo[0] = all.pad_lo[1] = all.pad_hi[0] = all.pad_hi[1] = 0;
-    one_nest_convolution few = all, stepping = all, narrow = all;
-    few.in[0] = few.in[1] = 7; /* 8 x 49 points */
-    stepping.stride[0] = stepping.stride[1] = 2;
-    narrow.c = 32;
-    cr_expect_str_eq(choice_of(all, CLEAVE_PASS_FORWARD), "convolution");
-    for (cleave_pass pass = CLEAVE_PASS_FORWARD; pass < CLEAVE_PASS_UPDATE; pass++) {
-        if (pass != CLEAVE_PASS_FORWARD)
-            cr_expect_str_eq(choice_of(all, pass), "im2col");
-        cr_expect_str_eq(choice_of(few, pass), "im2col");
-        cr_expect_str_eq(choice_of(stepping, pass), "im2col");
-        cr_expect_str_eq(choice_of(narrow, pass), "convolution");
-        cr_expect_str_eq(choice_of(square(128, 1, 1, 2), pass), "convolution"); /* groups */
+ParameterizedTest(int *index, kernels, match_the_reference) {
+    const comparison *of = &comparisons[*index];
+    tally seen = compare_many(of->row, of->make, of->n_nests);
+    cr_assert(seen.n_calls > 0 && seen.n_calls >= of->least_calls, "%s: only %d calls", of->name,
+              seen.n_calls);
+    for (int i = 0; i < 3 && of->shares[i].what != NULL; i++) {
+        int n = *count_of(&seen, of->shares[i].what);
+        cr_expect(n * 100 >= of->shares[i].percent * seen.n_calls,
+                  "%s: only %d of %d calls were %s", of->name, n, seen.n_calls, of->shares[i].what);
     }
-}
-
-Test(kernels, larger_windows_are_products_at_steps_and_over_few_points) {
-    one_nest_convolution few = square(1, 128, 3, 1);
-    few.in[0] = few.in[1] = 5; /* 8 x 25 points */
-    for (cleave_pass pass = CLEAVE_PASS_FORWARD; pass < CLEAVE_PASS_UPDATE; pass++) {
-        bool weights = pass == CLEAVE_PASS_WEIGHT_GRADIENT;
-        cr_expect_str_eq(choice_under(square(1, 128, 3, 2), false, pass),
-                         weights ? "im2col" : "convolution");
-        cr_expect_str_eq(choice_under(square(1, 128, 3, 1), false, pass), "winograd");
-        if (weights)
-            cr_expect_str_eq(choice_under(few, false, pass), "im2col");
-        else
-            cr_expect_str_neq(choice_under(few, false, pass), "im2col");
-        cr_expect_str_neq(choice_under(few, true, pass), "im2col"); /* weights are no matrix */
-    }
-}
-
-Test(kernels, cut_products_match_the_reference) {
-    tally seen = compare_many(wide_product, 12);
-    EXPECT_SHARE(seen, product, 95);
-    EXPECT_SHARE(seen, polled, 40);
-}
-
-Test(kernels, products_between_orders_match_the_reference) {
-    tally seen = compare_many(turned_product, 12);
-    EXPECT_SHARE(seen, product, 95);
-    EXPECT_SHARE(seen, packed, 25); /* parts of few columns are not */
-}
-
-Test(kernels, products_match_the_reference) {
-    tally seen = compare_many(random_product, 150);
-    EXPECT_SHARE(seen, product, 95);
-}
-
-Test(kernels, products_between_each_other_match_the_reference) {
-    tally seen = compare_many(random_interleaved_product, 80);
-    EXPECT_SHARE(seen, product, 95);
-}
-
-Test(kernels, convolutions_match_the_reference) {
-    tally seen = compare_many(random_convolution, 120);
-    EXPECT_SHARE(seen, convolution, 60);
-    cr_expect(seen.reference * 100 <= 15 * seen.calls, "%d of %d calls fell to the reference",
-              seen.reference, seen.calls);
-}
-
-Test(kernels, pools_match_the_reference) {
-    tally seen = compare_many(random_pool, 150);
-    EXPECT_SHARE(seen, pool, 95);
-    EXPECT_SHARE(seen, polled, 50);
-}
-
-Test(kernels, look_ups_match_the_reference) {
-    tally seen = compare_many(random_gather, 300);
-    EXPECT_SHARE(seen, gather, 100);
-    EXPECT_SHARE(seen, polled, 35);
-}
-
-Test(kernels, selections_match_the_reference) {
-    tally seen = compare_many(random_selection, 100);
-    EXPECT_SHARE(seen, gather, 90);
-    EXPECT_SHARE(seen, added, 30);
-}
-
-Test(kernels, pointwise_tapes_match_the_reference) {
-    tally seen = compare_many(random_pointwise, 400);
-    EXPECT_SHARE(seen, tape, 100);
-}
-
-Test(kernels, tapes_between_each_other_match_the_reference) {
-    tally seen = compare_many(random_interleaving, 120);
-    EXPECT_SHARE(seen, tape, 100);
-}
-
-Test(kernels, reductions_match_the_reference) {
-    tally seen = compare_many(random_reduce, 300);
-    EXPECT_SHARE(seen, tape, 100);
-}
-
-Test(kernels, moments_match_the_reference) {
-    tally seen = compare_many(random_moments, 150);
-    EXPECT_SHARE(seen, tape, 100);
-}
-
-Test(kernels, rows_of_channels_match_the_reference) {
-    tally seen = compare_many(random_lines, 300);
-    EXPECT_SHARE(seen, tape, 100);
-    EXPECT_SHARE(seen, added, 30);
-    EXPECT_SHARE(seen, lines, 50); /* parts of few channels are not */
 }
 
 /* Rounds the floats of an array to what bf16 has, and returns them as bf16. */
@@ -570,14 +421,13 @@ static uint16_t *halve(float *values, int64_t n) {
 }
 
 /* One pass over the same values, as floats and as bf16: the matrix' results must be equal once
- * rounded. */
-static void compare_halves(random_call *made, cleave_pass pass, tally *seen) {
+   rounded.  False where they are no lines. */
+static bool compare_halves(random_call *made, cleave_pass pass) {
     cleave_error error = {{0}};
     cleave_kernel_call call = random_call_of_pass(made, pass);
     cleave_tile_plan plan;
     if (!cleave_tile_plan_make(&call, &plan) || !plan.channels.fits)
-        return;
-    seen->lines++;
+        return false;
     bool forward = pass == CLEAVE_PASS_FORWARD;
     int matrix = plan.channels.matrix;
     cleave_kernel_call halved = call;
@@ -606,10 +456,11 @@ static void compare_halves(random_call *made, cleave_pass pass, tally *seen) {
     free(result->data);
     for (int i = 0; i < 3; i++)
         free(halves[i]);
+    return true;
 }
 
 Test(kernels, rows_of_channels_in_bf16_are_those_of_f32_rounded) {
-    tally seen = {0};
+    int n_compared = 0;
     for (uint64_t seed = 0; seed < 60; seed++) {
         cleave_error error = {{0}};
         cleave_random random = {.key = seed};
@@ -617,126 +468,10 @@ Test(kernels, rows_of_channels_in_bf16_are_those_of_f32_rounded) {
         const cleave_nest *nest = random_lines(&one, &random, &error);
         random_call made;
         random_call_make(&one.model, nest, &random, true, &made);
-        compare_halves(&made, CLEAVE_PASS_FORWARD, &seen);
-        compare_halves(&made, CLEAVE_PASS_INPUT_GRADIENT, &seen);
+        n_compared += compare_halves(&made, CLEAVE_PASS_FORWARD);
+        n_compared += compare_halves(&made, CLEAVE_PASS_INPUT_GRADIENT);
         random_call_free(&made);
         cleave_arena_free(&one.arena);
     }
-    cr_expect_gt(seen.lines, 100);
-}
-
-/* ---- finite differences -------------------------------------------------------------------- */
-
-/* sum of output gradient x output, after inputs moved by `by` along the directions; `size` gets the
-   sum of the magnitudes, of which rounding the outputs to floats loses a part. */
-static double weighted_output(const random_call *made, float *const *directions, double by,
-                              double *size) {
-    cleave_error error = {{0}};
-    const cleave_nest *nest = made->nest;
-    cleave_kernel_call call = made->call;
-    call.pass = CLEAVE_PASS_FORWARD;
-    float *moved[CLEAVE_MAX_INPUTS] = {NULL};
-    for (int i = 0; i < nest->n_inputs; i++) {
-        if (directions[i] == NULL)
-            continue;
-        int64_t bytes = one_nest_bytes(&call, &nest->inputs[i], &call.inputs[i]);
-        moved[i] = one_nest_memory(bytes);
-        for (int64_t j = 0; j < bytes / 4; j++)
-            moved[i][j] =
-                (float)((double)((float *)call.inputs[i].data)[j] + by * (double)directions[i][j]);
-        call.inputs[i].data = moved[i];
-    }
-    int64_t bytes = one_nest_bytes(&call, &nest->output, &call.output);
-    float *output = one_nest_memory(bytes);
-    call.output.data = output;
-    cr_assert(cleave_kernel_run_reference(&call, &error) == CLEAVE_OK, "%s", error.message);
-    double sum = 0;
-    *size = 0;
-    for (int64_t j = 0; j < bytes / 4; j++) {
-        double term = (double)((float *)call.output_gradient.data)[j] * (double)output[j];
-        sum += term;
-        *size += fabs(term);
-    }
-    for (int i = 0; i < nest->n_inputs; i++)
-        free(moved[i]);
-    free(output);
-    return sum;
-}
-
-/* sum over inputs of gradient x direction, by the reference. */
-static double predicted_change(random_call *made, float *const *directions, double *scale) {
-    cleave_error error = {{0}};
-    double sum = 0;
-    *scale = 0;
-    for (cleave_pass pass = CLEAVE_PASS_INPUT_GRADIENT; pass < CLEAVE_PASS_UPDATE; pass++) {
-        uint32_t gradients = cleave_nest_pass_inputs(made->model, made->nest, pass);
-        if (gradients == 0)
-            continue;
-        cleave_kernel_call call = random_call_of_pass(made, pass);
-        cr_assert(cleave_kernel_run_reference(&call, &error) == CLEAVE_OK, "%s", error.message);
-        for (int i = 0; i < made->nest->n_inputs; i++) {
-            if (!(gradients >> i & 1))
-                continue;
-            int64_t n = one_nest_bytes(&call, &made->nest->inputs[i], &call.inputs[i]) / 4;
-            for (int64_t j = 0; j < n; j++) {
-                double change =
-                    (double)((float *)call.input_gradients[i].data)[j] * (double)directions[i][j];
-                sum += change;
-                *scale += fabs(change);
-            }
-        }
-    }
-    return sum;
-}
-
-/* Inputs lie on grids so that no kink is near: odd multiples of 1/128 for input 0 (all different
-   under a maximum), even ones for the others; h is below half a step of the grid. */
-static void check_gradient(const char *what, random_nest_maker *make, uint64_t n) {
-    const double h = 1.0 / 1024;
-    for (uint64_t seed = 0; seed < n; seed++) {
-        cleave_error error = {{0}};
-        cleave_random random = {.key = seed};
-        one_nest one;
-        const cleave_nest *nest = make(&one, &random, &error);
-        cr_assert(nest != NULL, "%s", error.message);
-        random_call made;
-        random_call_make(&one.model, nest, &random, seed % 2 == 0, &made);
-        random_call_on_grid(&made, &random);
-        float *directions[CLEAVE_MAX_INPUTS] = {NULL};
-        uint32_t gradients = cleave_nest_pass_inputs(&one.model, nest, CLEAVE_PASS_INPUT_GRADIENT) |
-                             cleave_nest_pass_inputs(&one.model, nest, CLEAVE_PASS_WEIGHT_GRADIENT);
-        for (int i = 0; i < nest->n_inputs; i++) {
-            int64_t bytes = one_nest_bytes(&made.call, &nest->inputs[i], &made.call.inputs[i]);
-            if (!(gradients >> i & 1))
-                continue;
-            directions[i] = one_nest_memory(bytes);
-            for (int64_t j = 0; j < bytes / 4; j++)
-                directions[i][j] = (float)(2 * cleave_random_next_uniform(&random) - 1);
-        }
-        random_call_finish(&made);
-        double scale, size, predicted = predicted_change(&made, directions, &scale);
-        double above = weighted_output(&made, directions, h, &size);
-        double below = weighted_output(&made, directions, -h, &size);
-        double measured = (above - below) / (2 * h), rounding = size * 0x1p-24 / h;
-        cr_expect(fabs(measured - predicted) <= 2e-3 * scale + rounding + 1e-3,
-                  "%s, seed %llu: gradient gives %g, differences %g", what,
-                  (unsigned long long)seed, predicted, measured);
-        for (int i = 0; i < nest->n_inputs; i++)
-            free(directions[i]);
-        random_call_free(&made);
-        cleave_arena_free(&one.arena);
-    }
-}
-
-Test(reference, gradients_equal_finite_differences) {
-    check_gradient("product", random_product, 40);
-    check_gradient("convolution", random_convolution, 30);
-    check_gradient("pool", random_pool, 40);
-    check_gradient("pointwise", random_smooth_pointwise, 150);
-    check_gradient("reduce", random_smooth_reduce, 80);
-    check_gradient("gather", random_gather, 80);
-    check_gradient("moments", random_moments, 40);
-    check_gradient("lines", random_smooth_lines, 20);
-    check_gradient("interleaved product", random_interleaved_product, 20);
-    check_gradient("interleaving", random_interleaving, 40);
+    cr_expect_gt(n_compared, 100);
 }

@@ -1,6 +1,8 @@
 /* The cost of an operator's split is what its parts cost: of drawn degrees, mostly uneven, all
    parts are derived and priced one by one, and totals, the busiest part and the quickest of each
    pass are those that cleave_node_cost_of finds by looking at a few of them. */
+#include "../support/config_request.h"
+#include "../support/ok.h"
 #include "search/problem/node_cost.h"
 
 #include "../support/models.h"
@@ -38,7 +40,7 @@ static int64_t price_of(subject *s, int32_t nest, cleave_pass pass, cleave_part 
                                     .n_computes = 1,
                                     .computes = &compute};
     int64_t picoseconds;
-    cr_assert_eq(cleave_cost_items(&program, s->cache, &picoseconds, NULL), CLEAVE_OK);
+    OK(cleave_cost_items, &program, s->cache, &picoseconds);
     return picoseconds;
 }
 
@@ -49,8 +51,7 @@ static sum add_up(subject *s, int32_t op, const cleave_split *split) {
     int64_t *busy = CLEAVE_ARENA_ARRAY(&s->scratch, int64_t, split->n_parts);
     sum result = {0};
     memset(result.least, 1, sizeof result.least);
-    cr_assert_eq(cleave_parts_derive_operator(&s->model, op, split, NULL, &s->scratch, parts, NULL),
-                 CLEAVE_OK);
+    OK(cleave_parts_derive_operator, &s->model, op, split, NULL, &s->scratch, parts);
     for (int32_t i = 0; i < of->n_nests; i++)
         for (int pass = 0; pass < CLEAVE_N_COMPUTE_PASSES; pass++) {
             int32_t n = of->nests[i];
@@ -105,7 +106,7 @@ static void compare(subject *s, int32_t op, const cleave_split *split, const cha
     sum all = add_up(s, op, split), few;
     cleave_node_cost cost;
     memset(few.least, 1, sizeof few.least);
-    cr_assert_eq(cleave_node_cost_of(s->costs, op, split, &cost, few.least, NULL), CLEAVE_OK);
+    OK(cleave_node_cost_of, s->costs, op, split, &cost, few.least);
     cr_assert_eq(cost.total, all.total, "%s, %s in %d: %lld is not %lld", name,
                  s->model.operators[op].name, split->n_parts, (long long)cost.total,
                  (long long)all.total);
@@ -123,8 +124,8 @@ static void compare(subject *s, int32_t op, const cleave_split *split, const cha
 static void compare_all(subject *s, const char *name) {
     cleave_random random = {.key = cleave_hash_string(name)};
     s->machine = make_machine(&s->arena, 2, 2, "16 GiB");
-    cr_assert_eq(cleave_node_costs_create(&s->model, &s->machine, &s->costs, NULL), CLEAVE_OK);
-    cr_assert_eq(cleave_cost_cache_create(&s->model, &s->machine, &s->cache, NULL), CLEAVE_OK);
+    OK(cleave_node_costs_create, &s->model, &s->machine, &s->costs);
+    OK(cleave_cost_cache_create, &s->model, &s->machine, &s->cache);
     for (int32_t op = 0; op < s->model.n_operators; op++)
         for (int i = 0; i < 12; i++) {
             cr_assert_leq(s->model.operators[op].n_nests * CLEAVE_N_COMPUTE_PASSES, MOST_LEAST);
@@ -155,18 +156,10 @@ Test(node_costs, of_attention_are_by_how_much_is_seen) {
         "{\"model_type\": \"gpt2\", \"vocab_size\": 11, \"n_embd\": 8, \"n_layer\": 1, "
         "\"n_head\": 2, \"n_positions\": 320, \"attn_pdrop\": 0.0, \"resid_pdrop\": 0.0, "
         "\"embd_pdrop\": 0.0}";
-    const cleave_import_request request = {.file = "gpt",
-                                           .data = config,
-                                           .bytes = sizeof config - 1,
-                                           .batch = 3,
-                                           .sequence = 5 * CLEAVE_SEEN_GRAIN,
-                                           .with_loss = true};
+    const cleave_import_request request = config_request(config, 3, 5 * CLEAVE_SEEN_GRAIN);
     subject s = {.n_uneven = 0};
-    cleave_error error = {""};
-    cr_assert_eq(cleave_model_import_as(&request, &s.arena, &s.model, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_model_fuse_attention(&s.model, NULL, &s.arena, &s.model, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(cleave_model_import_as, &request, &s.arena, &s.model);
+    OK(cleave_model_fuse_attention, &s.model, NULL, &s.arena, &s.model);
     compare_all(&s, "gpt");
     cr_expect_gt(s.n_told, 0);
 }

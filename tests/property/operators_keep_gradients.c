@@ -7,6 +7,7 @@
 #include "../support/double_evaluator.h"
 #include "../support/generators.h"
 #include "../support/interpreter.h"
+#include "../support/ok.h"
 #include "base/random.h"
 #include "exec/kernels/dropout.h"
 #include "graph/import/import.h"
@@ -444,9 +445,8 @@ ParameterizedTest(int *index, operators, have_the_gradients_of_differences_under
     if (constant_only)
         return; /* computed while importing: there is nothing to split or to differentiate */
     cr_assert_not_null(g, "nothing in tests/support/generators*.c draws models with %s", type);
-    cleave_error error = {""};
     cleave_kernels *kernels;
-    cr_assert_eq(cleave_kernels_create(&kernels, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_kernels_create, &kernels);
     tally t = {0};
     uint64_t first = only != NULL ? strtoull(only + length + 1, NULL, 10) : 0;
     for (uint64_t i = 0; i < (uint64_t)(only != NULL ? 1 : n_cases()); i++)

@@ -13,6 +13,7 @@
    Both engines give these for blocks put down in the order of the sequence, whose messages take one
    picosecond, and for whole lowered programs on a machine where nothing but arithmetic takes time.
    With unequal stages and links of their own both engines agree to the picosecond. */
+#include "../support/ok.h"
 #include "../support/perceptron.h"
 #include "base/order.h"
 #include "base/random.h"
@@ -139,10 +140,7 @@ static void make_problem(pipeline *of) {
     cleave_engine_problem *problem = &of->problem;
     cleave_stage_block *sequence;
     int32_t n_blocks, n_links = of->n_groups * of->n_groups;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_schedule_sequence(&of->schedule, of->group, &of->arena, &sequence,
-                                          &n_blocks, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_schedule_sequence, &of->schedule, of->group, &of->arena, &sequence, &n_blocks);
     int64_t n_items = 4 * (int64_t)n_blocks;
     problem->step =
         (cleave_priced_fragment){.kind = array(of, n_items, sizeof(uint8_t)),
@@ -353,8 +351,7 @@ static cleave_model make_chain(cleave_arena *arena, int32_t n, int64_t batch, in
         add_product(&model, cleave_arena_printf(arena, "dense%d", i), x, weight, before);
     }
     add_loss(&model, before);
-    cleave_error error = {""};
-    cr_assert_eq(cleave_model_finish(&model, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_model_finish, &model);
     return model;
 }
 
@@ -363,17 +360,15 @@ static cleave_layout make_layout(const cleave_model *model, const int32_t *first
                                  int32_t P, cleave_schedule_kind kind, int32_t m,
                                  cleave_arena *arena) {
     cleave_layout layout;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_layout_create(model, P, arena, &layout, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_layout_create, model, P, arena, &layout);
     const cleave_schedule schedule = {.micro_batches = m,
                                       .n_stages = n_stages,
                                       .kind = kind,
                                       .first_operator = (int32_t *)(uintptr_t)first};
-    cr_assert_eq(cleave_schedule_copy(&schedule, arena, &layout.schedule, &error), CLEAVE_OK);
+    OK(cleave_schedule_copy, &schedule, arena, &layout.schedule);
     for (int32_t op = 0; op < model->n_operators; op++)
         layout.splits[op].devices[0] = cleave_schedule_stage_of(&schedule, op) % P;
-    cr_assert_eq(cleave_layout_check(model, &layout, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_layout_check, model, &layout);
     return layout;
 }
 
@@ -392,9 +387,7 @@ static cleave_machine own_links(cleave_arena *arena, int32_t n_devices, const ch
         "[{\"join\": [[%s]], %s}]}}",
         bandwidth, launch, n_devices, all, link);
     cleave_machine machine;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_machine_parse(text, strlen(text), "own", 0, arena, &machine, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_machine_parse, text, strlen(text), "own", 0, arena, &machine);
     return machine;
 }
 
@@ -404,14 +397,11 @@ static int64_t step_of(const cleave_model *model, const cleave_layout *layout,
     cleave_program program;
     cleave_cost_cache *cache;
     cleave_timeline timeline;
-    cleave_error error = {""};
     const cleave_lower_options options = {.training = true};
-    cr_assert_eq(cleave_lower(model, layout, &options, &scratch, &program, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_program_check(&program, &error), CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_cost_cache_create(model, machine, &cache, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_simulate(&program, cache, rule, &scratch, &timeline, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(cleave_lower, model, layout, &options, &scratch, &program);
+    OK(cleave_program_check, &program);
+    OK(cleave_cost_cache_create, model, machine, &cache);
+    OK(cleave_simulate, &program, cache, rule, &scratch, &timeline);
     cleave_cost_cache_destroy(cache);
     cleave_arena_free(&scratch);
     return timeline.step;
@@ -477,15 +467,12 @@ Test(textbook, what_the_next_stage_waits_for_does_not_wait_for_weights) {
 
 /* Every operator by samples, on two devices in the place of each one. */
 static void split_samples(const cleave_model *model, cleave_layout *layout, cleave_arena *arena) {
-    cleave_error error = {""};
     layout->n_devices *= 2;
     for (int32_t op = 0; op < model->n_operators; op++) {
         int32_t first = 2 * layout->splits[op].devices[0], degree[CLEAVE_MAX_AXES] = {2};
-        cr_assert_eq(
-            cleave_layout_set(layout, op, 1, degree, (int32_t[2]){first, first + 1}, arena, &error),
-            CLEAVE_OK, "%s", error.message);
+        OK(cleave_layout_set, layout, op, 1, degree, (int32_t[2]){first, first + 1}, arena);
     }
-    cr_assert_eq(cleave_layout_check(model, layout, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_layout_check, model, layout);
 }
 
 /* Of a device: the last message to another stage stands before the first of its sums. */
@@ -510,7 +497,6 @@ Test(textbook, sums_of_gradients_are_sent_behind_what_other_stages_wait_for) {
         enum { P = 4 };
         cleave_arena arena = {0};
         cleave_program program;
-        cleave_error error = {""};
         int32_t S = cleave_schedule_kind_goes_round(kinds[k]) ? 2 * P : P, first[2 * P] = {0};
         for (int32_t s = 1; s < S; s++)
             first[s] = 2 * s;
@@ -518,9 +504,8 @@ Test(textbook, sums_of_gradients_are_sent_behind_what_other_stages_wait_for) {
         cleave_layout layout = make_layout(&model, first, S, P, kinds[k], 2 * P, &arena);
         const cleave_lower_options options = {.training = true};
         split_samples(&model, &layout, &arena);
-        cr_assert_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK,
-                     "%s", error.message);
-        cr_assert_eq(cleave_program_check(&program, &error), CLEAVE_OK, "%s", error.message);
+        OK(cleave_lower, &model, &layout, &options, &arena, &program);
+        OK(cleave_program_check, &program);
         for (int32_t d = 0; d < 2 * P; d++)
             expect_sums_last(&program, d);
         cleave_arena_free(&arena);
@@ -556,13 +541,11 @@ Test(textbook, senders_wait_when_two_buffers_are_in_use_or_what_they_sent_has_co
     int32_t first[2] = {0, 2};
     cleave_arena arena = {0};
     cleave_program program;
-    cleave_error error = {""};
     char told[64];
     cleave_model model = make_chain(&arena, 2, 16, 16);
     cleave_layout layout = make_layout(&model, first, 2, 2, CLEAVE_SCHEDULE_1F1B, 4, &arena);
     const cleave_lower_options options = {.training = true};
-    cr_assert_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_lower, &model, &layout, &options, &arena, &program);
     tell(&program, 0, told, sizeof told);
     cr_expect_str_eq(told, "fsfswrbfswrbfswrbwrb");
     tell(&program, 1, told, sizeof told);

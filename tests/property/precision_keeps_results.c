@@ -10,6 +10,7 @@
 #include "../support/drawn_schedule.h"
 #include "../support/interpreter.h"
 #include "../support/models.h"
+#include "../support/ok.h"
 #include "graph/lower/lower.h"
 #include "graph/model/precision.h"
 
@@ -51,13 +52,12 @@ static double distance(const cleave_model *model, const interpreter_result *a,
 
 static void check_layout(const cleave_model *model, uint64_t seed, cleave_kernels *kernels,
                          const interpreter_result *one, double off) {
-    cleave_error error = {""};
     cleave_arena arena = {0};
     cleave_layout layout;
     interpreter_result result;
     char what[64];
     snprintf(what, sizeof what, "%s, layout seed %d", model->file, (int)seed);
-    cr_assert_eq(cleave_layout_random(model, N_DEVICES, seed, &arena, &layout, &error), CLEAVE_OK);
+    OK(cleave_layout_random, model, N_DEVICES, seed, &arena, &layout);
     draw_schedule(model, seed, 8, &arena, &layout);
     run(model, &layout, kernels, &arena, &result, what);
     double further = distance(model, &result, one);
@@ -77,8 +77,8 @@ static void check_model(int which, bool fast) {
     interpreter_result exact, one;
     cr_assert(hand_model(which, &arena, &model, &error), "%s", error.message);
     if (fast)
-        cr_assert_eq(cleave_kernels_create(&kernels, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_layout_create(&model, 1, &arena, &single, &error), CLEAVE_OK);
+        OK(cleave_kernels_create, &kernels);
+    OK(cleave_layout_create, &model, 1, &arena, &single);
     run(&model, &single, kernels, &arena, &exact, "f32");
     cleave_model_set_precision(&model, CLEAVE_BF16, CLEAVE_F32);
     run(&model, &single, kernels, &arena, &one, "bf16");

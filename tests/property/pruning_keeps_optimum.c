@@ -1,6 +1,7 @@
 /* Dropping values that are never needed: the optimum stays, with and without limits, and something
    is dropped. */
 #include "../support/drawn_additive.h"
+#include "../support/ok.h"
 #include "search/solve/prune.h"
 
 #include <criterion/criterion.h>
@@ -19,8 +20,7 @@ Test(pruning, keeps_the_optimum) {
         for (int32_t k = 0; k < n_limits; k++)
             limits[k] = drawn_limit(&additive, 3, &random, &arena);
         cleave_additive_pruned pruned;
-        cr_assert_eq(cleave_additive_prune(&additive, n_limits, limits, &arena, &pruned, NULL),
-                     CLEAVE_OK);
+        OK(cleave_additive_prune, &additive, n_limits, limits, &arena, &pruned);
         int64_t least = 0, left = 0;
         bool feasible = drawn_optimum(&additive, n_limits, limits, &least);
         cr_assert_eq(drawn_optimum(&pruned.additive, n_limits, pruned.limits, &left), feasible,
@@ -50,7 +50,7 @@ Test(pruning, drops_what_is_never_better) {
     cleave_additive additive = {2, n_values, cost, 1, &pair};
     cleave_additive_pruned pruned;
     cleave_arena arena = {0};
-    cr_assert_eq(cleave_additive_prune(&additive, 0, NULL, &arena, &pruned, NULL), CLEAVE_OK);
+    OK(cleave_additive_prune, &additive, 0, NULL, &arena, &pruned);
     cr_assert_eq(pruned.additive.n_values[0], 2);
     cr_expect_eq(pruned.kept[0][1], 2);
     cr_expect_eq(pruned.additive.n_values[1], 2);

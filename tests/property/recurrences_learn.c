@@ -5,6 +5,7 @@
    direction, with an order of gates of their own, of which slices are put together. */
 #include "../support/double_evaluator.h"
 #include "../support/interpreter.h"
+#include "../support/ok.h"
 #include "../support/onnx_writer.h"
 #include "base/random.h"
 #include "graph/import/import.h"
@@ -160,19 +161,16 @@ static const void *datum(void *context, const char *name) {
 
 static void train(const cleave_model *model, const cleave_layout *layout, uint64_t timing,
                   int steps, cleave_arena *arena, interpreter_result *result) {
-    cleave_error error = {""};
     cleave_lower_options lower = {.training = true};
     cleave_program program;
-    cr_assert_eq(cleave_lower(model, layout, &lower, arena, &program, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_program_check(&program, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_lower, model, layout, &lower, arena, &program);
+    OK(cleave_program_check, &program);
     interpreter_options options = {.timing_seed = timing,
                                    .steps = steps,
                                    .datum = datum,
                                    .optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD)};
     options.optimizer.learning_rate = 0.5;
-    cr_assert_eq(interpreter_run(&program, &options, arena, result, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(interpreter_run, &program, &options, arena, result);
 }
 
 /* What one step of descent subtracts is the learning rate times the derivative of the loss. */
@@ -206,15 +204,13 @@ static void compare_gradients(const cleave_model *model, const cleave_layout *si
 
 static void compare_layouts(const cleave_model *model, const cleave_layout *single,
                             cleave_arena *arena, const char *what) {
-    cleave_error error = {""};
     interpreter_result expected;
     train(model, single, 1, 2, arena, &expected);
     for (uint64_t seed = 0; seed < N_LAYOUTS; seed++) {
         cleave_arena scratch = {0};
         cleave_layout layout;
         interpreter_result result;
-        cr_assert_eq(cleave_layout_random(model, N_DEVICES, seed, &scratch, &layout, &error),
-                     CLEAVE_OK, "%s", error.message);
+        OK(cleave_layout_random, model, N_DEVICES, seed, &scratch, &layout);
         train(model, &layout, seed, 2, &scratch, &result);
         for (int32_t t = 0; t < model->n_tensors; t++)
             for (int64_t i = 0;
@@ -227,10 +223,8 @@ static void compare_layouts(const cleave_model *model, const cleave_layout *sing
 }
 
 static void import(const form *f, const char *what, cleave_arena *arena, cleave_model *model) {
-    cleave_error error = {""};
     bytes graph = graph_of(f), file = model_file(&graph, 14);
-    cr_assert_eq(cleave_model_import_memory(file.data, file.n, what, 0, true, arena, model, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_model_import_memory, file.data, file.n, what, 0, true, arena, model);
 }
 
 /* The loss is that of the same weights in ONNX's order. */
@@ -239,11 +233,10 @@ static void compare_orders(const form *f, const interpreter_result *result, clea
     form plain = *f;
     cleave_model model;
     cleave_layout single;
-    cleave_error error = {""};
     interpreter_result expected;
     plain.order = NULL;
     import(&plain, what, arena, &model);
-    cr_assert_eq(cleave_layout_create(&model, 1, arena, &single, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &model, 1, arena, &single);
     train(&model, &single, 1, 2, arena, &expected);
     for (int step = 0; step < 2; step++)
         cr_assert_float_eq(result->loss[step], expected.loss[step], 1e-5, "%s, step %d", what,
@@ -254,7 +247,6 @@ static void check(form f) {
     cleave_arena arena = {0};
     cleave_model model;
     cleave_layout single;
-    cleave_error error = {""};
     char what[96];
     snprintf(what, sizeof what, "%s %s", f.type, f.direction);
     for (size_t i = 0; i < sizeof data / sizeof *data; i++)
@@ -262,7 +254,7 @@ static void check(form f) {
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
         targets[i] = (int64_t)i % HIDDEN;
     import(&f, what, &arena, &model);
-    cr_assert_eq(cleave_layout_create(&model, 1, &arena, &single, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &model, 1, &arena, &single);
     compare_gradients(&model, &single, &arena, what);
     compare_layouts(&model, &single, &arena, what);
     if (f.order != NULL && !f.shared) {
@@ -279,23 +271,19 @@ static double held_over_parameters(form f) {
     cleave_arena arena = {0};
     cleave_model model;
     cleave_layout layout;
-    cleave_error error = {""};
     cleave_lower_options lower = {.training = true};
     cleave_program program;
     import(&f, f.type, &arena, &model);
-    cr_assert_eq(cleave_layout_create(&model, 2, &arena, &layout, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &model, 2, &arena, &layout);
     for (int32_t op = 0; op < model.n_operators; op++) {
         int32_t degree[CLEAVE_MAX_AXES] = {0};
         for (int a = 0; a < model.operators[op].n_axes; a++)
             if (strcmp(model.operators[op].axes[a].name, "k") == 0)
                 degree[a] = 2;
         if (model.operators[op].n_axes > 1 && strstr(model.operators[op].type, f.type) != NULL)
-            cr_assert_eq(
-                cleave_layout_set(&layout, op, 1, degree, (int32_t[]){0, 1}, &arena, &error),
-                CLEAVE_OK);
+            OK(cleave_layout_set, &layout, op, 1, degree, (int32_t[]){0, 1}, &arena);
     }
-    cr_assert_eq(cleave_lower(&model, &layout, &lower, &arena, &program, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_lower, &model, &layout, &lower, &arena, &program);
     int64_t held = 0;
     for (int32_t b = 0; b < program.n_buffers; b++)
         if (program.buffers[b].kind == CLEAVE_BUFFER_PARAMETER && program.buffers[b].persistent)

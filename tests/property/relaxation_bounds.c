@@ -2,6 +2,7 @@
    limits, and what it says is impossible is. */
 #include "../support/drawn_additive.h"
 #include "../support/integer_program.h"
+#include "../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -16,10 +17,7 @@ static cleave_additive_solution relax(const cleave_additive *additive, int32_t n
                                       const cleave_additive_limit *limits, int64_t most_entries,
                                       cleave_arena *arena) {
     cleave_additive_solution solution;
-    cleave_error error = {""};
-    cr_assert_eq(
-        cleave_additive_relax(additive, n_limits, limits, most_entries, arena, &solution, &error),
-        CLEAVE_OK, "%s", error.message);
+    OK(cleave_additive_relax, additive, n_limits, limits, most_entries, arena, &solution);
     return solution;
 }
 

@@ -1,5 +1,6 @@
 /* What resharding costs, on drawn shardings: blocks of devices that are handed out to dimensions,
    replicas and keys, in any order, of tensors that they divide or do not. */
+#include "../support/ok.h"
 #include "search/solve/resharding_internal.h"
 
 #include "base/random.h"
@@ -18,10 +19,9 @@ static cleave_resharder *resharder;
 static cleave_tensor tensor;
 
 static void set_up(void) {
-    cleave_error error = {""};
     machine = make_machine(&arena, NODES, WIDTH, "1 GiB");
-    cr_assert_eq(cleave_choose_collectives(&machine, false, &arena, &rules, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_resharder_create(&machine, &rules, &resharder, &error), CLEAVE_OK);
+    OK(cleave_choose_collectives, &machine, false, &arena, &rules);
+    OK(cleave_resharder_create, &machine, &rules, &resharder);
     tensor = (cleave_tensor){.rank = RANK, .shape = {32, 48, 16}, .order = {0, 1, 2}};
 }
 
@@ -65,19 +65,14 @@ static void fill(const drawn *d, const int32_t *name, cleave_shard_entry *entrie
 static cleave_sharding shard(const drawn *d, const int32_t *name, cleave_arena *scratch) {
     cleave_shard_entry entries[DEVICES];
     cleave_sharding made;
-    cleave_error error = {""};
     fill(d, name, entries);
-    cr_assert_eq(cleave_sharding_create(&tensor, DEVICES, entries, scratch, &made, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_sharding_create, &tensor, DEVICES, entries, scratch, &made);
     return made;
 }
 
 static int64_t cost(const cleave_sharding *from, const cleave_sharding *to) {
     int64_t picoseconds = -1;
-    cleave_error error = {""};
-    cr_assert_eq(
-        cleave_resharding_cost(resharder, from, to, CLEAVE_RESHARD_RESULTS, &picoseconds, &error),
-        CLEAVE_OK, "%s", error.message);
+    OK(cleave_resharding_cost, resharder, from, to, CLEAVE_RESHARD_RESULTS, &picoseconds);
     return picoseconds;
 }
 

@@ -3,6 +3,7 @@
    and by random layouts, on two machines: one of shared links, and one of a slow link where
    messages wait for polls, so that communication falls far behind.  Batch normalisation exchanges
    statistics in the main lane all the while. */
+#include "../support/ok.h"
 #include "../support/shipped.h"
 #include "base/order.h"
 #include "graph/import/import.h"
@@ -35,17 +36,12 @@ static const char slow_link[] =
     "\"send_polls\": {\"small\": 0, \"large\": 1.25, \"per_byte\": 0}, "
     "\"receive_polls\": {\"small\": 0.5, \"large\": 2.6, \"per_byte\": 0}}}]}}";
 
-static void ok(cleave_status status, const cleave_error *error) {
-    cr_assert_eq(status, CLEAVE_OK, "%s", error->message);
-}
-
 static int64_t step_of(trial *t, const cleave_program *program, const cleave_model *model,
                        cleave_rule rule) {
     cleave_cost_cache *cache;
     cleave_timeline timeline;
-    cleave_error error = {""};
-    ok(cleave_cost_cache_create(model, &t->machine, &cache, &error), &error);
-    ok(cleave_simulate(program, cache, rule, &t->scratch, &timeline, &error), &error);
+    OK(cleave_cost_cache_create, model, &t->machine, &cache);
+    OK(cleave_simulate, program, cache, rule, &t->scratch, &timeline);
     cleave_cost_cache_destroy(cache);
     return timeline.step;
 }
@@ -54,14 +50,11 @@ static void compare(trial *t, const cleave_model *model, const char *name, const
                     uint64_t seed) {
     cleave_layout layout;
     cleave_program program;
-    cleave_error error = {""};
     cleave_lower_options options = {.training = true};
     bool applies;
     cleave_arena_reset(&t->scratch);
-    ok(cleave_baseline_layout(model, &t->machine, method, seed, &t->scratch, &layout, &applies,
-                              &error),
-       &error);
-    ok(cleave_lower(model, &layout, &options, &t->scratch, &program, &error), &error);
+    OK(cleave_baseline_layout, model, &t->machine, method, seed, &t->scratch, &layout, &applies);
+    OK(cleave_lower, model, &layout, &options, &t->scratch, &program);
     int64_t events = step_of(t, &program, model, CLEAVE_RULE_EVENTS);
     double off = (double)step_of(t, &program, model, CLEAVE_RULE_SCAN) / (double)events - 1;
     printf("%-10s %-16s %2d devices, %.4g s: %+.1f %%\n", name, method, t->machine.n_devices,
@@ -73,8 +66,7 @@ static void compare(trial *t, const cleave_model *model, const char *name, const
 
 static void compare_layouts(trial *t, const char *name, int64_t batch, int n_random) {
     cleave_model model;
-    cleave_error error = {""};
-    ok(shipped_model(name, batch, &t->arena, &model, &error), &error);
+    OK(shipped_model, name, batch, &t->arena, &model);
     compare(t, &model, name, "data-parallel", 0);
     compare(t, &model, name, "one-weird-trick", 0);
     for (int seed = 1; seed <= n_random; seed++)
@@ -84,15 +76,13 @@ static void compare_layouts(trial *t, const char *name, int64_t batch, int n_ran
 Test(scan, stays_near_events_with_collectives_in_steps) {
     static const int32_t n_devices[] = {4, 8};
     trial t = {0};
-    cleave_error error = {""};
     for (int i = 0; i < 2; i++) {
-        ok(shipped_machine("k80-16x4", n_devices[i], &t.arena, &t.machine, &error), &error);
+        OK(shipped_machine, "k80-16x4", n_devices[i], &t.arena, &t.machine);
         compare_layouts(&t, "resnet50", 8 * (int64_t)n_devices[i] / 2, 1);
         compare_layouts(&t, "alexnet", 16 * (int64_t)n_devices[i] / 2, 5);
         compare_layouts(&t, "byte_lstm", 64, 3);
     }
-    ok(cleave_machine_parse(slow_link, strlen(slow_link), "slow", 0, &t.arena, &t.machine, &error),
-       &error);
+    OK(cleave_machine_parse, slow_link, strlen(slow_link), "slow", 0, &t.arena, &t.machine);
     compare_layouts(&t, "resnet50", 8, 2);
     compare_layouts(&t, "alexnet", 16, 5);
     cleave_sort_doubles(t.errors, t.n);

@@ -3,6 +3,7 @@
 #include "../support/deep_transformer.h"
 #include "../support/interpreter.h"
 #include "../support/models.h"
+#include "../support/ok.h"
 #include "../support/perceptron.h"
 #include "../support/trial.h"
 #include "graph/lower/lower.h"
@@ -91,7 +92,6 @@ static void note_use(void *context, int64_t index) {
    the new value, and the others get it. */
 static int64_t bytes_of_replicas(const subject *s, const cleave_program *program, int32_t t) {
     const cleave_model *model = s->model;
-    cleave_error error = {""};
     int64_t n = cleave_tensor_size(&model->tensors[t]), bytes = 0;
     element *elements = calloc((size_t)n, sizeof *elements);
     cleave_piece_list pieces = {0};
@@ -109,7 +109,7 @@ static int64_t bytes_of_replicas(const subject *s, const cleave_program *program
                 continue;
             cleave_part_box(model, &parts->items[p], input, &box);
             pieces.n = 0;
-            cr_assert_eq(cleave_view_pull(model, input->tensor, &box, &pieces, &error), CLEAVE_OK);
+            OK(cleave_view_pull, model, input->tensor, &box, &pieces);
             use u = {elements, k, parts->items[p].key, parts->items[p].device};
             for (int32_t i = 0; i < pieces.n; i++)
                 if (pieces.items[i].tensor == t)
@@ -179,10 +179,8 @@ static void check_layout(subject *s, int states, counts *n) {
 }
 
 static void draw_layout(subject *s, uint64_t seed) {
-    cleave_error error = {""};
     snprintf(s->what, sizeof s->what, "%s, layout seed %d", s->model->file, (int)seed);
-    cr_assert_eq(cleave_layout_random(s->model, N_DEVICES, seed, s->arena, &s->layout, &error),
-                 CLEAVE_OK);
+    OK(cleave_layout_random, s->model, N_DEVICES, seed, s->arena, &s->layout);
     s->layout.collectives = (cleave_collective_rules){0}; /* that all move the same bytes */
 }
 
@@ -218,13 +216,11 @@ Test(sharded_updates, of_tied_parameters_follow_the_smaller_pieces) {
 }
 
 Test(sharded_updates, of_a_transformer_follow_its_splits) {
-    cleave_error error = {""};
     cleave_arena arena = {0};
     cleave_model model;
     const deep_transformer shape = {
         .layers = 1, .width = 12, .heads = 3, .tokens = 6, .vocabulary = 10};
-    cr_assert_eq(deep_transformer_import(&shape, 4, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(deep_transformer_import, &shape, 4, &arena, &model);
     check_model(&model, N_LAYOUTS / 2);
     cleave_arena_free(&arena);
 }
@@ -247,8 +243,7 @@ Test(sharded_updates, add_up_gradients_where_they_arise) {
         cleave_layout_set(&layout, op, 1, degree, devices, &arena, &error);
     for (int32_t t = 0; t < model.n_tensors; t++)
         layout.sharded[t] = model.tensors[t].kind == CLEAVE_TENSOR_PARAMETER;
-    cr_assert_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_lower, &model, &layout, &options, &arena, &program);
     for (int32_t b = 0; b < program.n_buffers; b++) {
         if (program.buffers[b].kind != CLEAVE_BUFFER_MESSAGE)
             continue;

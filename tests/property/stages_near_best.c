@@ -2,6 +2,7 @@
    the best of all there are, simulated one by one: small chains on two devices, whose links, memory
    and launches are drawn, with less and less memory; and on two of which one is slower, so that it
    matters which has which stage. */
+#include "../support/ok.h"
 #include "../support/perceptron.h"
 #include "../support/test_machine.h"
 #include "base/order.h"
@@ -47,18 +48,13 @@ typedef struct chain {
     outcome *all; /* [MOST] */
 } chain;
 
-static void ok(cleave_status status, const cleave_error *error) {
-    cr_assert_eq(status, CLEAVE_OK, "%s", error->message);
-}
-
 static void price(chain *c) {
-    cleave_error error = {""};
     cleave_price made;
     const cleave_price_subject what = {.layout = &c->layout, .in_steps = true};
     if (cleave_layout_check(&c->model, &c->layout, NULL) != CLEAVE_OK)
         return;
     cr_assert_lt(c->n, MOST);
-    ok(cleave_pricer_price(&c->pricer, &what, NULL, &made, &error), &error);
+    OK(cleave_pricer_price, &c->pricer, &what, NULL, &made);
     c->all[c->n++] = (outcome){made.step, made.peak_bytes};
 }
 
@@ -178,7 +174,6 @@ static void draw_two_kinds(chain *c, cleave_random *random) {
 static void begin(chain *c, int i) {
     static const int64_t sizes[][2] = {{64, 64}, {2048, 64}, {64, 512}};
     cleave_random random = {.key = (uint64_t)i};
-    cleave_error error = {""};
     cleave_node_costs *costs;
     int64_t batch = i < 3 ? sizes[i][0] : INT64_C(16) << cleave_random_below(&random, 8);
     int64_t width = i < 3 ? sizes[i][1] : INT64_C(16) << cleave_random_below(&random, 6);
@@ -188,15 +183,12 @@ static void begin(chain *c, int i) {
     else
         draw_machine(c, i, &random);
     c->all = CLEAVE_ARENA_ARRAY(&c->arena, outcome, MOST);
-    ok(cleave_node_costs_create(&c->model, &c->machine, &costs, &error), &error);
-    ok(cleave_candidates_create(&c->model, &c->machine, costs, NULL, 0, &c->arena, &c->candidates,
-                                &error),
-       &error);
+    OK(cleave_node_costs_create, &c->model, &c->machine, &costs);
+    OK(cleave_candidates_create, &c->model, &c->machine, costs, NULL, 0, &c->arena, &c->candidates);
     cleave_node_costs_destroy(costs);
-    ok(cleave_pricer_create(&c->model, &c->machine, 1, INT64_C(1) << 40, &c->pricer, &error),
-       &error);
-    ok(cleave_choose_collectives(&c->machine, false, &c->arena, &c->rules, &error), &error);
-    ok(cleave_layout_create(&c->model, 2, &c->arena, &c->layout, &error), &error);
+    OK(cleave_pricer_create, &c->model, &c->machine, 1, INT64_C(1) << 40, &c->pricer);
+    OK(cleave_choose_collectives, &c->machine, false, &c->arena, &c->rules);
+    OK(cleave_layout_create, &c->model, 2, &c->arena, &c->layout);
     c->layout.collectives = c->rules;
 }
 
@@ -221,9 +213,8 @@ static void compare(chain *c, double *ratio) {
         int64_t limit = quickest->bytes - (quickest->bytes - lean) * l / (N_LIMITS - 1);
         const cleave_search_options options = {
             .method = "auto", .optimizer_states = 1, .memory_limit_bytes = limit, .quiet = true};
-        cleave_error error = {""};
         cleave_search_result result;
-        ok(cleave_search(&c->model, &c->machine, &options, &c->arena, &result, &error), &error);
+        OK(cleave_search, &c->model, &c->machine, &options, &c->arena, &result);
         ratio[l] = result.best.step_seconds / best_within(c, limit);
         if (ratio[l] > 1.001 && n_asked() != NULL)
             printf("limit %d: %.4f\n", l, ratio[l]);

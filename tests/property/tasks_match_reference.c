@@ -2,6 +2,7 @@
    served, the least by (readiness, id) is next, found by looking at everything.  Graphs are drawn
    with few and with many different times, with and without work that takes none, over direct links
    and over one or two switches; and in levels, where a breadth-first order is the right one. */
+#include "../support/ok.h"
 #include "base/random.h"
 #include "simulator/events/tasks.h"
 
@@ -216,7 +217,7 @@ Test(tasks_match_reference, every_start_and_end_is_that_of_the_rules) {
         char *text = draw_graph(seed, &bytes);
         cr_assert_eq(cleave_tasks_parse(text, bytes, "drawn", &arena, &tasks, &error), CLEAVE_OK,
                      "seed %d: %s", (int)seed, error.message);
-        cr_assert_eq(cleave_tasks_simulate(&tasks, &arena, &found, &error), CLEAVE_OK);
+        OK(cleave_tasks_simulate, &tasks, &arena, &found);
         reference_run(&expected, &tasks, &arena);
         int64_t makespan = 0;
         for (int32_t t = 0; t < tasks.n_tasks; t++) {

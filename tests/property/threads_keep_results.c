@@ -4,6 +4,7 @@
    What no sum is in comes out in the same bytes; sums within rounding, since a product of other
    extents may be summed in another order.  Whether threads do the parts at once or the caller in
    turn, as between two pieces of another call, the bytes are the same. */
+#include "../support/ok.h"
 #include "../support/random_call.h"
 #include "../support/random_nest.h"
 #include "exec/kernels/convert.h"
@@ -153,9 +154,8 @@ static void compare_pass(subject *of, random_call *made, cleave_pass pass, how c
 static void compare_many(random_nest_maker *make, uint64_t n, how compare, int least_cuts) {
     cleave_error error = {{0}};
     subject of = {.n_cuts = 0};
-    cr_assert(cleave_kernels_create(&of.one, &error) == CLEAVE_OK, "%s", error.message);
-    cr_assert(cleave_kernels_create_threads(THREADS, &of.many, &error) == CLEAVE_OK, "%s",
-              error.message);
+    OK(cleave_kernels_create, &of.one);
+    OK(cleave_kernels_create_threads, THREADS, &of.many);
     for (uint64_t seed = 0; seed < n; seed++) {
         cleave_random random = {.key = seed};
         one_nest one;

@@ -1,6 +1,7 @@
 /* Passing messages: no optimum is lost, no total changes, and the bound is one.  And elimination of
    models that are wide enough for it finds what elimination without it finds. */
 #include "../support/drawn_additive.h"
+#include "../support/ok.h"
 #include "search/solve/tighten.h"
 
 #include <criterion/criterion.h>
@@ -46,7 +47,7 @@ Test(tightening, keeps_totals_and_optimum) {
         cr_assert(cleave_additive_can_tighten(&additive));
         cleave_additive_tightened made;
         int32_t times = 1 + (int32_t)(i % 10);
-        cr_assert_eq(cleave_additive_tighten(&additive, times, &arena, &made, NULL), CLEAVE_OK);
+        OK(cleave_additive_tighten, &additive, times, &arena, &made);
         int64_t least = 0, left = 0;
         drawn_optimum(&additive, 0, NULL, &least);
         drawn_optimum(&made.additive, 0, NULL, &left);
@@ -108,14 +109,12 @@ Test(tightening, wide_models_have_the_same_least_total) {
                 *(int64_t *)additive.cost[v] += 100 * shape.spread;
         cleave_additive plain = without_messages(&additive, &arena);
         cleave_additive_solution with, without, split;
-        cr_assert_eq(cleave_additive_eliminate(&additive, INT64_MAX, &arena, &with, NULL),
-                     CLEAVE_OK);
-        cr_assert_eq(cleave_additive_eliminate(&plain, INT64_MAX, &arena, &without, NULL),
-                     CLEAVE_OK);
+        OK(cleave_additive_eliminate, &additive, INT64_MAX, &arena, &with);
+        OK(cleave_additive_eliminate, &plain, INT64_MAX, &arena, &without);
         cr_assert_eq(with.outcome, CLEAVE_ADDITIVE_OPTIMAL);
         cr_assert(drawn_is_choice(&additive, &with));
         cr_assert_eq(with.total, without.total - (INT64_C(1) << 50), "case %d", (int)i);
-        cr_assert_eq(cleave_additive_eliminate(&additive, 100, &arena, &split, NULL), CLEAVE_OK);
+        OK(cleave_additive_eliminate, &additive, 100, &arena, &split);
         cr_assert(drawn_is_choice(&additive, &split));
         cr_assert_leq(split.bound, with.total);
         cleave_arena_free(&arena);

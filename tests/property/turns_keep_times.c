@@ -4,6 +4,7 @@
    gradients that are added up among the devices of a stage beside the last micro-batches.
 
    CLEAVE_TEST_CASES=10000 draws more of them. */
+#include "../support/ok.h"
 #include "base/order.h"
 #include "base/random.h"
 #include "graph/model/schedule.h"
@@ -71,7 +72,6 @@ static void draw(drawn *of, uint64_t seed, int32_t P, int32_t m) {
         CLEAVE_SCHEDULE_1F1B,  CLEAVE_SCHEDULE_1F1B,  CLEAVE_SCHEDULE_INTERLEAVED,
         CLEAVE_SCHEDULE_ZB_H1, CLEAVE_SCHEDULE_GPIPE, CLEAVE_SCHEDULE_ZB_INTERLEAVED};
     cleave_random random = {.key = seed};
-    cleave_error error = {""};
     int k = (int)below(&random, P > 1 ? 6 : 2);
     *of = (drawn){.schedule = {.micro_batches = m, .kind = kinds[k]}, .P = P};
     int32_t v =
@@ -94,9 +94,8 @@ static void draw(drawn *of, uint64_t seed, int32_t P, int32_t m) {
     for (int i = 0; i < CLEAVE_N_BLOCK_KINDS; i++)
         of->work[i] = array(&of->arena, P * v, sizeof **of->work);
     draw_times(of, &random);
-    cr_assert_eq(cleave_schedule_sequence(&of->schedule, of->group, &of->arena, &of->sequence,
-                                          &of->n_blocks, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_schedule_sequence, &of->schedule, of->group, &of->arena, &of->sequence,
+       &of->n_blocks);
     snprintf(of->text, sizeof of->text, "seed %d: %s%s, P = %d, v = %d, m = %d, %d devices each",
              (int)seed, cleave_schedule_names[of->schedule.kind], k == 1 ? " (eager)" : "", P, v,
              of->schedule.micro_batches, of->n_each);
@@ -333,7 +332,7 @@ static int64_t step_of_all(const drawn *of) {
     made all;
     make_all(&all, of, &arena);
     prepare(&all, &workspace, &timeline);
-    cr_assert_eq(cleave_engine_run_scan(&all.problem, workspace, &timeline, NULL), CLEAVE_OK);
+    OK(cleave_engine_run_scan, &all.problem, workspace, &timeline);
     cleave_arena_free(&arena);
     return timeline.step;
 }

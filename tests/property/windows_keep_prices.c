@@ -5,6 +5,7 @@
 #include "../support/deep_transformer.h"
 #include "../support/price_whole.h"
 #include "../support/shipped.h"
+#include "../support/trial.h"
 #include "../support/window_split.h"
 #include "graph/import/import.h"
 #include "graph/model/attention.h"
@@ -17,21 +18,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-typedef struct trial {
-    cleave_arena arena;
-    cleave_error error;
-    cleave_model model;
-    cleave_machine machine;
-    cleave_problem problem;
-    cleave_collective_rules rules;
-    cleave_pricer pricer;
-    char name[100];
-} trial;
-
-static void ok(const trial *t, cleave_status status) {
-    cr_assert_eq(status, CLEAVE_OK, "%s: %s", t->name, t->error.message);
-}
-
 static void begin(trial *t, const char *model, int layers, const char *machine, int32_t n_devices,
                   int64_t batch) {
     *t = (trial){0};
@@ -39,20 +25,16 @@ static void begin(trial *t, const char *model, int layers, const char *machine, 
              (long long)batch);
     if (layers > 0) {
         const deep_transformer shape = {layers, 256, 4, 32, 1000};
-        ok(t, deep_transformer_import(&shape, batch, &t->arena, &t->model, &t->error));
+        trial_ok(t, deep_transformer_import(&shape, batch, &t->arena, &t->model, &t->error));
     } else {
-        ok(t, shipped_model(model, batch, &t->arena, &t->model, &t->error));
-        ok(t, cleave_model_fuse_attention(&t->model, NULL, &t->arena, &t->model, &t->error));
+        trial_ok(t, shipped_model(model, batch, &t->arena, &t->model, &t->error));
+        trial_ok(t, cleave_model_fuse_attention(&t->model, NULL, &t->arena, &t->model, &t->error));
     }
-    ok(t, shipped_machine(machine, n_devices, &t->arena, &t->machine, &t->error));
-    ok(t, cleave_problem_create(&t->model, &t->machine, NULL, &t->arena, &t->problem, &t->error));
-    ok(t, cleave_choose_collectives(&t->machine, false, &t->arena, &t->rules, &t->error));
-    ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &t->pricer, &t->error));
-}
-
-static void end(trial *t) {
-    cleave_pricer_destroy(&t->pricer);
-    cleave_arena_free(&t->arena);
+    trial_ok(t, shipped_machine(machine, n_devices, &t->arena, &t->machine, &t->error));
+    trial_ok(
+        t, cleave_problem_create(&t->model, &t->machine, NULL, &t->arena, &t->problem, &t->error));
+    trial_ok(t, cleave_choose_collectives(&t->machine, false, &t->arena, &t->rules, &t->error));
+    trial_ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &t->pricer, &t->error));
 }
 
 /* Written, read, and priced with all devices lowered. */
@@ -63,10 +45,10 @@ static void expect_whole_price(trial *t, const cleave_layout *found, const cleav
     int file = mkstemp(path);
     cr_assert_geq(file, 0);
     close(file);
-    ok(t, cleave_layout_write(path, &t->model, found, &t->error));
-    ok(t, cleave_layout_read(path, &t->model, &t->arena, &layout, &t->error));
+    trial_ok(t, cleave_layout_write(path, &t->model, found, &t->error));
+    trial_ok(t, cleave_layout_read(path, &t->model, &t->arena, &layout, &t->error));
     unlink(path);
-    ok(t, price_whole(&t->pricer, &layout, false, &whole, &t->error));
+    trial_ok(t, price_whole(&t->pricer, &layout, false, &whole, &t->error));
     cr_expect_eq(whole.step, price->step, "%s: %lld %lld", t->name, (long long)whole.step,
                  (long long)price->step);
     cr_expect_eq(whole.peak_bytes, price->peak_bytes, "%s", t->name);
@@ -78,10 +60,10 @@ static int64_t baseline_step(trial *t) {
     cleave_layout layout;
     cleave_price price;
     bool applies;
-    ok(t, cleave_baseline_layout(&t->model, &t->machine, "data-parallel", 0, &t->arena, &layout,
-                                 &applies, &t->error));
+    trial_ok(t, cleave_baseline_layout(&t->model, &t->machine, "data-parallel", 0, &t->arena,
+                                       &layout, &applies, &t->error));
     layout.collectives = t->rules;
-    ok(t, price_whole(&t->pricer, &layout, false, &price, &t->error));
+    trial_ok(t, price_whole(&t->pricer, &layout, false, &price, &t->error));
     return price.step;
 }
 
@@ -109,14 +91,14 @@ Test(windows, found_layouts_have_the_price_of_all_devices) {
         const cleave_window_options options = {.most_proposals = 400};
         begin(&t, cases[c].model, cases[c].layers, cases[c].machine, cases[c].devices,
               cases[c].batch);
-        ok(&t, cleave_window_search(&t.problem, &t.pricer, &t.rules, &options, &t.arena, &found,
-                                    &t.error));
+        trial_ok(&t, cleave_window_search(&t.problem, &t.pricer, &t.rules, &options, &t.arena,
+                                          &found, &t.error));
         expect_whole_price(&t, &found.layout, &found.price);
         if (cases[c].batch % cases[c].devices == 0) /* else it is no start */
             cr_expect_leq(found.price.step, baseline_step(&t), "%s", t.name);
         printf("%s: %.3f ms, windows of %d, %lld proposals\n", t.name,
                (double)found.price.step * 1e-9, found.n_devices, (long long)found.proposals);
-        end(&t);
+        trial_end(&t);
     }
 }
 
@@ -132,17 +114,17 @@ Test(windows, closed_forms_have_the_price_of_all_devices) {
             cleave_layout layout;
             cleave_price price, whole;
             bool applies;
-            ok(&t, cleave_baseline_layout(&t.model, &t.machine, names[i], 7, &t.arena, &layout,
-                                          &applies, &t.error));
+            trial_ok(&t, cleave_baseline_layout(&t.model, &t.machine, names[i], 7, &t.arena,
+                                                &layout, &applies, &t.error));
             layout.collectives = t.rules;
             const cleave_price_subject what = {.layout = &layout, .view = CLEAVE_VIEW_FOLDED};
-            ok(&t, cleave_pricer_price(&t.pricer, &what, NULL, &price, &t.error));
-            ok(&t, price_whole(&t.pricer, &layout, false, &whole, &t.error));
+            trial_ok(&t, cleave_pricer_price(&t.pricer, &what, NULL, &price, &t.error));
+            trial_ok(&t, price_whole(&t.pricer, &layout, false, &whole, &t.error));
             cr_expect_eq(price.step, whole.step, "%s %s", t.name, names[i]);
             cr_expect_eq(price.peak_bytes, whole.peak_bytes, "%s %s", t.name, names[i]);
             cr_expect_eq(price.excess_bytes, whole.excess_bytes, "%s %s", t.name, names[i]);
         }
-        end(&t);
+        trial_end(&t);
     }
 }
 
@@ -158,25 +140,25 @@ Test(windows, layouts_found_by_estimates_have_the_price_of_programs) {
             cleave_layout layout;
             cleave_price price, whole;
             bool applies;
-            ok(&t, cleave_baseline_layout(&t.model, &t.machine, names[i], 7, &t.arena, &layout,
-                                          &applies, &t.error));
+            trial_ok(&t, cleave_baseline_layout(&t.model, &t.machine, names[i], 7, &t.arena,
+                                                &layout, &applies, &t.error));
             layout.collectives = t.rules;
             t.pricer.memory_limit_bytes = INT64_MAX / 4;
-            ok(&t, price_whole(&t.pricer, &layout, false, &whole, &t.error));
+            trial_ok(&t, price_whole(&t.pricer, &layout, false, &whole, &t.error));
             for (size_t p = 0; p < sizeof percents / sizeof *percents; p++) {
                 t.pricer.memory_limit_bytes = whole.peak_bytes / 100 * percents[p] + percents[p];
                 int64_t excess = whole.peak_bytes - t.pricer.memory_limit_bytes;
                 const cleave_price_subject what = {.layout = &layout,
                                                    .view = CLEAVE_VIEW_FOLDED,
                                                    .memory = CLEAVE_MEMORY_IN_DOUBT};
-                ok(&t, cleave_pricer_price(&t.pricer, &what, NULL, &price, &t.error));
+                trial_ok(&t, cleave_pricer_price(&t.pricer, &what, NULL, &price, &t.error));
                 cr_expect_eq(price.excess_bytes, excess > 0 ? excess : 0, "%s %s %d", t.name,
                              names[i], percents[p]);
                 if (excess <= 0)
                     cr_expect_eq(price.step, whole.step, "%s %s %d", t.name, names[i], percents[p]);
             }
         }
-        end(&t);
+        trial_end(&t);
     }
 }
 
@@ -185,20 +167,20 @@ Test(windows, limited_work_ends_the_search_earlier) {
     cleave_window_found all, limited, again;
     begin(&t, "alexnet", 0, "k80-16x4", 32, 256);
     cleave_window_options options = {0};
-    ok(&t,
-       cleave_window_search(&t.problem, &t.pricer, &t.rules, &options, &t.arena, &all, &t.error));
+    trial_ok(&t, cleave_window_search(&t.problem, &t.pricer, &t.rules, &options, &t.arena, &all,
+                                      &t.error));
     options.most_wholes = 1;
-    ok(&t, cleave_window_search(&t.problem, &t.pricer, &t.rules, &options, &t.arena, &limited,
-                                &t.error));
-    ok(&t,
-       cleave_window_search(&t.problem, &t.pricer, &t.rules, &options, &t.arena, &again, &t.error));
+    trial_ok(&t, cleave_window_search(&t.problem, &t.pricer, &t.rules, &options, &t.arena, &limited,
+                                      &t.error));
+    trial_ok(&t, cleave_window_search(&t.problem, &t.pricer, &t.rules, &options, &t.arena, &again,
+                                      &t.error));
     cr_expect_lt(limited.proposals, all.proposals / 2);
     cr_expect_geq(limited.price.step, all.price.step);
     cr_expect_leq(limited.price.step, baseline_step(&t));
     cr_expect_eq(again.proposals, limited.proposals);
     cr_expect_eq(again.price.step, limited.price.step);
     expect_whole_price(&t, &limited.layout, &limited.price);
-    end(&t);
+    trial_end(&t);
 }
 
 /* Some groups get another split; half of the time those of all samples, which fold. */
@@ -217,8 +199,8 @@ static bool begin_chain(trial *t, cleave_windows *windows, const cleave_window_s
                         const int32_t *choice, cleave_chain *chain) {
     cleave_choices choices;
     cleave_layout like = {0};
-    ok(t, cleave_choices_create(&t->model, &t->arena, &choices, &t->error));
-    ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &like, &t->error));
+    trial_ok(t, cleave_choices_create(&t->model, &t->arena, &choices, &t->error));
+    trial_ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &like, &t->error));
     like.collectives = t->rules;
     for (int32_t op = 0; op < t->model.n_operators; op++)
         choices.of[op].candidate = choice[space->group_of[op]];
@@ -240,7 +222,7 @@ static cleave_price fresh_price(trial *t, const cleave_blocks *blocks,
     cleave_windows *windows;
     cleave_chain chain;
     cleave_price price = {.excess_bytes = INT64_MAX};
-    ok(t, cleave_windows_create(&t->pricer, blocks, &windows, &t->error));
+    trial_ok(t, cleave_windows_create(&t->pricer, blocks, &windows, &t->error));
     if (begin_chain(t, windows, space, choice, &chain))
         price = chain.price;
     cleave_windows_destroy(windows);
@@ -251,9 +233,9 @@ static cleave_price fresh_price(trial *t, const cleave_blocks *blocks,
 static cleave_price propose(trial *t, const cleave_window_space *space, const int32_t *choice,
                             int64_t below, cleave_chain *chain) {
     for (int32_t op = 0; op < t->model.n_operators; op++)
-        ok(t, cleave_chain_change(chain, op, (cleave_choice){choice[space->group_of[op]], 0},
-                                  &t->error));
-    ok(t, cleave_chain_price(chain, below, false, &t->error));
+        trial_ok(t, cleave_chain_change(chain, op, (cleave_choice){choice[space->group_of[op]], 0},
+                                        &t->error));
+    trial_ok(t, cleave_chain_price(chain, below, false, &t->error));
     return chain->proposed;
 }
 
@@ -263,7 +245,8 @@ static void expect_near(trial *t, const cleave_window_space *space, const int32_
                         const cleave_price *price) {
     cleave_layout layout;
     cleave_price folded;
-    ok(t, cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &layout, &t->error));
+    trial_ok(t,
+             cleave_layout_create(&t->model, t->machine.n_devices, &t->arena, &layout, &t->error));
     for (int32_t op = 0; op < t->model.n_operators; op++)
         layout.splits[op] = window_split(space, op, choice);
     layout.collectives = t->rules;
@@ -282,11 +265,11 @@ static void walk(trial *t, uint64_t seed) {
     cleave_random random = {.key = seed};
     const cleave_blocks none = {0};
     int folded = 0;
-    ok(t, cleave_window_space_create(&t->problem, &none, t->machine.devices_per_node, &t->arena,
-                                     &space, &t->error));
+    trial_ok(t, cleave_window_space_create(&t->problem, &none, t->machine.devices_per_node,
+                                           &t->arena, &space, &t->error));
     int32_t *choice = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, space.n_groups);
     int32_t *tried = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, space.n_groups);
-    ok(t, cleave_windows_create(&t->pricer, &none, &windows, &t->error));
+    trial_ok(t, cleave_windows_create(&t->pricer, &none, &windows, &t->error));
     cr_assert(begin_chain(t, windows, &space, choice, &chain), "%s", t->name);
     for (int round = 0; round < 40; round++) {
         bool moves = cleave_random_below(&random, 2) == 0;
@@ -303,7 +286,7 @@ static void walk(trial *t, uint64_t seed) {
             expect_near(t, &space, tried, &fresh);
         folded += folds(&price);
         moves = moves && folds(&price);
-        ok(t, (moves ? cleave_chain_accept : cleave_chain_reject)(&chain, &t->error));
+        trial_ok(t, (moves ? cleave_chain_accept : cleave_chain_reject)(&chain, &t->error));
         for (int32_t g = 0; g < space.n_groups && moves; g++)
             choice[g] = tried[g];
     }
@@ -321,7 +304,7 @@ Test(windows, estimates_are_what_a_fresh_one_gives) {
         begin(&t, walks[c].model, walks[c].layers, walks[c].machine, walks[c].devices,
               walks[c].batch);
         walk(&t, 77 + c);
-        end(&t);
+        trial_end(&t);
     }
 }
 
@@ -334,7 +317,7 @@ Test(windows, few_blocks_tell_the_price_of_many) {
     begin(&t, "deep", 16, "a100-128x8", 64, 256);
     const cleave_blocks blocks = t.problem.blocks;
     cr_assert_eq(blocks.n, 15);
-    ok(&t, cleave_window_space_create(&t.problem, &blocks, 8, &t.arena, &space, &t.error));
+    trial_ok(&t, cleave_window_space_create(&t.problem, &blocks, 8, &t.arena, &space, &t.error));
     int32_t *choice = CLEAVE_ARENA_ARRAY(&t.arena, int32_t, space.n_groups);
     for (int round = 0; round < 12; round++) {
         cleave_price few = fresh_price(&t, &blocks, &space, choice);
@@ -345,7 +328,7 @@ Test(windows, few_blocks_tell_the_price_of_many) {
                                (long long)few.step, (long long)all.step);
         draw(&random, &space, choice);
     }
-    end(&t);
+    trial_end(&t);
 }
 
 /* A limit that data parallel's peak does not fit is kept, or said to be too low. */
@@ -354,8 +337,8 @@ Test(windows, results_keep_the_memory_limit) {
     cleave_window_found found, limited;
     const cleave_window_options options = {.most_proposals = 300};
     begin(&t, "deep", 6, "a100-128x8", 64, 128);
-    ok(&t,
-       cleave_window_search(&t.problem, &t.pricer, &t.rules, &options, &t.arena, &found, &t.error));
+    trial_ok(&t, cleave_window_search(&t.problem, &t.pricer, &t.rules, &options, &t.arena, &found,
+                                      &t.error));
     for (int percent = 90; percent > 0; percent -= 30) {
         t.pricer.memory_limit_bytes = found.price.peak_bytes * percent / 100;
         cleave_status status = cleave_window_search(&t.problem, &t.pricer, &t.rules, &options,
@@ -368,5 +351,5 @@ Test(windows, results_keep_the_memory_limit) {
         }
         printf("%d %%: %s\n", percent, status == CLEAVE_OK ? "found" : t.error.message);
     }
-    end(&t);
+    trial_end(&t);
 }

@@ -3,6 +3,7 @@
 #ifndef CLEAVE_TESTS_SUPPORT_ENGINE_CASE_H
 #define CLEAVE_TESTS_SUPPORT_ENGINE_CASE_H
 
+#include "ok.h"
 #include "simulator/step/engine_workspace.h"
 
 #include <criterion/criterion.h>
@@ -90,23 +91,18 @@ static inline void ends(engine_case *c, int32_t m, int64_t work, int32_t source,
 
 static inline void finish(engine_case *c) {
     cleave_error error = {""};
-    cr_assert_eq(cleave_engine_finish(&c->problem, &c->arena, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_engine_finish, &c->problem, &c->arena);
     cr_assert_eq(cleave_engine_workspace_create(&c->problem, &c->arena, &c->workspace, &error), 0);
     cr_assert_eq(cleave_engine_timeline_create(&c->problem, &c->arena, &c->timeline, &error), 0);
 }
 
 static inline int64_t events(engine_case *c) {
-    cleave_error error = {""};
-    cr_assert_eq(cleave_engine_run_events(&c->problem, c->workspace, &c->timeline, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_engine_run_events, &c->problem, c->workspace, &c->timeline);
     return c->timeline.step;
 }
 
 static inline int64_t scan(engine_case *c) {
-    cleave_error error = {""};
-    cr_assert_eq(cleave_engine_run_scan(&c->problem, c->workspace, &c->timeline, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(cleave_engine_run_scan, &c->problem, c->workspace, &c->timeline);
     return c->timeline.step;
 }
 

@@ -3,6 +3,7 @@
 #ifndef CLEAVE_TESTS_SUPPORT_EXPECT_BOUND_H
 #define CLEAVE_TESTS_SUPPORT_EXPECT_BOUND_H
 
+#include "ok.h"
 #include "price_whole.h"
 #include "search/bound/bound.h"
 #include "search/price/price.h"
@@ -22,29 +23,23 @@ static inline void draw_from(const cleave_candidates *candidates, int32_t n_devi
 
 static inline void expect_bound_to_hold(const cleave_model *model, const cleave_machine *machine,
                                         int trials, cleave_arena *arena) {
-    cleave_error error = {""};
     cleave_pricer pricer;
     cleave_node_costs *costs;
     cleave_candidates candidates;
     cleave_layout layout;
     double seconds;
-    cr_assert_eq(cleave_node_costs_create(model, machine, &costs, &error), CLEAVE_OK);
-    cr_assert_eq(
-        cleave_candidates_create(model, machine, costs, NULL, 0, arena, &candidates, &error),
-        CLEAVE_OK);
-    cr_assert_eq(cleave_lower_bound(model, machine, &candidates, 1, &seconds, &error), CLEAVE_OK);
+    OK(cleave_node_costs_create, model, machine, &costs);
+    OK(cleave_candidates_create, model, machine, costs, NULL, 0, arena, &candidates);
+    OK(cleave_lower_bound, model, machine, &candidates, 1, &seconds);
     cr_assert_gt(seconds, 0);
-    cr_assert_eq(cleave_pricer_create(model, machine, 1, INT64_C(1) << 50, &pricer, &error),
-                 CLEAVE_OK);
-    cr_assert_eq(cleave_layout_create(model, machine->n_devices, arena, &layout, &error),
-                 CLEAVE_OK);
+    OK(cleave_pricer_create, model, machine, 1, INT64_C(1) << 50, &pricer);
+    OK(cleave_layout_create, model, machine->n_devices, arena, &layout);
     int32_t *devices = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_operators * machine->n_devices);
     cleave_random random = {.key = 5};
     for (int trial = 0; trial < trials; trial++) {
         cleave_price price;
         draw_from(&candidates, machine->n_devices, &random, devices, &layout);
-        cr_assert_eq(price_whole(&pricer, &layout, trial % 2 == 0, &price, &error), CLEAVE_OK, "%s",
-                     error.message);
+        OK(price_whole, &pricer, &layout, trial % 2 == 0, &price);
         cr_assert_geq((double)price.step * 1e-12, seconds, "%s", model->file);
     }
     cleave_pricer_destroy(&pricer);

@@ -4,6 +4,7 @@
 #define CLEAVE_TESTS_SUPPORT_PERCEPTRON_H
 
 #include "hand_model.h"
+#include "ok.h"
 
 #include <criterion/criterion.h>
 
@@ -23,8 +24,7 @@ static inline cleave_model make_perceptron(cleave_arena *arena, int layers, int6
         x = r;
     }
     add_loss(&model, x);
-    cleave_error error = {""};
-    cr_assert_eq(cleave_model_finish(&model, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_model_finish, &model);
     return model;
 }
 

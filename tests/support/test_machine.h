@@ -3,6 +3,7 @@
 #define CLEAVE_TESTS_SUPPORT_TEST_MACHINE_H
 
 #include "costmodel/machine.h"
+#include "ok.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -24,9 +25,7 @@ static inline cleave_machine parse_machine(cleave_arena *arena, int32_t nodes, i
                        : "0, 1, 2, 3, ",
         links, links);
     cleave_machine machine;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_machine_parse(text, strlen(text), "test", 0, arena, &machine, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_machine_parse, text, strlen(text), "test", 0, arena, &machine);
     return machine;
 }
 
@@ -48,9 +47,7 @@ static inline cleave_machine parse_two_kinds(cleave_arena *arena, int32_t nodes,
         memory, gigabytes_per_second, launch, memory, 1 / slower, 1 / slower,
         gigabytes_per_second / slower, launch, nodes, links, links);
     cleave_machine machine;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_machine_parse(text, strlen(text), "test", 0, arena, &machine, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_machine_parse, text, strlen(text), "test", 0, arena, &machine);
     return machine;
 }
 

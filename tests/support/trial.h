@@ -18,6 +18,8 @@ typedef struct trial {
     cleave_node_costs *costs;
     cleave_candidates candidates;
     cleave_pricer pricer;
+    cleave_problem problem;
+    cleave_collective_rules rules;
     cleave_random random;
     char name[200];
     /* Not looked at by what is below. */
@@ -36,6 +38,7 @@ void trial_read_machine(trial *t, const char *name, int32_t n_devices);
 
 /* Costs, candidates and pricer; with memory for anything. */
 void trial_begin(trial *t, int optimizer_states);
+/* Of whatever it has. */
 void trial_end(trial *t);
 
 /* For calls that fill the trial's error. */

@@ -1,12 +1,13 @@
 /* How far predictions are off, and how they rank. */
 #include "base/accuracy.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 
 static cleave_accuracy find(const cleave_compared *compared, int32_t n) {
     cleave_accuracy found;
-    cr_assert_eq(cleave_accuracy_find(compared, n, &found, NULL), CLEAVE_OK);
+    OK(cleave_accuracy_find, compared, n, &found);
     return found;
 }
 

@@ -1,4 +1,5 @@
 /* Arena, lists, files, errors and random numbers. */
+#include "../../support/ok.h"
 #include "base/arena.h"
 #include "base/checked.h"
 #include "base/error.h"
@@ -72,20 +73,19 @@ Test(file, a_reader_sees_the_old_file_until_the_new_one_is_whole) {
     char folder[] = "/tmp/cleave-file-XXXXXX", path[64], *data;
     size_t bytes;
     cleave_arena arena = {0};
-    cleave_error error = {""};
     cr_assert_not_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/data", folder);
-    cr_assert_eq(cleave_file_write(path, "old", 3, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_file_write, path, "old", 3);
     cleave_file_writer writer;
-    cr_assert_eq(cleave_file_writer_open(&writer, path, &error), CLEAVE_OK);
+    OK(cleave_file_writer_open, &writer, path);
     fputs("newer", writer.stream);
-    cr_assert_eq(cleave_file_read(path, &arena, &data, &bytes, &error), CLEAVE_OK);
+    OK(cleave_file_read, path, &arena, &data, &bytes);
     cr_expect_str_eq(data, "old");
-    cr_assert_eq(cleave_file_writer_commit(&writer, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_file_read(path, &arena, &data, &bytes, &error), CLEAVE_OK);
+    OK(cleave_file_writer_commit, &writer);
+    OK(cleave_file_read, path, &arena, &data, &bytes);
     cr_expect_str_eq(data, "newer");
     cr_expect_eq(bytes, 5);
-    cr_assert_eq(cleave_file_writer_open(&writer, path, &error), CLEAVE_OK);
+    OK(cleave_file_writer_open, &writer, path);
     cleave_file_writer_abandon(&writer);
     cr_expect_eq(unlink(path), 0);
     cr_expect_eq(rmdir(folder), 0, "temporary files are left");
@@ -106,13 +106,13 @@ Test(file, of_a_folder_it_is_not_written_through_a_link_and_its_checksum_is_know
     cr_assert_eq(symlink("data", link), 0);
     cr_expect_eq(cleave_file_writer_open_within(&writer, folder, "link", &error), CLEAVE_FAILED);
     cr_expect_eq(access(path, F_OK), -1);
-    cr_assert_eq(cleave_file_writer_open_within(&writer, folder, "data", &error), CLEAVE_OK);
-    cr_assert_eq(cleave_file_writer_put(&writer, "wh", 2, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_file_writer_put(&writer, "ole", 3, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_file_writer_commit(&writer, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_file_read(path, &arena, &data, &read, &error), CLEAVE_OK);
+    OK(cleave_file_writer_open_within, &writer, folder, "data");
+    OK(cleave_file_writer_put, &writer, "wh", 2);
+    OK(cleave_file_writer_put, &writer, "ole", 3);
+    OK(cleave_file_writer_commit, &writer);
+    OK(cleave_file_read, path, &arena, &data, &read);
     cr_expect_str_eq(data, "whole");
-    cr_assert_eq(cleave_file_checksum(path, INT64_MAX, &bytes, &checksum, &error), CLEAVE_OK);
+    OK(cleave_file_checksum, path, INT64_MAX, &bytes, &checksum);
     cr_expect_eq(bytes, 5);
     cr_expect_eq(checksum, cleave_checksum_value(&writer.sum));
     unlink(link);
@@ -127,7 +127,7 @@ Test(file, that_it_was_written_to_is_seen) {
     int descriptor = mkstemp(path);
     cr_assert(descriptor >= 0 && write(descriptor, "a", 1) == 1);
     cleave_file_stamp stamp = cleave_file_stamp_take(descriptor);
-    cr_expect_eq(cleave_file_stamp_check(&stamp, descriptor, path, &error), CLEAVE_OK);
+    OK(cleave_file_stamp_check, &stamp, descriptor, path);
     cr_assert_eq(write(descriptor, "b", 1), 1);
     cr_expect_eq(cleave_file_stamp_check(&stamp, descriptor, path, &error), CLEAVE_FAILED);
     cr_expect_not_null(strstr(error.message, "it had 1 bytes and has 2"));

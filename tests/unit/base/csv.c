@@ -1,5 +1,6 @@
 /* Comma-separated values, row by row. */
 #include "base/csv.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -11,7 +12,7 @@ static cleave_csv begin(const char *text) { return cleave_csv_begin(text, strlen
 
 static void expect_row(cleave_csv *csv, int32_t n, const char *const *fields) {
     cleave_csv_row row;
-    cr_assert_eq(cleave_csv_next(csv, &arena, &row, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_csv_next, csv, &arena, &row);
     cr_assert_eq(row.n, n);
     for (int32_t i = 0; i < n; i++)
         cr_expect_str_eq(row.fields[i].text, fields[i]);
@@ -35,11 +36,11 @@ Test(csv, quotes_hold_commas_lines_and_quotes) {
 Test(csv, fields_know_where_they_are) {
     cleave_csv csv = begin("\"x\ny\", z\n\nab, \"cd\"\n");
     cleave_csv_row row;
-    cr_assert_eq(cleave_csv_next(&csv, &arena, &row, &error), CLEAVE_OK);
+    OK(cleave_csv_next, &csv, &arena, &row);
     cr_expect_eq(row.fields[0].line, 1);
     cr_expect_eq(row.fields[1].line, 2);
     cr_expect_eq(row.fields[1].column, 5);
-    cr_assert_eq(cleave_csv_next(&csv, &arena, &row, &error), CLEAVE_OK);
+    OK(cleave_csv_next, &csv, &arena, &row);
     cr_expect_eq(row.fields[0].line, 4);
     cr_expect_eq(row.fields[1].column, 5);
 }
@@ -48,7 +49,7 @@ static void expect_refused(const char *text, int n_rows_before, const char *plac
     cleave_csv csv = begin(text);
     cleave_csv_row row;
     for (int i = 0; i < n_rows_before; i++)
-        cr_assert_eq(cleave_csv_next(&csv, &arena, &row, &error), CLEAVE_OK);
+        OK(cleave_csv_next, &csv, &arena, &row);
     cr_expect_eq(cleave_csv_next(&csv, &arena, &row, &error), CLEAVE_BAD_INPUT);
     cr_expect_not_null(strstr(error.message, place), "%s", error.message);
 }

@@ -1,5 +1,6 @@
 /* JSON: what the reader refuses and how it says so, and that what is written reads back. */
 #include "base/json.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -9,9 +10,7 @@
 
 static cleave_json *parse(const char *text) {
     cleave_json *document = NULL;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_json_parse(text, strlen(text), "test.json", &document, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(cleave_json_parse, text, strlen(text), "test.json", &document);
     return document;
 }
 
@@ -52,7 +51,7 @@ Test(json, members_keep_the_order_of_the_file) {
         int64_t value = 0;
         cleave_json_cursor member = cleave_json_member(&root, i, &key);
         cr_expect_str_eq(key, keys[i]);
-        cr_expect_eq(cleave_json_integer(&member, 0, 9, &value, NULL), CLEAVE_OK);
+        OK(cleave_json_integer, &member, 0, 9, &value);
         cr_expect_eq(value, i + 1);
     }
     cleave_json_free(document);
@@ -62,9 +61,9 @@ Test(json, errors_name_file_path_and_value) {
     cleave_json *document = parse("{\"operators\": {\"/a.b\": {\"split\": [1, \"x\"]}}}");
     cleave_json_cursor at = cleave_json_root(document);
     cleave_error error;
-    cr_assert_eq(cleave_json_get(&at, "operators", &at, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_json_get(&at, "/a.b", &at, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_json_get(&at, "split", &at, &error), CLEAVE_OK);
+    OK(cleave_json_get, &at, "operators", &at);
+    OK(cleave_json_get, &at, "/a.b", &at);
+    OK(cleave_json_get, &at, "split", &at);
     int64_t value = 7;
     cleave_json_cursor second = cleave_json_element(&at, 1), first = cleave_json_element(&at, 0);
     cr_expect_eq(cleave_json_integer(&second, 0, 9, &value, &error), CLEAVE_BAD_INPUT);
@@ -102,7 +101,7 @@ Test(json, a_path_that_grows_too_long_is_cut) {
         cr_assert(cleave_json_find(&at, "a", &at));
     cr_expect_eq(strlen(at.path), sizeof at.path - 1);
     int64_t value = 0;
-    cr_expect_eq(cleave_json_integer(&at, 0, 9, &value, NULL), CLEAVE_OK);
+    OK(cleave_json_integer, &at, 0, 9, &value);
     cleave_json_free(document);
 }
 
@@ -130,19 +129,19 @@ Test(json, what_is_written_reads_back) {
     cleave_json_cursor root = cleave_json_root(document), at;
     const char *text = "";
     cr_assert(cleave_json_find(&root, "text\n\"\\\x01", &at));
-    cr_expect_eq(cleave_json_string(&at, &text, NULL), CLEAVE_OK);
+    OK(cleave_json_string, &at, &text);
     cr_expect_str_eq(text, "tab\t\xc3\xa9");
     cr_assert(cleave_json_find(&root, "numbers", &at));
     cr_assert_eq(cleave_json_count(&at), N);
     for (int i = 0; i < N; i++) {
         cleave_json_cursor element = cleave_json_element(&at, i);
         double value = NAN;
-        cr_expect_eq(cleave_json_number(&element, &value, NULL), CLEAVE_OK);
+        OK(cleave_json_number, &element, &value);
         cr_expect_eq(memcmp(&value, &numbers[i], sizeof value), 0, "%.17g", numbers[i]);
     }
     int64_t least = 0;
     cr_assert(cleave_json_find(&root, "least", &at));
-    cr_expect_eq(cleave_json_integer(&at, INT64_MIN, INT64_MAX, &least, NULL), CLEAVE_OK);
+    OK(cleave_json_integer, &at, INT64_MIN, INT64_MAX, &least);
     cr_expect_eq(least, INT64_MIN);
     cr_assert(cleave_json_find(&root, "infinite", &at));
     cr_expect_eq(cleave_json_type_of(&at), CLEAVE_JSON_NULL);
@@ -180,19 +179,19 @@ Test(json, replaced_members_are_read_as_they_are_now_and_others_as_before) {
     cleave_json_cursor b, at;
     double value;
     int64_t whole;
-    cr_assert_eq(cleave_json_parse(text, strlen(text), "t", &document, NULL), CLEAVE_OK);
+    OK(cleave_json_parse, text, strlen(text), "t", &document);
     cleave_json_cursor root = cleave_json_root(document);
-    cr_assert_eq(cleave_json_get(&root, "b", &b, NULL), CLEAVE_OK);
-    cr_assert_eq(cleave_json_replace_string(&root, "a", "3 GB/s", NULL), CLEAVE_OK);
-    cr_assert_eq(cleave_json_replace_number(&b, "c", 7, NULL), CLEAVE_OK);
-    cr_assert_eq(cleave_json_get(&root, "a", &at, NULL), CLEAVE_OK);
-    cr_assert_eq(cleave_json_quantity(&at, CLEAVE_UNIT_BYTES_PER_SECOND, &value, NULL), CLEAVE_OK);
+    OK(cleave_json_get, &root, "b", &b);
+    OK(cleave_json_replace_string, &root, "a", "3 GB/s");
+    OK(cleave_json_replace_number, &b, "c", 7);
+    OK(cleave_json_get, &root, "a", &at);
+    OK(cleave_json_quantity, &at, CLEAVE_UNIT_BYTES_PER_SECOND, &value);
     cr_expect_eq(value, 3e9);
-    cr_assert_eq(cleave_json_get(&b, "c", &at, NULL), CLEAVE_OK);
-    cr_expect_eq(cleave_json_integer(&at, 0, 9, &whole, NULL), CLEAVE_OK); /* whole as it was */
+    OK(cleave_json_get, &b, "c", &at);
+    OK(cleave_json_integer, &at, 0, 9, &whole); /* whole as it was */
     cr_expect_eq(whole, 7);
-    cr_assert_eq(cleave_json_get(&b, "d", &at, NULL), CLEAVE_OK);
-    cr_assert_eq(cleave_json_number(&at, &value, NULL), CLEAVE_OK);
+    OK(cleave_json_get, &b, "d", &at);
+    OK(cleave_json_number, &at, &value);
     cr_expect_eq(value, 0.5);
     cleave_json_free(document);
 }

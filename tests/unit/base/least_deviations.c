@@ -1,5 +1,6 @@
 /* Fits by least absolute deviations, against a walk over a grid and figures known by hand. */
 #include "base/least_deviations.h"
+#include "../../support/ok.h"
 
 #include "base/random.h"
 
@@ -24,14 +25,14 @@ Test(least_deviations, one_odd_measurement_counts_for_nothing) {
         .of = "x", .n = 4, .n_figures = 1, .features = features, .lower = lower, .upper = upper};
     /* The sum is |1 - 9 x| + 3 |1 - x|: falling by 12 to x = 1/9, then rising by 6. */
     double x, off;
-    cr_assert_eq(cleave_least_deviations_solve(&fit, &x, &off, NULL), CLEAVE_OK);
+    OK(cleave_least_deviations_solve, &fit, &x, &off);
     cr_expect_float_eq(x, 1.0 / 9, 1e-9);
     cr_expect_float_eq(off, 3 * 8.0 / 9, 1e-9);
     /* With as much weight on each relative to its slope it is the three that count. */
     const double weight[] = {1, 1, 1.0 / 9, 1};
     cleave_least_deviations weighted = fit;
     weighted.weight = weight;
-    cr_assert_eq(cleave_least_deviations_solve(&weighted, &x, &off, NULL), CLEAVE_OK);
+    OK(cleave_least_deviations_solve, &weighted, &x, &off);
     cr_expect_float_eq(x, 1, 1e-9);
     cr_expect_float_eq(off, 8.0 / 9, 1e-9);
 }
@@ -56,7 +57,7 @@ Test(least_deviations, nothing_on_a_grid_is_nearer) {
                                              .weight = trial % 2 == 0 ? weight : NULL,
                                              .lower = lower,
                                              .upper = upper};
-        cr_assert_eq(cleave_least_deviations_solve(&fit, x, &off, NULL), CLEAVE_OK);
+        OK(cleave_least_deviations_solve, &fit, x, &off);
         cr_expect_float_eq(off, off_at(&fit, x), 1e-7);
         for (int i = 0; i <= STEPS; i++)
             for (int j = 0; j <= STEPS; j++) {

@@ -1,5 +1,6 @@
 /* Linear and integer programs with optima known by hand. */
 #include "base/linear_program.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -30,8 +31,7 @@ Test(linear_program, optimum_is_at_the_corner) {
     double upper[] = {none, none}, rows[2][2] = {{-none, -none}, {4, 6}}, x[2];
     cleave_linear_program program = corner(upper, NULL, rows);
     cleave_linear_result result;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_linear_program_solve(&program, 0, x, &result, &error), CLEAVE_OK);
+    OK(cleave_linear_program_solve, &program, 0, x, &result);
     cr_assert_eq(result.outcome, CLEAVE_LINEAR_OPTIMAL);
     cr_expect_float_eq(x[0], 1.6, 1e-9);
     cr_expect_float_eq(x[1], 1.2, 1e-9);
@@ -44,8 +44,7 @@ Test(linear_program, integer_columns_are_whole) {
     bool integer[] = {true, true};
     cleave_linear_program program = corner(upper, integer, rows);
     cleave_linear_result result;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_linear_program_solve(&program, 0, x, &result, &error), CLEAVE_OK);
+    OK(cleave_linear_program_solve, &program, 0, x, &result);
     cr_expect_eq(result.outcome, CLEAVE_LINEAR_OPTIMAL);
     cr_expect_float_eq(result.objective, -2, 1e-9);
     cr_expect_float_eq(result.bound, -2, 1e-9);
@@ -58,11 +57,10 @@ Test(linear_program, infeasible_and_unbounded_are_outcomes) {
     double open[2][2] = {{1, 1}, {none, none}};
     cleave_linear_program program = corner(upper, NULL, impossible);
     cleave_linear_result result;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_linear_program_solve(&program, 0, x, &result, &error), CLEAVE_OK);
+    OK(cleave_linear_program_solve, &program, 0, x, &result);
     cr_expect_eq(result.outcome, CLEAVE_LINEAR_INFEASIBLE);
     program = corner(upper, NULL, open);
-    cr_assert_eq(cleave_linear_program_solve(&program, 0, x, &result, &error), CLEAVE_OK);
+    OK(cleave_linear_program_solve, &program, 0, x, &result);
     cr_expect_eq(result.outcome, CLEAVE_LINEAR_UNBOUNDED);
 }
 
@@ -82,6 +80,6 @@ Test(linear_program, misuse_is_an_error_and_leaves_the_solver_usable) {
         cr_expect_neq(strlen(error.message), 0);
     }
     cleave_linear_program program = corner(upper, NULL, rows);
-    cr_assert_eq(cleave_linear_program_solve(&program, 0, x, &result, &error), CLEAVE_OK);
+    OK(cleave_linear_program_solve, &program, 0, x, &result);
     cr_expect_float_eq(result.objective, -2.8, 1e-9);
 }

@@ -1,5 +1,6 @@
 /* Units: what is parsed, what is refused, and that exact text comes back as the same double. */
 #include "base/units.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -26,9 +27,7 @@ Test(units, quantities_are_parsed) {
     };
     for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
         double value = -1;
-        cleave_error error = {""};
-        cr_expect_eq(cleave_unit_parse(examples[i].text, examples[i].unit, &value, &error),
-                     CLEAVE_OK, "%s", error.message);
+        OK(cleave_unit_parse, examples[i].text, examples[i].unit, &value);
         cr_expect_float_eq(value, examples[i].value, 1e-15 * examples[i].value, "%s",
                            examples[i].text);
     }

@@ -1,4 +1,5 @@
 /* What calibration measures, in which order, and which surroundings it gives to a kernel. */
+#include "../../support/ok.h"
 #include "../../support/shipped.h"
 #include "cli/calibrate/bytes.h"
 #include "cli/calibrate/works.h"
@@ -88,7 +89,6 @@ static double sum_of_weights(const calibrate_works *works) {
 /* A device that does all of it has the activations of the whole batch in its memory. */
 Test(calibrate_works, a_layout_has_its_own_surroundings) {
     static const char *const names[] = {"data-parallel", "single"};
-    cleave_error error = {""};
     cleave_arena arena = {0};
     cleave_model model;
     cleave_machine machine;
@@ -96,25 +96,18 @@ Test(calibrate_works, a_layout_has_its_own_surroundings) {
     int64_t touched[2], usual;
     double weights[2];
     bool applies = false;
-    cr_assert_eq(shipped_model("lenet5", 64, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(shipped_machine("two-cores", 2, &arena, &machine, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(shipped_model, "lenet5", 64, &arena, &model);
+    OK(shipped_machine, "two-cores", 2, &arena, &machine);
     calibrate_works works = {0};
     for (int i = 0; i < 2; i++) {
-        cr_assert_eq(cleave_baseline_layout(&model, &machine, names[i], 0, &arena, &layout,
-                                            &applies, &error),
-                     CLEAVE_OK, "%s", error.message);
+        OK(cleave_baseline_layout, &model, &machine, names[i], 0, &arena, &layout, &applies);
         works.n = 0;
-        cr_assert_eq(
-            calibrate_works_add_layout(&works, &model, &machine, &layout, &touched[i], &error),
-            CLEAVE_OK, "%s", error.message);
+        OK(calibrate_works_add_layout, &works, &model, &machine, &layout, &touched[i]);
         weights[i] = sum_of_weights(&works) / (i == 0 ? 2 : 1); /* of two devices, and of one */
     }
     cr_expect_lt(touched[0], touched[1]);
     cr_expect_lt(weights[0], weights[1]);
-    cr_assert_eq(calibrate_works_add(&works, &model, &machine, &usual, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(calibrate_works_add, &works, &model, &machine, &usual);
     cr_expect_eq(usual, touched[0]);
     CLEAVE_LIST_FREE(&works);
     cleave_arena_free(&arena);
@@ -123,18 +116,15 @@ Test(calibrate_works, a_layout_has_its_own_surroundings) {
 /* One sample is the least that a device has of 8 on 2: whatever a search makes of them, in
    micro-batches too, kernels of the first axis at 1, 2 and 4 are among those to be measured. */
 Test(calibrate_works, kernels_are_measured_at_the_extents_of_micro_batches) {
-    cleave_error error = {""};
     cleave_arena arena = {0};
     cleave_model model;
     cleave_machine machine = {0};
     calibrate_works works = {0};
     int64_t touched_bytes = 0;
     bool has[5] = {false};
-    cr_assert_eq(shipped_model("mlp", 8, &arena, &model, &error), CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(shipped_machine("two-cores", 2, &arena, &machine, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(calibrate_works_add(&works, &model, &machine, &touched_bytes, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(shipped_model, "mlp", 8, &arena, &model);
+    OK(shipped_machine, "two-cores", 2, &arena, &machine);
+    OK(calibrate_works_add, &works, &model, &machine, &touched_bytes);
     for (int32_t w = 0; w < works.n; w++) {
         int64_t samples = works.items[w].part.hi[0] - works.items[w].part.lo[0];
         if (works.items[w].nest->kind == CLEAVE_NEST_PRODUCT && samples <= 4)

@@ -1,5 +1,6 @@
 /* Options: one table gives values, defaults and errors. */
 #include "cli/options.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -43,11 +44,10 @@ static cleave_status parse(const char *line, values *v, cleave_error *error) {
 
 Test(options, values_land_in_the_struct) {
     values v;
-    cleave_error error = {""};
-    cr_assert_eq(parse("--name a.onnx data.bin --batch=16 --time 2min --memory 2GiB --rate -0.5 "
-                       "--json --model x --of 3 --model y --of 4",
-                       &v, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(parse,
+       "--name a.onnx data.bin --batch=16 --time 2min --memory 2GiB --rate -0.5 "
+       "--json --model x --of 3 --model y --of 4",
+       &v);
     cr_expect_str_eq(v.model, "a.onnx");
     cr_expect_str_eq(v.file, "data.bin");
     cr_expect_eq(v.batch, 16);

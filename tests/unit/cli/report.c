@@ -1,4 +1,5 @@
 /* What the panels of a page are made of: traffic, timelines, and a sweep's points. */
+#include "../../support/ok.h"
 #include "cli/report/panels.h"
 #include "graph/import/import.h"
 
@@ -15,33 +16,24 @@ static cleave_model model;
 static cleave_machine machine;
 static cleave_layout layout;
 
-static void ok(cleave_status status, const cleave_error *error) {
-    cr_assert_eq(status, CLEAVE_OK, "%s", error->message);
-}
-
 static void set_up(void) {
-    cleave_error error = {""};
     bool applies = false;
     const cleave_import_request request = {
         .file = CLEAVE_SOURCE_DIR "/configs/models/mlp.onnx", .batch = 64, .with_loss = true};
-    ok(cleave_model_import_as(&request, &arena, &model, &error), &error);
+    OK(cleave_model_import_as, &request, &arena, &model);
     machine = make_machine(&arena, NODES, PER_NODE, "1 GiB");
-    ok(cleave_baseline_layout(&model, &machine, "data-parallel", 0, &arena, &layout, &applies,
-                              &error),
-       &error);
-    ok(cleave_choose_collectives(&machine, true, &arena, &layout.collectives, &error), &error);
+    OK(cleave_baseline_layout, &model, &machine, "data-parallel", 0, &arena, &layout, &applies);
+    OK(cleave_choose_collectives, &machine, true, &arena, &layout.collectives);
 }
 static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(report, .init = set_up, .fini = tear_down);
 
 /* The step as many devices are priced. */
 static report_step fold(void) {
-    cleave_error error = {""};
     const cleave_pricing how = {.closed_form = true};
     report_step step = {
         .model = model, .machine = &machine, .layout = &layout, .of.priced.program.symbolic = true};
-    ok(cleave_priced_program_make(&model, &machine, &layout, &how, &arena, &step.of.priced, &error),
-       &error);
+    OK(cleave_priced_program_make, &model, &machine, &layout, &how, &arena, &step.of.priced);
     cr_assert_gt(step.of.priced.program.n_windows, 1);
     cr_assert_gt(step.of.priced.program.n_collectives, 0);
     cr_assert_eq(step.of.priced.program.n_messages, 0);
@@ -50,20 +42,18 @@ static report_step fold(void) {
 
 /* The program refers to the step's own model, so the step stays where it is made. */
 static void simulate(report_step *step) {
-    cleave_error error = {""};
-    ok(report_step_make(&model, &machine, &layout, 0, &arena, step, &error), &error);
+    OK(report_step_make, &model, &machine, &layout, 0, &arena, step);
     cr_assert_not(step->of.priced.is_folded);
 }
 
 /* Lowered whole, a collective is messages; of a window and a closed form nothing but its plan is
    left.  Closed forms take blocks as equal, so biases are off by some elements. */
 Test(report, a_window_and_closed_forms_send_from_device_to_device_what_all_messages_do) {
-    cleave_error error = {""};
     report_step whole, folded = fold();
     simulate(&whole);
     report_traffic a, b;
-    ok(report_traffic_find(&whole, &arena, &a, &error), &error);
-    ok(report_traffic_find(&folded, &arena, &b, &error), &error);
+    OK(report_traffic_find, &whole, &arena, &a);
+    OK(report_traffic_find, &folded, &arena, &b);
     cr_assert_eq(a.n_cells, D);
     cr_assert_eq(b.n_cells, D);
     cr_expect_float_eq(a.total_bytes, (double)whole.of.priced.bytes_sent, 0.5);
@@ -76,36 +66,33 @@ Test(report, a_window_and_closed_forms_send_from_device_to_device_what_all_messa
 
 /* As `explain` has it, which adds up what the links of messages were busy. */
 Test(report, the_busiest_link_is_that_of_the_path) {
-    cleave_error error = {""};
     report_step whole;
     simulate(&whole);
     report_traffic traffic;
-    ok(report_traffic_find(&whole, &arena, &traffic, &error), &error);
+    OK(report_traffic_find, &whole, &arena, &traffic);
     cr_expect_eq(traffic.links[0].link, whole.path.busiest_link);
     cr_expect_float_eq(traffic.links[0].busy_seconds, 1e-12 * (double)whole.path.link_busy, 1e-12);
     report_step_destroy(&whole);
 }
 
 static double number_of(const cleave_json_cursor *of, const char *key) {
-    cleave_error error = {""};
     cleave_json_cursor at;
     double value;
-    ok(cleave_json_get(of, key, &at, &error), &error);
-    ok(cleave_json_number(&at, &value, &error), &error);
+    OK(cleave_json_get, of, key, &at);
+    OK(cleave_json_number, &at, &value);
     return value;
 }
 
 /* Ticks of a lane in which something is drawn, and where its last span ends. */
 static int64_t drawn(const cleave_json_cursor *lane, int64_t *end) {
-    cleave_error error = {""};
     cleave_json_cursor spans;
     int64_t sum = 0, numbers[4];
-    ok(cleave_json_get(lane, "spans", &spans, &error), &error);
+    OK(cleave_json_get, lane, "spans", &spans);
     *end = 0;
     for (int32_t i = 0; i < cleave_json_count(&spans); i += 4) {
         for (int k = 0; k < 4; k++) {
             cleave_json_cursor at = cleave_json_element(&spans, i + k);
-            ok(cleave_json_integer(&at, 0, INT32_MAX, &numbers[k], &error), &error);
+            OK(cleave_json_integer, &at, 0, INT32_MAX, &numbers[k]);
         }
         cr_expect_lt(numbers[2] & 7, EXPLAIN_N_SORTS);
         sum += numbers[1];
@@ -117,25 +104,24 @@ static int64_t drawn(const cleave_json_cursor *lane, int64_t *end) {
 /* Every device is shown or does as much as one that is; what is drawn of one is what its items
    take, but for a tick at the ends of each. */
 Test(report, a_timeline_has_all_that_items_take) {
-    cleave_error error = {""};
     report_step whole;
     simulate(&whole);
     report_rows rows;
     int64_t shortest = -1, latest = 0, of_all = 0;
     cleave_json_writer w = {0};
     cleave_json *document;
-    ok(report_rows_choose(&whole, &rows, &error), &error);
+    OK(report_rows_choose, &whole, &rows);
     for (int32_t r = 0; r < rows.n; r++)
         of_all += rows.alike[r];
     cr_expect(rows.n == rows.n_sorts ? of_all == D : of_all < D);
     cleave_json_begin_object(&w, true);
-    ok(report_spans_put(&w, "a", &whole, &rows, &shortest, &error), &error);
+    OK(report_spans_put, &w, "a", &whole, &rows, &shortest);
     cleave_json_end_object(&w);
     cr_expect_eq(shortest, 0);
-    ok(cleave_json_parse(w.text, w.n, "spans", &document, &error), &error);
+    OK(cleave_json_parse, w.text, w.n, "spans", &document);
     cleave_json_cursor root = cleave_json_root(document), timeline, lanes;
-    ok(cleave_json_get(&root, "a", &timeline, &error), &error);
-    ok(cleave_json_get(&timeline, "lanes", &lanes, &error), &error);
+    OK(cleave_json_get, &root, "a", &timeline);
+    OK(cleave_json_get, &timeline, "lanes", &lanes);
     cr_assert_eq(cleave_json_count(&lanes), 2 * rows.n);
     double tick = number_of(&timeline, "tick_seconds");
     const cleave_timeline *items = &whole.of.simulated.timeline;
@@ -178,18 +164,16 @@ static cleave_status put_limits(const report_step *step, const char *text, cleav
 
 /* Of 16 devices; one point does not fit, one is not searched yet, one is on other devices. */
 Test(report, a_sweep_gives_a_point_for_each_limit_that_fits) {
-    cleave_error error = {""};
     report_step whole;
     simulate(&whole);
     cleave_markup page = {0};
-    ok(put_limits(&whole,
-                  SWEEP("{\"at\": {\"memory-limit\": 8}, \"n_devices\": 16, \"why\": \"-\"},"
-                        "{\"at\": {\"memory-limit\": 16}, \"n_devices\": 16, \"step_seconds\": 2},"
-                        "{\"at\": {\"memory-limit\": 32}, \"n_devices\": 16, \"step_seconds\": 1},"
-                        "{\"at\": {\"memory-limit\": 32}, \"n_devices\": 8, \"step_seconds\": 4},"
-                        "{\"at\": {\"memory-limit\": 64}, \"n_devices\": 16, \"done\": false}"),
-                  &page, &error),
-       &error);
+    OK(put_limits, &whole,
+       SWEEP("{\"at\": {\"memory-limit\": 8}, \"n_devices\": 16, \"why\": \"-\"},"
+             "{\"at\": {\"memory-limit\": 16}, \"n_devices\": 16, \"step_seconds\": 2},"
+             "{\"at\": {\"memory-limit\": 32}, \"n_devices\": 16, \"step_seconds\": 1},"
+             "{\"at\": {\"memory-limit\": 32}, \"n_devices\": 8, \"step_seconds\": 4},"
+             "{\"at\": {\"memory-limit\": 64}, \"n_devices\": 16, \"done\": false}"),
+       &page);
     cr_expect_not_null(strstr(page.text, "memory limit 16.0 MiB, step 2.00 s"));
     cr_expect_not_null(strstr(page.text, "memory limit 32.0 MiB, step 1.00 s"));
     cr_expect_null(strstr(page.text, "step 4.00 s"));

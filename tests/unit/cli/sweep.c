@@ -1,4 +1,5 @@
 /* Points of a sweep, what each begins with, its file, and the knees of its curves. */
+#include "../../support/ok.h"
 #include "cli/sweep/knee.h"
 #include "costmodel/machine.h"
 
@@ -13,9 +14,10 @@ static search_request request;
 static sweep of;
 
 static void set_up(void) {
-    request = (search_request){.model = "m.onnx",
-                               .machine = CLEAVE_SOURCE_DIR "/configs/machines/p100-4x4.json",
-                               .batch = 64};
+    request =
+        (search_request){.common.model = "m.onnx",
+                         .common.machine = CLEAVE_SOURCE_DIR "/configs/machines/p100-4x4.json",
+                         .common.batch = 64};
     of = (sweep){.plan.request = &request, .model_hash = "f00d"};
 }
 static void tear_down(void) { cleave_arena_free(&arena); }
@@ -73,7 +75,7 @@ Test(sweep, each_point_has_the_machine_of_its_figures_and_its_own_request) {
     search_request asked;
     cr_assert_eq(sweep_plan_request(&of.plan, point, &asked, NULL), CLEAVE_OK);
     cr_expect_eq(asked.memory_limit, 4 * 0x1p30);
-    cr_expect_eq(asked.batch, 64);
+    cr_expect_eq(asked.common.batch, 64);
 }
 
 /* Layouts carry over along the bandwidth, in either direction, and not along the devices. */
@@ -100,7 +102,7 @@ Test(sweep, machines_of_other_devices_are_no_neighbours) {
     PLAN("node.count=1,2");
     int32_t neighbours[SWEEP_MOST_NEIGHBOURS];
     cr_expect_eq(sweep_plan_neighbours(&of.plan, 1, neighbours), 0);
-    request.devices = 4;
+    request.common.devices = 4;
     PLAN("node.count=1,2");
     cr_expect_eq(sweep_plan_neighbours(&of.plan, 1, neighbours), 1);
 }
@@ -159,8 +161,7 @@ Test(sweep, file_that_is_read_is_written_the_same) {
     found(3, 0.123456789012345);
     of.records[4] = (sweep_record){.is_done = true, .why = "nothing fits, \"not\" even this"};
     const char *first = written();
-    cleave_error error = {""};
-    cr_assert_eq(read_back(first, &error), CLEAVE_OK, "%s", error.message);
+    OK(read_back, first);
     cr_expect_eq(of.records[3].step_seconds, 0.123456789012345);
     cr_expect_eq(of.records[0].bytes_sent, -1);
     cr_expect_not(of.records[1].is_done);

@@ -1,4 +1,5 @@
 /* Lists and ranges of values are what a reader of the table would take them for. */
+#include "../../support/ok.h"
 #include "cli/search/options.h"
 #include "cli/sweep/axis.h"
 
@@ -12,8 +13,7 @@ static const char machine_text[] = "{\"network\": {\"bandwidth\": \"1 GB/s\", \"
 static cleave_arena arena;
 static cleave_json *machine;
 static void set_up(void) {
-    cr_assert_eq(cleave_json_parse(machine_text, strlen(machine_text), "m.json", &machine, NULL),
-                 CLEAVE_OK);
+    OK(cleave_json_parse, machine_text, strlen(machine_text), "m.json", &machine);
 }
 static void tear_down(void) {
     cleave_json_free(machine);

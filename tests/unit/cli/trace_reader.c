@@ -1,5 +1,6 @@
 /* Reading the events of a trace one at a time. */
 #include "cli/trace_reader.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -98,19 +99,18 @@ Test(trace_reader, memory_is_that_of_the_longest_event) {
     fputs("]", stream);
     fclose(stream);
     trace_reader reader;
-    cleave_error error = {""};
     cleave_json *event;
     cr_assert(trace_reader_open(&reader, path));
     for (int i = 0;; i++) {
         int64_t n;
-        cr_assert_eq(trace_reader_next(&reader, &event, &error), CLEAVE_OK, "%s", error.message);
+        OK(trace_reader_next, &reader, &event);
         if (event == NULL) {
             cr_expect_eq(i, 100000);
             break;
         }
         cleave_json_cursor root = cleave_json_root(event), at;
         cr_assert(cleave_json_find(&root, "n", &at));
-        cr_assert_eq(cleave_json_integer(&at, i, i, &n, &error), CLEAVE_OK, "%s", error.message);
+        OK(cleave_json_integer, &at, i, i, &n);
         cleave_json_free(event);
     }
     cr_expect_leq(reader.capacity, 1024);

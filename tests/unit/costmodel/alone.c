@@ -1,4 +1,5 @@
 /* How much quicker a family is where the other devices do nothing. */
+#include "../../support/ok.h"
 #include "costmodel/cost.h"
 
 #include <criterion/criterion.h>
@@ -26,9 +27,9 @@ static double alone_of(const char *family, double flops, const timed *of, int n)
                                            .flops = flops,
                                            .bytes = 1e4 * (i + 1),
                                            .alone_seconds = of[i].share * of[i].seconds};
-        cr_assert_eq(cleave_device_kind_add_kernel(&kind, &kernel, &arena, NULL), CLEAVE_OK);
+        OK(cleave_device_kind_add_kernel, &kind, &kernel, &arena);
     }
-    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    OK(cleave_device_kind_fit, &kind, &arena);
     cr_assert_eq(kind.n_fits, 1);
     return kind.fits[0].alone;
 }

@@ -1,5 +1,6 @@
 /* Products on an array that is described: by hand where that is easy. */
 #include "costmodel/array.h"
+#include "../../support/ok.h"
 #include "costmodel/machine.h"
 
 #include <criterion/criterion.h>
@@ -76,11 +77,10 @@ static cleave_status read(const char *more, cleave_arena *arena, cleave_machine 
 Test(array, kind_that_is_described_has_its_rate_and_table) {
     cleave_arena arena = {0};
     cleave_machine machine;
-    cleave_error error = {""};
-    cr_assert_eq(read(", \"array\": {\"cores\": 100, \"rows\": 16, \"columns\": 16,"
-                      " \"clock\": \"1.5 GHz\", \"on_chip\": \"128 KiB\", \"sustained\": 0.9}",
-                      &arena, &machine, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(read,
+       ", \"array\": {\"cores\": 100, \"rows\": 16, \"columns\": 16,"
+       " \"clock\": \"1.5 GHz\", \"on_chip\": \"128 KiB\", \"sustained\": 0.9}",
+       &arena, &machine);
     const cleave_device_kind *kind = &machine.kinds[0];
     const cleave_array same = {100, 16, 16, 1.5e9, 128 * 1024, 1e12, 0.9};
     cr_expect_float_eq(kind->rates[CLEAVE_BF16], 76.8e12, 1);

@@ -1,5 +1,6 @@
 /* The closed form of an all-reduce against its steps, simulated by events on a machine that does
    nothing else, with what they differ by; and the rules of the choice against all algorithms. */
+#include "../../support/ok.h"
 #include "../../support/shipped.h"
 #include "graph/lower/lower.h"
 #include "simulator/step/simulate.h"
@@ -17,18 +18,14 @@ TestSuite(collective_prices, .fini = tear_down);
 
 static cleave_machine load(const char *name, int32_t n_devices) {
     cleave_machine machine;
-    cleave_error error = {""};
-    cr_assert_eq(shipped_machine(name, n_devices, &arena, &machine, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(shipped_machine, name, n_devices, &arena, &machine);
     machine.collectives.n_spans = 0; /* these are of steps */
     return machine;
 }
 
 static cleave_machine parse(const char *text) {
     cleave_machine machine;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_machine_parse(text, strlen(text), "t", 0, &arena, &machine, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_machine_parse, text, strlen(text), "t", 0, &arena, &machine);
     return machine;
 }
 
@@ -46,28 +43,24 @@ static cleave_collective all_reduce_of_eight(int64_t bytes, int32_t node_members
 static void lower(const cleave_machine *machine, int64_t width,
                   cleave_collective_algorithm algorithm, cleave_model *model,
                   cleave_program *program) {
-    cleave_error error = {""};
     cleave_layout layout;
     int32_t degree[CLEAVE_MAX_AXES] = {machine->n_devices};
     int32_t *devices = CLEAVE_ARENA_ARRAY(&arena, int32_t, machine->n_devices);
     for (int32_t d = 0; d < machine->n_devices; d++)
         devices[d] = d;
     *model = make_perceptron(&arena, 1, machine->n_devices, width);
-    cr_assert_eq(cleave_layout_create(model, machine->n_devices, &arena, &layout, &error),
-                 CLEAVE_OK);
+    OK(cleave_layout_create, model, machine->n_devices, &arena, &layout);
     for (int32_t op = 0; op < model->n_operators - 1; op++)
-        cr_assert_eq(cleave_layout_set(&layout, op, 1, degree, devices, &arena, &error), CLEAVE_OK);
+        OK(cleave_layout_set, &layout, op, 1, degree, devices, &arena);
     /* Every device computes the loss, or the one that reports it would start late. */
-    cr_assert_eq(cleave_layout_set(&layout, model->n_operators - 1, machine->n_devices,
-                                   (int32_t[CLEAVE_MAX_AXES]){0}, devices, &arena, &error),
-                 CLEAVE_OK);
+    OK(cleave_layout_set, &layout, model->n_operators - 1, machine->n_devices,
+       (int32_t[CLEAVE_MAX_AXES]){0}, devices, &arena);
     cleave_collective_rule *rule = CLEAVE_ARENA_ARRAY(&arena, cleave_collective_rule, 1);
     *rule = (cleave_collective_rule){.kind = CLEAVE_ALL_REDUCE, .algorithm = algorithm};
     layout.collectives =
         (cleave_collective_rules){.node_devices = machine->devices_per_node, .n = 1, .items = rule};
     cleave_lower_options options = {.training = true};
-    cr_assert_eq(cleave_lower(model, &layout, &options, &arena, program, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_lower, model, &layout, &options, &arena, program);
 }
 
 /* From when all are ready for the first message of the collective to the end of its last item. */
@@ -108,7 +101,6 @@ static prices price(const cleave_machine *machine, int64_t width,
     cleave_program program;
     cleave_cost_cache *cache;
     cleave_timeline timeline;
-    cleave_error error = {""};
     lower(machine, width, algorithm, &model, &program);
     const cleave_collective *collective = NULL;
     for (int32_t c = 0; c < program.n_collectives && collective == NULL; c++)
@@ -117,9 +109,8 @@ static prices price(const cleave_machine *machine, int64_t width,
             collective = &program.collectives[c];
     cr_assert_not_null(collective);
     cr_assert_eq(collective->algorithm, algorithm);
-    cr_assert_eq(cleave_cost_cache_create(&model, machine, &cache, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_simulate(&program, cache, CLEAVE_RULE_EVENTS, &arena, &timeline, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_cost_cache_create, &model, machine, &cache);
+    OK(cleave_simulate, &program, cache, CLEAVE_RULE_EVENTS, &arena, &timeline);
     cleave_cost_cache_destroy(cache);
     return (prices){closed_seconds(machine, collective),
                     expanded_seconds(&program, collective, &timeline)};
@@ -190,7 +181,7 @@ Test(collective_prices, rules_name_the_quickest_algorithm) {
     for (size_t m = 0; m < sizeof machines / sizeof machines[0]; m++) {
         cleave_machine machine = load(machines[m].name, machines[m].n_devices);
         cleave_collective_rules rules;
-        cr_assert_eq(cleave_choose_collectives(&machine, true, &arena, &rules, NULL), CLEAVE_OK);
+        OK(cleave_choose_collectives, &machine, true, &arena, &rules);
         int32_t devices[64], node_members;
         for (int32_t d = 0; d < machine.n_devices; d++)
             devices[d] = d;

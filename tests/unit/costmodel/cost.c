@@ -1,5 +1,6 @@
 /* Prices: which source is taken, what fits find, and collectives in closed form. */
 #include "costmodel/cost.h"
+#include "../../support/ok.h"
 #include "../../support/shipped.h"
 #include "costmodel/byte_price.h"
 #include "costmodel/cost_exchange.h"
@@ -39,7 +40,7 @@ static cleave_work work(const char *key, const char *family, double flops, doubl
 static void add(cleave_device_kind *kind, const char *key, const char *family, double seconds,
                 double flops, double bytes) {
     cleave_kernel_time kernel = {key, family, seconds, 0, flops, bytes, 0, 0};
-    cr_assert_eq(cleave_device_kind_add_kernel(kind, &kernel, &arena, NULL), CLEAVE_OK);
+    OK(cleave_device_kind_add_kernel, kind, &kernel, &arena);
 }
 
 /* 1e9 flops at 5e11 a second are 2 ms, 1e6 bytes at 2.5e10 are 40 us: the larger, and the launch.
@@ -116,8 +117,7 @@ Test(cost, a_fit_finds_its_coefficients_despite_an_outlier) {
         double seconds = 5e-6 + 2e-12 * flops[i] + 3e-11 * bytes[i];
         add(&kind, keys[i], "f", i == 3 ? 1.5 * seconds : seconds, flops[i], bytes[i]);
     }
-    cleave_error error = {""};
-    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_device_kind_fit, &kind, &arena);
     cr_assert_eq(kind.n_fits, 1);
     cr_expect_float_eq(kind.fits[0].launch_seconds, 5e-6, 1e-12);
     cr_expect_float_eq(kind.fits[0].seconds_per_flop, 2e-12, 1e-18);
@@ -137,7 +137,7 @@ Test(cost, a_single_measurement_gives_an_efficiency) {
     cleave_device_kind kind = plain_kind();
     add(&kind, "a", "f", 4e-3, 1e9, 1e6);
     add(&kind, "c", "copy", 1e-3, 0, 1e7);
-    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    OK(cleave_device_kind_fit, &kind, &arena);
     cr_assert_eq(kind.n_fits, 2);
     cr_expect_str_eq(kind.fits[0].family, "copy");
     cr_expect_float_eq(kind.fits[0].seconds_per_byte, 1e-10, 1e-19);
@@ -163,7 +163,7 @@ Test(cost, copies_that_no_cache_holds_have_a_rate_of_their_own) {
     add_copies(&kind, near_and_far);
     add(&kind, "h", "copy", near_and_far(0x1p24), 0, 0x1p24);
     add(&kind, "i", "copy", near_and_far(0x1p27), 0, 0x1p27);
-    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    OK(cleave_device_kind_fit, &kind, &arena);
     cr_expect_float_eq(kind.fits[0].near_bytes, 0x1p22, 1);
     cr_expect_float_eq(kind.fits[0].seconds_per_byte, 2e-11, 1e-16);
     cr_expect_float_eq(kind.fits[0].far_seconds_per_byte, 6e-11, 1e-16);
@@ -185,7 +185,7 @@ static double all_alike(double bytes) { return 1e-7 + 2e-11 * bytes; }
 Test(cost, copies_that_all_go_alike_have_one_rate) {
     cleave_device_kind kind = plain_kind();
     add_copies(&kind, all_alike);
-    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    OK(cleave_device_kind_fit, &kind, &arena);
     cr_expect_float_eq(kind.fits[0].near_bytes, 0, 0);
     cr_expect_float_eq(cleave_byte_price_of(&kind, "copy").far_excess, 0, 0);
 }
@@ -198,7 +198,7 @@ static double in_rows(double bytes, double n_rows) {
 Test(cost, copies_in_rows_are_priced_by_their_rows) {
     cleave_device_kind kind = plain_kind();
     add_copies(&kind, all_alike);
-    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    OK(cleave_device_kind_fit, &kind, &arena);
     cleave_copy_price price = cleave_copy_price_of(&kind);
     cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, 1e6, 0, 1e5), all_alike(1e6), 1e-12);
     for (double bytes = 0x1p11; bytes <= 0x1p23; bytes *= 64)
@@ -207,7 +207,7 @@ Test(cost, copies_in_rows_are_priced_by_their_rows) {
             cleave_work_describe_rows(bytes, bytes / row, &copy);
             add(&kind, copy.key, copy.family, in_rows(bytes, copy.flops), copy.flops, bytes);
         }
-    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    OK(cleave_device_kind_fit, &kind, &arena);
     price = cleave_copy_price_of(&kind);
     for (double bytes = 64; bytes < 1e9; bytes *= 5)
         for (double row = 8; row < 1e6; row *= 7) {
@@ -226,7 +226,7 @@ Test(cost, copies_in_rows_are_priced_by_their_rows) {
 Test(cost, sums_are_priced_by_their_own_family) {
     cleave_device_kind kind = plain_kind();
     add_copies(&kind, all_alike);
-    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    OK(cleave_device_kind_fit, &kind, &arena);
     cleave_copy_price price = cleave_copy_price_of(&kind);
     cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, 3e6, 3e6, 0), all_alike(3e6), 1e-10);
     for (double bytes = 192; bytes < 1e9; bytes *= 16) {
@@ -234,7 +234,7 @@ Test(cost, sums_are_priced_by_their_own_family) {
         cleave_work_describe_bytes("sum", bytes, &sum);
         add(&kind, sum.key, sum.family, 0.2e-6 + 1e-11 * bytes, 0, bytes);
     }
-    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    OK(cleave_device_kind_fit, &kind, &arena);
     price = cleave_copy_price_of(&kind);
     cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, 3e6, 3e6, 0), 30.2e-6, 1e-9);
     cr_expect_float_eq(cleave_copy_price_seconds(&price, 2, 6e6, 6e6, 0), 60.4e-6, 2e-9);
@@ -258,7 +258,7 @@ Test(cost, sums_in_rows_do_not_go_at_the_rate_of_copies) {
                 bytes);
         }
     }
-    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    OK(cleave_device_kind_fit, &kind, &arena);
     cleave_copy_price price = cleave_copy_price_of(&kind);
     cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, 3e6, 3e6, 2000), 30.2e-6 + 2e-6, 2e-8);
     cr_expect_float_eq(cleave_copy_price_seconds(&price, 1, 3e6, 0, 2000), 300e-6 + 2e-6, 1e-6);
@@ -270,7 +270,7 @@ Test(cost, a_kernel_that_was_not_timed_has_no_part_in_times) {
     cleave_device_kind kind = plain_kind();
     add(&kind, "a", "f", 4e-3, 1e9, 1e6);
     add(&kind, "b", "f", 0, 5e9, 1e6);
-    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    OK(cleave_device_kind_fit, &kind, &arena);
     cr_assert_eq(kind.n_fits, 1);
     cr_expect_float_eq(kind.fits[0].seconds_per_flop, 4e-12, 1e-20);
     cleave_provenance provenance;
@@ -297,9 +297,7 @@ Test(cost, kernels_stay_in_order_as_their_array_grows) {
 
 static cleave_machine machine_of(const char *name) {
     cleave_machine machine;
-    cleave_error error = {""};
-    cr_assert_eq(shipped_machine(name, 0, &arena, &machine, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(shipped_machine, name, 0, &arena, &machine);
     return machine;
 }
 
@@ -358,7 +356,7 @@ Test(cost, links_of_an_all_to_all_begin_while_the_rest_is_posted) {
         machine.links[l].overhead_seconds = 1e-3;
     const cleave_model model = {0};
     cleave_cost_cache *cache;
-    cr_assert_eq(cleave_cost_cache_create(&model, &machine, &cache, NULL), CLEAVE_OK);
+    OK(cleave_cost_cache_create, &model, &machine, &cache);
     const int32_t devices[] = {0, 4, 5};
     const cleave_transfer transfers[] = {
         {0, 1, 40000000}, {0, 2, 40000000}, {1, 0, 40000000}, {2, 0, 40000000}};
@@ -437,11 +435,11 @@ Test(cost, a_load_reads_and_writes_its_data) {
                                     .loads = &load,
                                     .buffers = &buffer};
     int64_t duration;
-    cr_assert_eq(cleave_cost_cache_create(&model, &machine, &cache, NULL), CLEAVE_OK);
-    cr_assert_eq(cleave_cost_items(&program, cache, &duration, NULL), CLEAVE_OK);
+    OK(cleave_cost_cache_create, &model, &machine, &cache);
+    OK(cleave_cost_items, &program, cache, &duration);
     cr_expect_eq(duration, 0);
     cleave_cost_cache_load_data(cache);
-    cr_assert_eq(cleave_cost_items(&program, cache, &duration, NULL), CLEAVE_OK);
+    OK(cleave_cost_items, &program, cache, &duration);
     cr_expect_eq(duration, cleave_picoseconds(1e-5 + 16e6 / 25e9));
     cleave_cost_cache_destroy(cache);
 }
@@ -463,9 +461,8 @@ Test(cost, workspaces_grow_beyond_what_was_measured) {
         const cleave_kernel_time kernels[] = {{"a", of.family, 1e-3, 0, 1e6, bytes / 2, 3072, 0},
                                               {"b", of.family, 2e-3, 0, 2e6, bytes, 1024, 0}};
         for (int k = 0; k < 2; k++)
-            cr_assert_eq(cleave_device_kind_add_kernel(&kind, &kernels[k], &arena, NULL),
-                         CLEAVE_OK);
-        cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+            OK(cleave_device_kind_add_kernel, &kind, &kernels[k], &arena);
+        OK(cleave_device_kind_fit, &kind, &arena);
         cr_expect_eq(cleave_cost_workspace(&machine, &model, nest, CLEAVE_PASS_FORWARD, &part),
                      bytes < of.bytes ? 4 * 3072 : 3072);
     }
@@ -489,7 +486,7 @@ Test(cost, a_spread_is_what_a_fit_is_off_at_kernels_it_has_not_seen) {
             snprintf(key, sizeof key, "%d", i);
             add(&kind, key, "f", (cases[c].slow >> i & 1 ? 3e-12 : 2e-12) * flops, flops, 0);
         }
-        cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+        OK(cleave_device_kind_fit, &kind, &arena);
         cr_expect_float_eq(kind.fits[0].spread, cases[c].spread, 1e-9, "case %zu: %g", c,
                            kind.fits[0].spread);
     }
@@ -502,13 +499,13 @@ Test(cost, a_basis_names_the_source_of_every_price) {
     cleave_device_kind kinds[2] = {plain_kind(), plain_kind()};
     add(&kinds[0], "c", "copy", 1e-3, 0, 1e7);
     add(&kinds[0], "d", "copy", 3e-3, 0, 1e7);
-    cr_assert_eq(cleave_device_kind_fit(&kinds[0], &arena, NULL), CLEAVE_OK);
+    OK(cleave_device_kind_fit, &kinds[0], &arena);
     int32_t device_kind[] = {0, 1, 0};
     const cleave_machine machine = {
         .n_devices = 3, .n_kinds = 2, .kinds = kinds, .device_kind = device_kind};
     const cleave_model model = {0};
     cleave_cost_cache *cache;
-    cr_assert_eq(cleave_cost_cache_create(&model, &machine, &cache, NULL), CLEAVE_OK);
+    OK(cleave_cost_cache_create, &model, &machine, &cache);
     cleave_item items[] = {{.kind = CLEAVE_ITEM_COPY, .device = 0},
                            {.kind = CLEAVE_ITEM_COPY, .device = 1},
                            {.kind = CLEAVE_ITEM_LOAD, .device = 0},
@@ -527,7 +524,7 @@ Test(cost, a_basis_names_the_source_of_every_price) {
         CLEAVE_PROVENANCE_PREDICTED, CLEAVE_PROVENANCE_DATA_SHEET, CLEAVE_PROVENANCE_DATA_SHEET,
         CLEAVE_PROVENANCE_DATA_SHEET, CLEAVE_PROVENANCE_MEASURED};
     cleave_price_basis basis[5];
-    cr_assert_eq(cleave_cost_basis(&program, cache, basis, NULL), CLEAVE_OK);
+    OK(cleave_cost_basis, &program, cache, basis);
     for (int i = 0; i < 5; i++) {
         cr_expect_eq(basis[i].provenance, provenance[i], "item %d", i);
         cr_expect_eq(basis[i].source, i == 0 ? 2 : -1, "item %d", i);
@@ -558,9 +555,9 @@ static double fit_alone(int n, double first, double step) {
                                            .seconds = 1e-3 * (i + 1),
                                            .bytes = 1e6 * (i + 1),
                                            .alone_seconds = 1e-3 * (i + 1) * (first + step * i)};
-        cr_assert_eq(cleave_device_kind_add_kernel(&kind, &kernel, &arena, NULL), CLEAVE_OK);
+        OK(cleave_device_kind_add_kernel, &kind, &kernel, &arena);
     }
-    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    OK(cleave_device_kind_fit, &kind, &arena);
     return kind.fits[0].alone;
 }
 

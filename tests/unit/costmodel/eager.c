@@ -1,5 +1,7 @@
 /* What a framework without a compiler runs as several kernels: a norm by the mean square of N x T
    rows of WIDTH numbers in bf16. */
+#include "../../support/config_request.h"
+#include "../../support/ok.h"
 #include "costmodel/cost.h"
 #include "graph/import/import.h"
 
@@ -13,20 +15,13 @@ static cleave_arena arena;
 static cleave_model model;
 
 static void set_up(void) {
-    cleave_error error = {""};
     static const char text[] =
         "{\"model_type\": \"llama\", \"hidden_size\": 16, \"intermediate_size\": 32, "
         "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"vocab_size\": 64, "
         "\"max_position_embeddings\": 64}";
-    const cleave_import_request request = {.file = "llama/config.json",
-                                           .data = text,
-                                           .bytes = sizeof text - 1,
-                                           .batch = N,
-                                           .sequence = T,
-                                           .precision = "bf16",
-                                           .with_loss = true};
-    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    cleave_import_request request = config_request(text, N, T);
+    request.precision = "bf16";
+    OK(cleave_model_import_as, &request, &arena, &model);
 }
 static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(eager, .init = set_up, .fini = tear_down);
@@ -123,8 +118,8 @@ static int64_t price_of(const cleave_machine *machine, cleave_copy copy) {
                                     .copies = &copy};
     cleave_cost_cache *cache;
     int64_t duration;
-    cr_assert_eq(cleave_cost_cache_create(&model, machine, &cache, NULL), CLEAVE_OK);
-    cr_assert_eq(cleave_cost_items(&program, cache, &duration, NULL), CLEAVE_OK);
+    OK(cleave_cost_cache_create, &model, machine, &cache);
+    OK(cleave_cost_items, &program, cache, &duration);
     cleave_cost_cache_destroy(cache);
     return duration;
 }
@@ -261,11 +256,9 @@ Test(eager, messages_hold_up_those_whose_calls_wait_for_them) {
     for (int f = 0; f < 2; f++) {
         cleave_machine machine = make_machine(&arena, 1, 2, "1 GiB");
         cleave_cost_cache *cache;
-        cleave_error error = {""};
         for (int32_t k = 0; k < machine.n_kinds; k++)
             machine.kinds[k].framework = frameworks[f];
-        cr_assert_eq(cleave_cost_cache_create(&model, &machine, &cache, &error), CLEAVE_OK, "%s",
-                     error.message);
+        OK(cleave_cost_cache_create, &model, &machine, &cache);
         const cleave_route_price *route = cleave_cost_route(cache, 0, 1);
         double slowest = 0;
         for (int32_t l = 0; l < route->n_links; l++)

@@ -1,6 +1,7 @@
 /* What timed kernels tell of those that were not: keys are read, and fits corrected by what is
  * alike. */
 #include "costmodel/likeness.h"
+#include "../../support/ok.h"
 #include "costmodel/cost.h"
 
 #include <criterion/criterion.h>
@@ -81,7 +82,7 @@ static void add(cleave_device_kind *kind, int g, int window, double seconds) {
                                  .seconds = seconds,
                                  .flops = 1e4 * g * window * window,
                                  .bytes = 1e4 * g};
-    cr_assert_eq(cleave_device_kind_add_kernel(kind, &kernel, &arena, NULL), CLEAVE_OK);
+    OK(cleave_device_kind_add_kernel, kind, &kernel, &arena);
 }
 
 /* Windows of 3 x 3 take 1 us a group, those of 5 x 5 fifty times as much: no line through flops and
@@ -92,7 +93,7 @@ Test(likeness, a_family_of_two_sorts_has_prices_of_both) {
         add(&kind, g, 3, 1e-6 * g);
         add(&kind, g, 5, 50e-6 * g);
     }
-    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, NULL), CLEAVE_OK);
+    OK(cleave_device_kind_fit, &kind, &arena);
     cr_assert_eq(kind.n_fits, 1);
     cr_expect_lt(kind.fits[0].spread, 0.5);
     for (int window = 3; window <= 5; window += 2) {

@@ -1,5 +1,6 @@
 /* Machine files: the ones that ship, what routes they give, what is refused, and the round trip. */
 #include "costmodel/machine.h"
+#include "../../support/ok.h"
 #include "../../support/shipped.h"
 
 #include "base/file.h"
@@ -18,9 +19,7 @@ static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(machine, .fini = tear_down);
 
 static void load(const char *name, int32_t n_devices) {
-    cleave_error error = {""};
-    cr_assert_eq(shipped_machine(name, n_devices, &arena, &machine, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(shipped_machine, name, n_devices, &arena, &machine);
 }
 
 /* A route as its vertices: "device 0 > node 0 card > switch". */
@@ -52,7 +51,7 @@ static cleave_status parse(const char *text, int32_t n_devices, cleave_error *er
 
 static void expect_bisection(double bytes_per_second) {
     double found = 0;
-    cr_assert_eq(cleave_machine_bisection(&machine, &found, NULL), CLEAVE_OK);
+    OK(cleave_machine_bisection, &machine, &found);
     cr_expect_float_eq(found, bytes_per_second, 1e-6 * bytes_per_second, "%g", found);
 }
 
@@ -170,12 +169,11 @@ Test(machine, a_torus_is_crossed_dimension_by_dimension) {
 
 /* 5 x 2: around the back where that is shorter; one link where both ways lead to the same node. */
 Test(machine, a_torus_of_two_has_one_link_each_way) {
-    cleave_error error;
-    cr_assert_eq(parse(KINDS "\"node\": {\"count\": 10, \"devices\": 1, \"kind\": \"k\"}, "
-                             "\"network\": {\"join\": 0, \"torus\": [5, 2], \"bandwidth\": "
-                             "\"1 GB/s\", \"latency\": \"1 us\"}}",
-                       0, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(parse,
+       KINDS "\"node\": {\"count\": 10, \"devices\": 1, \"kind\": \"k\"}, "
+             "\"network\": {\"join\": 0, \"torus\": [5, 2], \"bandwidth\": "
+             "\"1 GB/s\", \"latency\": \"1 us\"}}",
+       0);
     cr_expect_eq(machine.n_links, 10 * 3);
     expect_route(0, 7, "device 0 > device 8 > device 6 > device 7");
     expect_route(7, 0, "device 7 > device 9 > device 1 > device 0");
@@ -214,16 +212,13 @@ Test(machine, nodes_of_several_sorts_follow_one_another) {
 
 /* Nodes of 6 and 4 devices: two consecutive devices always share one. */
 Test(machine, devices_that_always_share_a_node_are_counted) {
-    cleave_error error;
-    cr_assert_eq(
-        parse(KINDS
-              "\"nodes\": [{\"devices\": 6, \"kind\": \"k\", \"links\": [{\"join\": [[0, 1, 2, "
-              "3, 4, 5, \"card\"]], \"through\": \"bus\", \"bandwidth\": \"1 GB/s\", \"latency\": "
-              "\"0 s\"}]}, {\"count\": 2, \"devices\": 4, \"kind\": \"k\", \"links\": [{\"join\": "
-              "[[0, 1, 2, 3, \"card\"]], \"bandwidth\": \"1 GB/s\", \"latency\": \"0 s\"}]}], "
-              "\"network\": {\"join\": \"card\", \"bandwidth\": \"1 GB/s\", \"latency\": \"0 s\"}}",
-              0, &error),
-        CLEAVE_OK, "%s", error.message);
+    OK(parse,
+       KINDS "\"nodes\": [{\"devices\": 6, \"kind\": \"k\", \"links\": [{\"join\": [[0, 1, 2, "
+             "3, 4, 5, \"card\"]], \"through\": \"bus\", \"bandwidth\": \"1 GB/s\", \"latency\": "
+             "\"0 s\"}]}, {\"count\": 2, \"devices\": 4, \"kind\": \"k\", \"links\": [{\"join\": "
+             "[[0, 1, 2, 3, \"card\"]], \"bandwidth\": \"1 GB/s\", \"latency\": \"0 s\"}]}], "
+             "\"network\": {\"join\": \"card\", \"bandwidth\": \"1 GB/s\", \"latency\": \"0 s\"}}",
+       0);
     cr_expect_eq(machine.n_devices, 14);
     cr_expect_eq(machine.devices_per_node, 2);
     expect_route(5, 6, "device 5 > node 0 bus > node 0 card > node 1 card > device 6");
@@ -232,15 +227,12 @@ Test(machine, devices_that_always_share_a_node_are_counted) {
 
 /* Four devices, two cards behind one bus: devices take the cards in turn. */
 Test(machine, devices_take_equal_cards_in_turn) {
-    cleave_error error;
-    cr_assert_eq(
-        parse(KINDS
-              "\"node\": {\"count\": 2, \"devices\": 4, \"kind\": \"k\", \"links\": [{\"join\": "
-              "[[0, 1, 2, 3, \"a\", \"b\"]], \"through\": \"bus\", \"bandwidth\": \"1 GB/s\", "
-              "\"latency\": \"0 s\"}]}, \"network\": {\"join\": [[\"a\"], [\"b\"]], \"through\": "
-              "\"rail\", \"bandwidth\": \"1 GB/s\", \"latency\": \"0 s\"}}",
-              0, &error),
-        CLEAVE_OK, "%s", error.message);
+    OK(parse,
+       KINDS "\"node\": {\"count\": 2, \"devices\": 4, \"kind\": \"k\", \"links\": [{\"join\": "
+             "[[0, 1, 2, 3, \"a\", \"b\"]], \"through\": \"bus\", \"bandwidth\": \"1 GB/s\", "
+             "\"latency\": \"0 s\"}]}, \"network\": {\"join\": [[\"a\"], [\"b\"]], \"through\": "
+             "\"rail\", \"bandwidth\": \"1 GB/s\", \"latency\": \"0 s\"}}",
+       0);
     expect_route(0, 5,
                  "device 0 > node 0 bus > node 0 a > rail 0 > node 1 a > node 1 bus > device 5");
     expect_route(3, 4,
@@ -262,28 +254,25 @@ Test(machine, the_first_devices_are_kept) {
 
 /* Three ways from 0 to 1 of two hops each: the one whose narrowest link is widest is taken. */
 Test(machine, of_equally_short_routes_the_widest_is_taken) {
-    cleave_error error;
-    cr_assert_eq(parse(KINDS
-                       "\"node\": {\"devices\": 2, \"kind\": \"k\", \"links\": ["
-                       "{\"join\": [[0, 1]], \"through\": \"a\", \"bandwidth\": \"1 GB/s\", "
-                       "\"latency\": \"1 us\"},"
-                       "{\"join\": [[0, 1]], \"through\": \"b\", \"bandwidth\": \"3 GB/s\", "
-                       "\"latency\": \"1 us\"},"
-                       "{\"join\": [[0, \"c\"]], \"bandwidth\": \"9 GB/s\", \"latency\": \"1 us\"},"
-                       "{\"join\": [[\"c\", 1]], \"bandwidth\": \"2 GB/s\", \"latency\": \"1 "
-                       "us\"}]}}",
-                       0, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(parse,
+       KINDS "\"node\": {\"devices\": 2, \"kind\": \"k\", \"links\": ["
+             "{\"join\": [[0, 1]], \"through\": \"a\", \"bandwidth\": \"1 GB/s\", "
+             "\"latency\": \"1 us\"},"
+             "{\"join\": [[0, 1]], \"through\": \"b\", \"bandwidth\": \"3 GB/s\", "
+             "\"latency\": \"1 us\"},"
+             "{\"join\": [[0, \"c\"]], \"bandwidth\": \"9 GB/s\", \"latency\": \"1 us\"},"
+             "{\"join\": [[\"c\", 1]], \"bandwidth\": \"2 GB/s\", \"latency\": \"1 "
+             "us\"}]}}",
+       0);
     expect_route(0, 1, "device 0 > node 0 b > device 1");
 }
 
 Test(machine, a_network_without_a_switch_joins_nodes_directly) {
-    cleave_error error;
-    cr_assert_eq(parse(KINDS "\"node\": {\"count\": 3, \"devices\": 1, \"kind\": \"k\"}, "
-                             "\"network\": {\"join\": 0, \"bandwidth\": \"1 GB/s\", \"latency\": "
-                             "\"1 us\"}}",
-                       0, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(parse,
+       KINDS "\"node\": {\"count\": 3, \"devices\": 1, \"kind\": \"k\"}, "
+             "\"network\": {\"join\": 0, \"bandwidth\": \"1 GB/s\", \"latency\": "
+             "\"1 us\"}}",
+       0);
     expect_route(2, 0, "device 2 > device 0");
     expect_route(0, 1, "device 0 > device 1");
 }
@@ -335,11 +324,10 @@ Test(machine, tables_of_efficiency_ascend_and_are_shares) {
 
 /* 4 devices are half-way from 2 to 6 of the span that is of their collective, if any is. */
 Test(machine, collectives_go_by_spans_of_their_own) {
-    cleave_error error;
-    cr_assert_eq(parse(COLLECTIVES("\"source\": \"\", \"within\": [" SPAN(4) ", " GATHER(
-                           2, 1) ", " GATHER(6, 3) "]"),
-                       0, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(parse,
+       COLLECTIVES(
+           "\"source\": \"\", \"within\": [" SPAN(4) ", " GATHER(2, 1) ", " GATHER(6, 3) "]"),
+       0);
     const cleave_machine_collectives *known = &machine.collectives;
     cleave_collective_span gather =
         cleave_machine_collectives_within(known, 0, CLEAVE_ALL_GATHER, 4);
@@ -455,12 +443,10 @@ Test(machine, more_devices_than_there_are_is_an_error) {
 static void write_and_read(cleave_machine *again, char **text) {
     char path[512];
     size_t bytes;
-    cleave_error error = {""};
     snprintf(path, sizeof path, CLEAVE_BINARY_DIR "/machine-test-%ld.json", (long)getpid());
-    cr_assert_eq(cleave_machine_write(path, &machine, &error), CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_machine_read(path, 0, &arena, again, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_file_read(path, &arena, text, &bytes, &error), CLEAVE_OK);
+    OK(cleave_machine_write, path, &machine);
+    OK(cleave_machine_read, path, 0, &arena, again);
+    OK(cleave_file_read, path, &arena, text, &bytes);
     unlink(path);
 }
 
@@ -546,7 +532,6 @@ Test(machine, what_is_written_reads_back_the_same) {
 
 /* What calibration makes: awkward numbers, kernels added out of order, one of them twice. */
 Test(machine, a_calibrated_machine_reads_back_the_same) {
-    cleave_error error = {""};
     cleave_device_kind kind = {
         .name = "core",
         .source = "calibrated",
@@ -565,12 +550,12 @@ Test(machine, a_calibrated_machine_reads_back_the_same) {
         {"product d", "product", 0, 0, 1e9, 1e6 / 3, 128, 0}, /* not timed */
     };
     for (int i = 0; i < 4; i++)
-        cr_assert_eq(cleave_device_kind_add_kernel(&kind, &times[i], &arena, &error), CLEAVE_OK);
+        OK(cleave_device_kind_add_kernel, &kind, &times[i], &arena);
     cr_expect_eq(kind.n_kernels, 3);
     cr_expect_str_eq(kind.kernels[0].key, "product a");
     cr_expect(same(cleave_device_kind_find_kernel(&kind, "product b")->seconds, 1e-3 / 7));
     cr_expect_null(cleave_device_kind_find_kernel(&kind, "product c"));
-    cr_assert_eq(cleave_device_kind_fit(&kind, &arena, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_device_kind_fit, &kind, &arena);
     kind.fits[0].near_bytes = 1e6 / 3;
     kind.fits[0].far_seconds_per_byte = kind.fits[0].seconds_per_byte + 1e-9 / 3;
     const cleave_protocol protocol = {.large_from_bytes = 1 << 16,
@@ -584,8 +569,7 @@ Test(machine, a_calibrated_machine_reads_back_the_same) {
         {0, 1, 1e9 / 3, 1e-6 / 7, 1e-7 / 3, 1e-10 / 3, protocol},
         {.from = 1, .to = 2, .bytes_per_second = 1e9 / 7, .latency_seconds = 1e-6 / 3},
         {0, 2, 1e9 / 9, 1e-6 / 9, 1e-7, 1e-10, {.sending = {.large = 2}}}};
-    cr_assert_eq(cleave_machine_create_node("here", &kind, 3, links, 3, &arena, &machine, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_machine_create_node, "here", &kind, 3, links, 3, &arena, &machine);
     expect_route(2, 0, "device 2 > device 0");
     cr_expect_eq(cleave_machine_runtime_bytes(&machine, 2, 1000), 34567891 + 1000);
     cleave_machine again;

@@ -1,5 +1,6 @@
 /* Figures of a machine file are found by their names, and changed there and nowhere else. */
 #include "costmodel/machine_figures.h"
+#include "../../support/ok.h"
 #include "costmodel/machine.h"
 
 #include <criterion/criterion.h>
@@ -23,9 +24,7 @@ static const char text[] =
 
 static cleave_json *document;
 static cleave_arena arena;
-static void set_up(void) {
-    cr_assert_eq(cleave_json_parse(text, strlen(text), "m.json", &document, NULL), CLEAVE_OK);
-}
+static void set_up(void) { OK(cleave_json_parse, text, strlen(text), "m.json", &document); }
 static void tear_down(void) {
     cleave_json_free(document);
     cleave_arena_free(&arena);
@@ -34,13 +33,10 @@ TestSuite(machine_figures, .init = set_up, .fini = tear_down);
 
 static cleave_machine changed(const char *name, const char *value) {
     cleave_machine machine;
-    cleave_error error = {""};
     bool is_quantity;
-    cr_assert_eq(cleave_machine_figure_find(document, name, &is_quantity, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_machine_figure_set(document, name, value, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_machine_take(document, 0, &arena, &machine, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_machine_figure_find, document, name, &is_quantity);
+    OK(cleave_machine_figure_set, document, name, value);
+    OK(cleave_machine_take, document, 0, &arena, &machine);
     return machine;
 }
 

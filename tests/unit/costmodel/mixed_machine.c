@@ -1,5 +1,6 @@
 /* Machines of unequal devices: each is priced by its own kind, has its own memory, and the search
    gives the quick ones the work. */
+#include "../../support/ok.h"
 #include "costmodel/machine_kind.h"
 #include "search/search.h"
 
@@ -18,7 +19,6 @@ TestSuite(mixed_machine, .init = set_up, .fini = tear_down);
  */
 static cleave_machine make_mixed(const char *kinds, int32_t n_devices, const char *slow_memory) {
     cleave_machine machine;
-    cleave_error error = {""};
     const char *text = cleave_arena_printf(
         &arena,
         "{\"cleave_machine\": 1, \"name\": \"mixed\", \"kinds\": {"
@@ -33,8 +33,7 @@ static cleave_machine make_mixed(const char *kinds, int32_t n_devices, const cha
         n_devices == 2   ? "0, 1"
         : n_devices == 3 ? "0, 1, 2"
                          : "0, 1, 2, 3");
-    cr_assert_eq(cleave_machine_parse(text, strlen(text), "mixed", 0, &arena, &machine, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_machine_parse, text, strlen(text), "mixed", 0, &arena, &machine);
     return machine;
 }
 
@@ -47,8 +46,7 @@ static cleave_status search(const cleave_machine *machine, const char *method,
 
 static double step_of(const cleave_machine *machine, const char *method) {
     cleave_search_result result;
-    cleave_error error = {""};
-    cr_assert_eq(search(machine, method, &result, &error), CLEAVE_OK, "%s", error.message);
+    OK(search, machine, method, &result);
     return result.best.step_seconds;
 }
 
@@ -81,10 +79,10 @@ Test(mixed_machine, memory_is_that_of_each_kind) {
                    large = make_mixed("\"quick\", \"slow\"", 2, "64 MiB");
     cleave_search_result result;
     cleave_error error = {""};
-    cr_expect_eq(search(&large, "data-parallel", &result, &error), CLEAVE_OK, "%s", error.message);
+    OK(search, &large, "data-parallel", &result);
     cr_expect_eq(search(&small, "data-parallel", &result, &error), CLEAVE_NO_LAYOUT);
-    cr_expect_eq(search(&small, "single", &result, &error), CLEAVE_OK, "%s", error.message);
-    cr_expect_eq(search(&small, "auto", &result, &error), CLEAVE_OK, "%s", error.message);
+    OK(search, &small, "single", &result);
+    OK(search, &small, "auto", &result);
 }
 
 /* Even blocks over all four take a quarter of the batch at the slow rate, 4 x that of the quick: a
@@ -92,8 +90,7 @@ Test(mixed_machine, memory_is_that_of_each_kind) {
 Test(mixed_machine, the_search_gives_quick_devices_the_work) {
     cleave_machine machine = make_mixed("\"quick\", \"quick\", \"slow\", \"slow\"", 4, "1 GiB");
     cleave_search_result result;
-    cleave_error error = {""};
-    cr_assert_eq(search(&machine, "auto", &result, &error), CLEAVE_OK, "%s", error.message);
+    OK(search, &machine, "auto", &result);
     double even = result.baselines[0].step_seconds, parts[4] = {0};
     cr_assert_str_eq(result.baselines[0].method, "data-parallel");
     cr_expect_leq(result.best.step_seconds, 0.55 * even, "%g of %g", result.best.step_seconds,
@@ -111,9 +108,7 @@ Test(mixed_machine, a_walk_begins_with_the_quick_devices) {
     cleave_search_options options = {
         .method = "auto", .proposals = 16, .seed = 1, .optimizer_states = 1, .quiet = true};
     cleave_search_result result;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_search(&model, &machine, &options, &arena, &result, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(cleave_search, &model, &machine, &options, &arena, &result);
     cr_expect_leq(result.best.step_seconds, 0.51 * result.baselines[0].step_seconds);
 }
 
@@ -124,8 +119,7 @@ Test(mixed_machine, stages_have_unequal_numbers_of_unequal_devices) {
     cleave_machine machine = make_mixed("\"slow\", \"quick\", \"slow\"", 3, "1 GiB");
     const cleave_machine alone = make_mixed("\"quick\", \"quick\"", 2, "1 GiB");
     cleave_search_result result;
-    cleave_error error = {""};
-    cr_assert_eq(search(&machine, "auto", &result, &error), CLEAVE_OK, "%s", error.message);
+    OK(search, &machine, "auto", &result);
     double single = step_of(&alone, "single");
     cr_expect_leq(result.best.step_seconds, 0.85 * single, "%g of %g", result.best.step_seconds,
                   single);
@@ -143,14 +137,12 @@ Test(mixed_machine, stages_have_unequal_numbers_of_unequal_devices) {
 Test(mixed_machine, devices_of_one_kind_are_a_machine) {
     cleave_machine machine = make_mixed("\"slow\", \"quick\", \"quick\", \"slow\"", 4, "8 MiB");
     cleave_machine of_kind, as_kind;
-    cleave_error error = {""};
     int32_t kept[4], links[CLEAVE_MAX_ROUTE], n_of_kind[2];
     cleave_machine_count_kinds(&machine, n_of_kind);
     for (int32_t kind = 0; kind < 2; kind++) {
         int32_t first = machine.device_kind[0] == kind ? 0 : 1;
         bool made;
-        cr_assert_eq(cleave_machine_of_kind(&machine, kind, &arena, &of_kind, kept, &made, &error),
-                     CLEAVE_OK, "%s", error.message);
+        OK(cleave_machine_of_kind, &machine, kind, &arena, &of_kind, kept, &made);
         cr_assert(made);
         cr_expect_eq(n_of_kind[kind], 2);
         cr_assert_eq(of_kind.n_devices, 2);
@@ -159,7 +151,7 @@ Test(mixed_machine, devices_of_one_kind_are_a_machine) {
         cr_expect_eq(of_kind.device_kind[0], kind);
         cr_expect_eq(of_kind.device_kind[1], kind);
         cr_expect_eq(cleave_machine_route(&of_kind, 0, 1, links), 1);
-        cr_assert_eq(cleave_machine_as_kind(&machine, kind, &arena, &as_kind, &error), CLEAVE_OK);
+        OK(cleave_machine_as_kind, &machine, kind, &arena, &as_kind);
         cr_expect_eq(as_kind.n_devices, 4);
         for (int32_t d = 0; d < 4; d++)
             cr_expect_eq(as_kind.device_kind[d], kind);

@@ -1,5 +1,6 @@
 /* In which vectors weights and gradients are sent. */
 #include "costmodel/sent_together.h"
+#include "../../support/ok.h"
 #include "graph/program/framework.h"
 
 #include <criterion/criterion.h>
@@ -27,7 +28,7 @@ static void make(cleave_framework framework, bool knows_collectives) {
     kind.framework = framework;
     machine.collectives.n_spans = knows_collectives;
     machine.collectives.together_bytes = together_bytes;
-    cr_assert_eq(cleave_sent_together_create(&model, &machine, &arena, &together, NULL), CLEAVE_OK);
+    OK(cleave_sent_together_create, &model, &machine, &arena, &together);
 }
 
 /* Of all elements of a tensor, of `each` bytes. */
@@ -86,7 +87,7 @@ Test(sent_together, gradients_of_what_is_concatenated_are_one_vector) {
     static cleave_machine machine = {.n_kinds = 1, .kinds = &kind};
     machine.collectives.n_spans = 1;
     machine.collectives.together_bytes = 1 << 20;
-    cr_assert_eq(cleave_sent_together_create(&both, &machine, &arena, &together, NULL), CLEAVE_OK);
+    OK(cleave_sent_together_create, &both, &machine, &arena, &together);
     cr_expect_eq(cleave_sent_together_bytes(&together, CLEAVE_REDUCE_SCATTER, PIECE, NARROW),
                  4 * NARROW);
     cr_expect_eq(cleave_sent_together_bytes(&together, CLEAVE_ALL_REDUCE, OTHER, 3 * NARROW),
@@ -94,7 +95,7 @@ Test(sent_together, gradients_of_what_is_concatenated_are_one_vector) {
     cr_expect_eq(cleave_sent_together_bytes(&together, CLEAVE_ALL_GATHER, PIECE, NARROW), NARROW);
     machine.collectives.together_bytes =
         0; /* a library's collectives without a framework's times */
-    cr_assert_eq(cleave_sent_together_create(&both, &machine, &arena, &together, NULL), CLEAVE_OK);
+    OK(cleave_sent_together_create, &both, &machine, &arena, &together);
     cr_expect_eq(cleave_sent_together_bytes(&together, CLEAVE_REDUCE_SCATTER, PIECE, NARROW),
                  NARROW);
 }

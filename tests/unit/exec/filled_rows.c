@@ -1,6 +1,7 @@
 /* Products over rows of which blocks are zero, against sums in double; factors that are no numbers
    show what is left out. */
 #include "exec/kernels/filled_rows.h"
+#include "../../support/ok.h"
 
 #include "exec/kernels/convert.h"
 
@@ -106,14 +107,12 @@ static void check(cleave_kernels *kernels, const case_of *c) {
                                       .c_of = out.data,
                                       .operand = cleave_type_bytes(c->type),
                                       .result = 4};
-    cleave_error error = {""};
     cleave_kernel_call call = {.pieces = 1};
     int64_t bytes =
         c->type == CLEAVE_F32 ? 0 : cleave_filled_workspace(kernels, &product, &matrices, c->place);
     cr_assert_geq(bytes, 0);
     call.workspace = aligned_alloc(64, (size_t)bytes + 64);
-    cr_assert_eq(cleave_filled_multiply(kernels, &call, &product, &matrices, c->place, 1, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_filled_multiply, kernels, &call, &product, &matrices, c->place, 1);
     compare(c, &a, &b, &out);
     free(call.workspace);
     free(a.data);
@@ -123,8 +122,7 @@ static void check(cleave_kernels *kernels, const case_of *c) {
 
 Test(filled_rows, blocks_that_are_zero_are_left_out_and_the_result_is_that_of_all) {
     cleave_kernels *kernels;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_kernels_create(&kernels, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_kernels_create, &kernels);
     for (int bits = 0; bits < 3 << 5; bits++) {
         const case_of c = {.place = (cleave_filled_place)(CLEAVE_FILLED_ROWS + (bits >> 5)),
                            .a_transposed = bits & 1,

@@ -1,5 +1,6 @@
 /* Pictures as Pillow decodes and resizes them, and folders of them. */
 #include "exec/data/image.h"
+#include "../../support/ok.h"
 
 #include "exec/data/image_folder.h"
 
@@ -40,14 +41,12 @@ Test(image, pictures_are_resized_and_cropped_as_pillow_does) {
     uint8_t file[2000];
     size_t n = read_file("tests/data/images/ramps.jpg", file, sizeof file);
     cleave_image image;
-    cleave_error error = {{0}};
-    cr_assert_eq(cleave_image_decode(file, n, "ramps.jpg", 3, &image, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_image_decode, file, n, "ramps.jpg", 3, &image);
     cr_assert(image.width == 40 && image.height == 24);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int64_t size = cases[i].size;
         float values[3 * 32 * 32];
-        cr_assert_eq(cleave_image_fit(&image, size, size, values, &error), CLEAVE_OK);
+        OK(cleave_image_fit, &image, size, size, values);
         for (int k = 0; k < 4; k++)
             for (int c = 0; c < 2; c++) {
                 double got = level(values, size, k / 2 * (size - 1), k % 2 * (size - 1), c);
@@ -62,8 +61,7 @@ Test(image, one_of_the_right_size_stays_as_it_is) {
     uint8_t pixels[2 * 2] = {0, 255, 51, 102};
     const cleave_image image = {2, 2, 1, pixels};
     float values[4];
-    cleave_error error = {{0}};
-    cr_assert_eq(cleave_image_fit(&image, 2, 2, values, &error), CLEAVE_OK);
+    OK(cleave_image_fit, &image, 2, 2, values);
     /* (v / 255 - 0.5) / 0.5 */
     const double wanted[] = {-1, 1, -0.6, -0.2};
     for (int i = 0; i < 4; i++)
@@ -106,8 +104,7 @@ Test(image, classes_are_numbered_by_the_sorted_names_of_their_folders) {
                                  "cat/.hidden.png", "beside.png", ".git/a.png"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         make_file(folder, files[i]);
-    cr_assert_eq(cleave_image_folder_list(folder, &arena, &listed, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_image_folder_list, folder, &arena, &listed);
     cr_assert(listed.n == 3 && listed.n_classes == 2);
     const char *const names[] = {"9.jpeg", "1.JPG", "2.png"};
     for (int i = 0; i < 3; i++) {

@@ -1,4 +1,5 @@
 /* Kernels on small examples whose results are worked out by hand. */
+#include "../../support/ok.h"
 #include "../../support/one_nest.h"
 #include "exec/measure/measure.h"
 
@@ -6,21 +7,19 @@
 #include <math.h>
 
 static cleave_kernels *make_kernels(void) {
-    cleave_error error = {{0}};
     cleave_kernels *kernels = NULL;
-    cr_assert(cleave_kernels_create(&kernels, &error) == CLEAVE_OK, "%s", error.message);
+    OK(cleave_kernels_create, &kernels);
     return kernels;
 }
 
 /* Runs with a workspace of the kernel's own size. */
 static void run(cleave_kernels *kernels, cleave_kernel_call *call) {
-    cleave_error error = {{0}};
     int64_t bytes =
         cleave_kernel_workspace(kernels, call->model, call->nest, call->pass, &call->part);
     void *workspace = one_nest_memory(bytes);
     call->workspace = workspace;
     call->workspace_bytes = bytes;
-    cr_assert(cleave_kernel_run(kernels, call, &error) == CLEAVE_OK, "%s", error.message);
+    OK(cleave_kernel_run, kernels, call);
     free(workspace);
 }
 
@@ -251,19 +250,15 @@ Test(kernels, a_workspace_too_small_is_refused) {
 
 Test(measure, a_longer_kernel_takes_longer) {
     cleave_kernels *kernels = make_kernels();
-    cleave_error error = {{0}};
     cleave_measurement small = {0}, large = {0}, copy = {0};
     one_nest one, other;
     const cleave_nest *nest = make_relu(&one, 1 << 10), *big = make_relu(&other, 1 << 22);
     cleave_part part = cleave_part_whole(nest, 0), big_part = cleave_part_whole(big, 0);
-    cr_assert(cleave_kernel_measure(kernels, &one.model, nest, CLEAVE_PASS_FORWARD, &part, NULL,
-                                    0.05, &small, &error) == CLEAVE_OK,
-              "%s", error.message);
-    cr_assert(cleave_kernel_measure(kernels, &other.model, big, CLEAVE_PASS_FORWARD, &big_part,
-                                    NULL, 0.05, &large, &error) == CLEAVE_OK,
-              "%s", error.message);
-    cr_assert(cleave_copy_measure(NULL, CLEAVE_COPY_SUM, 1 << 20, -1, 0.02, &copy, &error) ==
-              CLEAVE_OK);
+    OK(cleave_kernel_measure, kernels, &one.model, nest, CLEAVE_PASS_FORWARD, &part, NULL, 0.05,
+       &small);
+    OK(cleave_kernel_measure, kernels, &other.model, big, CLEAVE_PASS_FORWARD, &big_part, NULL,
+       0.05, &large);
+    OK(cleave_copy_measure, NULL, CLEAVE_COPY_SUM, 1 << 20, -1, 0.02, &copy);
     cr_expect(small.repeats >= 1 && small.seconds > 0 && small.spread >= 0 && copy.seconds > 0);
     /* 4096 times the work: ten times is beyond any noise */
     cr_expect(large.seconds > 10 * small.seconds, "%g and %g", small.seconds, large.seconds);

@@ -1,6 +1,7 @@
 /* The fit of a link's figures: recovered from samples that follow the model, and little moved by a
    few that don't. */
 #include "exec/measure/link_fit.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -59,9 +60,8 @@ static void expect_figures(const cleave_link_measurement *got,
 Test(link_fit, figures_are_recovered_from_what_follows_the_model) {
     cleave_link_sample samples[MOST];
     cleave_link_measurement got;
-    cleave_error error = {""};
     int32_t n = sample(&ethernet, samples);
-    cr_assert_eq(cleave_link_fit(samples, n, 0, &got, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_link_fit, samples, n, 0, &got);
     expect_figures(&got, &ethernet, 5e-3);
 }
 
@@ -71,18 +71,17 @@ Test(link_fit, figures_are_recovered_from_what_follows_the_model) {
 Test(link_fit, processors_show_where_they_take_longer_than_the_link) {
     cleave_link_measurement wanted = ethernet, got;
     cleave_link_sample samples[MOST];
-    cleave_error error = {""};
     wanted.bytes_per_second = 1.2e9;
     wanted.overhead_seconds_per_byte = 0.6e-9;
     int32_t n = sample(&wanted, samples), kept = 0;
     for (int32_t i = 0; i < n; i++)
         if (samples[i].kind != CLEAVE_LINK_PROCESSOR)
             samples[kept++] = samples[i];
-    cr_assert_eq(cleave_link_fit(samples, kept, 0, &got, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_link_fit, samples, kept, 0, &got);
     expect_figures(&got, &wanted, 5e-3);
     wanted.bytes_per_second = 4e9;
     n = sample(&wanted, samples);
-    cr_assert_eq(cleave_link_fit(samples, n, 0, &got, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_link_fit, samples, n, 0, &got);
     expect_near(got.overhead_seconds_per_byte, wanted.overhead_seconds_per_byte, 5e-3, "per byte");
     cr_expect_gt(got.bytes_per_second, 1 / wanted.overhead_seconds_per_byte);
 }
@@ -91,10 +90,9 @@ Test(link_fit, processors_show_where_they_take_longer_than_the_link) {
 Test(link_fit, one_odd_sample_moves_nothing) {
     cleave_link_sample samples[MOST];
     cleave_link_measurement got;
-    cleave_error error = {""};
     int32_t n = sample(&ethernet, samples);
     samples[9].seconds *= 10;
-    cr_assert_eq(cleave_link_fit(samples, n, 0, &got, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_link_fit, samples, n, 0, &got);
     expect_figures(&got, &ethernet, 5e-3);
 }
 
@@ -102,12 +100,11 @@ Test(link_fit, one_odd_sample_moves_nothing) {
 Test(link_fit, bursts_of_a_shaped_link_hide_nothing) {
     cleave_link_sample samples[MOST];
     cleave_link_measurement got;
-    cleave_error error = {""};
     int32_t n = sample(&ethernet, samples);
     for (int32_t i = 0; i < n; i++)
         if (samples[i].bytes <= 1 << 16 && samples[i].kind != CLEAVE_LINK_POST)
             samples[i].seconds -= 0.95 * samples[i].bytes / ethernet.bytes_per_second;
-    cr_assert_eq(cleave_link_fit(samples, n, 0, &got, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_link_fit, samples, n, 0, &got);
     expect_near(got.bytes_per_second, ethernet.bytes_per_second, 0.02, "bandwidth");
     expect_near(got.overhead_seconds, ethernet.overhead_seconds, 0.02, "overhead");
 }
@@ -121,9 +118,8 @@ Test(link_fit, a_link_that_costs_nothing_has_a_bandwidth) {
                                             .overhead_seconds_per_byte = 1e-9};
     cleave_link_sample samples[MOST];
     cleave_link_measurement got;
-    cleave_error error = {""};
     int32_t n = sample(&memory, samples);
-    cr_assert_eq(cleave_link_fit(samples, n, 0, &got, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_link_fit, samples, n, 0, &got);
     expect_near(got.bytes_per_second, 20e9, 0.01, "bandwidth");
     expect_near(got.overhead_seconds_per_byte, 1e-9, 0.06, "overhead per byte");
 }
@@ -141,10 +137,8 @@ Test(link_fit, a_protocol_is_recovered) {
                                             .first_bytes_per_second = 40e9};
     cleave_link_sample samples[MOST];
     cleave_link_measurement got;
-    cleave_error error = {""};
     int32_t n = sample(&wanted, samples);
-    cr_assert_eq(cleave_link_fit(samples, n, wanted.large_from_bytes, &got, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(cleave_link_fit, samples, n, wanted.large_from_bytes, &got);
     expect_near(got.bytes_per_second, wanted.bytes_per_second, 0.01, "bandwidth");
     for (int i = 0; i < got.n_agreements; i++)
         expect_near(got.agreements[i].seconds, wanted.agreements[0].seconds, 0.01, "agreement");
@@ -156,7 +150,6 @@ Test(link_fit, a_protocol_is_recovered) {
 Test(link_fit, messages_of_each_size_take_what_they_took) {
     cleave_link_measurement wanted = ethernet, got;
     cleave_link_sample samples[MOST];
-    cleave_error error = {""};
     wanted.bytes_per_second = 1.2e9;
     wanted.large_from_bytes = 1 << 16;
     wanted.n_agreements = 1;
@@ -164,8 +157,7 @@ Test(link_fit, messages_of_each_size_take_what_they_took) {
     int32_t n = sample(&wanted, samples);
     for (int32_t i = 0; i < n; i++)
         samples[i].seconds -= samples[i].bytes == 1 << 16 ? 40e-6 : 0;
-    cr_assert_eq(cleave_link_fit(samples, n, wanted.large_from_bytes, &got, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(cleave_link_fit, samples, n, wanted.large_from_bytes, &got);
     for (int32_t i = 0; i < n; i++) {
         double bytes = samples[i].bytes, agreed = 0;
         for (int a = 0; a < got.n_agreements && got.agreements[a].bytes <= bytes; a++)
@@ -200,7 +192,6 @@ Test(link_fit, what_small_messages_show_is_not_lost_to_the_noise_of_large_ones) 
     const double large_from = 1 << 15, large = 75e-6;
     cleave_link_sample samples[MOST];
     cleave_link_measurement wanted = ethernet, got;
-    cleave_error error = {""};
     int32_t n = 0;
     wanted.bytes_per_second = 4e9;
     add(samples, &n, CLEAVE_LINK_POST, 8, wanted.overhead_seconds);
@@ -215,8 +206,7 @@ Test(link_fit, what_small_messages_show_is_not_lost_to_the_noise_of_large_ones) 
         add(samples, &n, CLEAVE_LINK_BOTH_WAYS, bytes,
             (small + wanted.overhead_seconds + fmax(link, 2 * end)) / off);
     }
-    cr_assert_eq(cleave_link_fit(samples, n, large_from, &got, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_link_fit, samples, n, large_from, &got);
     expect_near(got.large_from_bytes, large_from, 0, "large from");
     expect_near(got.agreements[0].seconds, large, 0.1, "agreement");
 }

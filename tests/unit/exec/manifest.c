@@ -1,6 +1,7 @@
 /* The manifests of checkpoints: what is written is read, and what was changed or reaches out of its
    folder is refused. */
 #include "exec/data/manifest.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -33,8 +34,7 @@ static void empty(void) { cleave_arena_free(&arena); }
 
 static const char *text_of(const cleave_manifest *manifest) {
     const char *text;
-    cr_assert_eq(cleave_manifest_format(manifest, &arena, &text, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_manifest_format, manifest, &arena, &text);
     return text;
 }
 

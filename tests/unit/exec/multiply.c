@@ -1,5 +1,6 @@
 /* A matrix product in pieces: the same sums as in one, with a poll between two of them. */
 #include "exec/kernels/multiply.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -24,15 +25,13 @@ static cleave_status count_poll(void *context, cleave_error *error) {
 
 static float *multiply(const cleave_kernels *kernels, const cleave_blas_product *p,
                        const cleave_matrices *operands, int64_t pieces, int64_t *polls) {
-    cleave_error error = {""};
     cleave_matrices at = *operands;
     cleave_kernel_call call = {
         .pieces = (int32_t)pieces, .poll = count_poll, .poll_context = polls};
     float *c = fill(M * p->c_row, 5);
     at.c_of = c;
     *polls = 0;
-    cr_assert_eq(cleave_multiply_in_pieces(kernels, &call, p, &at, pieces, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_multiply_in_pieces, kernels, &call, p, &at, pieces);
     return c;
 }
 
@@ -69,8 +68,7 @@ static void check(const cleave_kernels *kernels, bool a_transposed, bool b_trans
 
 Test(multiply, a_product_in_pieces_of_rows_and_columns_is_the_product) {
     cleave_kernels *kernels;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_kernels_create(&kernels, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_kernels_create, &kernels);
     for (int bits = 0; bits < 8; bits++)
         check(kernels, bits & 1, bits >> 1 & 1, bits >> 2 & 1 ? 1.0f : 0.0f);
     cleave_kernels_destroy(kernels);

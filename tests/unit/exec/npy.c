@@ -1,5 +1,6 @@
 /* NumPy's arrays: headers as NumPy writes them, and nothing in them believed unchecked. */
 #include "exec/data/npy.h"
+#include "../../support/ok.h"
 
 #include "exec/data/tensor_file.h"
 
@@ -16,9 +17,7 @@ static cleave_status parse(const char *header, int64_t data_bytes, cleave_safete
 Test(npy, headers_say_type_and_shape) {
     cleave_error error = {{0}};
     cleave_safetensors_entry entry = {.name = "x"};
-    cr_assert_eq(parse("{'descr': '<f4', 'fortran_order': False, 'shape': (6, 2), }      \n", 48,
-                       &entry, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(parse, "{'descr': '<f4', 'fortran_order': False, 'shape': (6, 2), }      \n", 48, &entry);
     cr_assert(entry.type == CLEAVE_F32 && entry.stored == CLEAVE_STORED_WHOLE);
     cr_assert(entry.rank == 2 && entry.shape[0] == 6 && entry.shape[1] == 2);
     cr_assert_str_eq(entry.name, "x");
@@ -73,12 +72,11 @@ Test(npy, arrays_are_read_by_their_names) {
     cleave_error error = {{0}};
     cleave_tensor_file file;
     snprintf(list, sizeof list, "ids=%s", path);
-    cr_assert_eq(cleave_tensor_file_open(list, &arena, &file, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_tensor_file_open, list, &arena, &file);
     const cleave_safetensors_entry *entry = cleave_safetensors_find(&file.file, "ids");
     int64_t got[2];
     cr_assert(entry != NULL);
-    cr_assert_eq(cleave_tensor_file_read(&file, entry, 1, 2, got, &error), CLEAVE_OK);
+    OK(cleave_tensor_file_read, &file, entry, 1, 2, got);
     cr_assert(got[0] == 0 && got[1] == 70000);
     cr_assert_neq(cleave_tensor_file_read(&file, entry, 2, 2, got, &error), CLEAVE_OK);
     cleave_tensor_file_close(&file);

@@ -1,5 +1,6 @@
 /* Optimizers against PyTorch's formulas, worked out by hand. */
 #include "exec/kernels/optimizer.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -93,7 +94,7 @@ Test(optimizer, names_are_those_of_the_table) {
     cleave_optimizer found;
     cleave_error error;
     for (int i = 0; i < 3; i++) {
-        cr_assert_eq(cleave_optimizer_find(names[i], &found, &error), CLEAVE_OK);
+        OK(cleave_optimizer_find, names[i], &found);
         cr_expect_str_eq(cleave_optimizer_name(&found), names[i]);
     }
     cr_expect_eq(cleave_optimizer_find("adamax", &found, &error), CLEAVE_BAD_INPUT);

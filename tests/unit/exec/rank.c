@@ -3,6 +3,7 @@
 
    One rank of a perceptron's data-parallel step over two devices, with reference kernels. */
 #include "exec/rank.h"
+#include "../../support/ok.h"
 #include "../../support/perceptron.h"
 #include "base/progress.h"
 #include "graph/lower/lower.h"
@@ -121,11 +122,10 @@ static int32_t count_begun_within(const cleave_rank *rank) {
 /* The perceptron's step on two devices, each with half of the samples, or every other operator's
    with half of another axis. */
 static cleave_program lower(bool by_turns, cleave_arena *arena) {
-    cleave_error error = {""};
     cleave_model *model = CLEAVE_ARENA_ARRAY(arena, cleave_model, 1);
     *model = make_perceptron(arena, 4, 8, 6);
     cleave_layout layout;
-    cr_assert_eq(cleave_layout_create(model, 2, arena, &layout, &error), CLEAVE_OK);
+    OK(cleave_layout_create, model, 2, arena, &layout);
     for (int32_t op = 0; op < model->n_operators; op++) {
         bool turned = by_turns && op % 2 != 0 && model->operators[op].n_axes > 1;
         layout.splits[op].degree[turned ? 1 : 0] = layout.splits[op].n_parts = 2;
@@ -134,8 +134,7 @@ static cleave_program lower(bool by_turns, cleave_arena *arena) {
     }
     cleave_lower_options options = {.training = true};
     cleave_program program;
-    cr_assert_eq(cleave_lower(model, &layout, &options, arena, &program, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_lower, model, &layout, &options, arena, &program);
     return program;
 }
 
@@ -154,12 +153,12 @@ static walked walk_as(int32_t pieces, int64_t copied_bytes, bool no_overlap, cle
                                   .no_overlap = no_overlap,
                                   .optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD)};
     cleave_rank rank;
-    cr_assert_eq(cleave_rank_create(&rank, &world, &program, &options, arena, &error), CLEAVE_OK);
+    OK(cleave_rank_create, &rank, &world, &program, &options, arena);
     rank.load = load;
     for (int32_t b = 0; b < program.n_buffers; b++)
         if (program.buffers[b].device == 0 && program.buffers[b].kind == CLEAVE_BUFFER_PARAMETER)
             load(NULL, &program.buffers[b], 0, cleave_rank_buffer(&rank, b), &error);
-    cr_assert_eq(cleave_rank_step(&rank, 0, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_rank_step, &rank, 0);
     result.polls = rank.n_polls;
     result.moved = rank.n_polls_that_moved;
     result.progressed = world.progressed;
@@ -270,7 +269,6 @@ static int32_t check_order(const cleave_rank *rank) {
 
 Test(rank, messages_are_posted_before_receives_from_the_same_rank) {
     cleave_arena arena = {0};
-    cleave_error error = {""};
     cleave_run_options options = {.reference_kernels = true};
     int32_t behind_copies = 0;
     for (int by_turns = 0; by_turns < 2; by_turns++) {
@@ -278,8 +276,7 @@ Test(rank, messages_are_posted_before_receives_from_the_same_rank) {
         for (int32_t device = 0; device < 2; device++) {
             cleave_world world = {.rank = device};
             cleave_rank rank;
-            cr_assert_eq(cleave_rank_create(&rank, &world, &program, &options, &arena, &error),
-                         CLEAVE_OK);
+            OK(cleave_rank_create, &rank, &world, &program, &options, &arena);
             behind_copies += check_order(&rank);
             cleave_rank_destroy(&rank);
         }

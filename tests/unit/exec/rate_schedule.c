@@ -1,6 +1,7 @@
 /* Schedules of the learning rate against values by hand, and against PyTorch's recursive formulas.
  */
 #include "exec/kernels/rate_schedule.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -8,9 +9,7 @@
 static cleave_rate_schedule make(const char *name, int64_t warmup, int64_t steps, double final) {
     const cleave_rate_schedule asked = {.warmup = warmup, .steps = steps, .final = final};
     cleave_rate_schedule made;
-    cleave_error error;
-    cr_assert_eq(cleave_rate_schedule_make(name, &asked, 10, 0.8, &made, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_rate_schedule_make, name, &asked, 10, 0.8, &made);
     return made;
 }
 

@@ -1,5 +1,6 @@
 /* Safetensors: what is written is read back, and nothing in a header is believed unchecked. */
 #include "exec/data/safetensors.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -29,31 +30,29 @@ Test(safetensors, what_is_written_in_pieces_is_read_in_pieces) {
     float weight[6] = {1, 2, 3, 4, 5, 6}, scalar = 7, got[6];
     int64_t ids[2] = {INT64_MIN, 9}, got_ids[2];
     cleave_safetensors_writer writer;
-    cr_assert(cleave_safetensors_writer_open(&writer, path, 3, entries, &error) == CLEAVE_OK, "%s",
-              error.message);
+    OK(cleave_safetensors_writer_open, &writer, path, 3, entries);
     cr_expect(cleave_safetensors_write(&writer, &entries[0], 1, 2, weight, &error) != CLEAVE_OK);
-    cr_assert(cleave_safetensors_write(&writer, &entries[0], 0, 4, weight, &error) == CLEAVE_OK);
+    OK(cleave_safetensors_write, &writer, &entries[0], 0, 4, weight);
     cr_expect(cleave_safetensors_write(&writer, &entries[0], 5, 2, weight, &error) != CLEAVE_OK);
     cr_expect(cleave_safetensors_write(&writer, &entries[1], 0, 1, &scalar, &error) != CLEAVE_OK);
     cleave_safetensors_write(&writer, &entries[0], 4, 2, weight + 4, &error);
     cleave_safetensors_write(&writer, &entries[1], 0, 1, &scalar, &error);
     cleave_safetensors_write(&writer, &entries[2], 0, 2, ids, &error);
-    cr_assert(cleave_safetensors_writer_commit(&writer, &error) == CLEAVE_OK, "%s", error.message);
+    OK(cleave_safetensors_writer_commit, &writer);
 
     cleave_arena arena = {0};
     cleave_safetensors file = {0};
-    cr_assert(cleave_safetensors_open(path, &arena, &file, &error) == CLEAVE_OK, "%s",
-              error.message);
+    OK(cleave_safetensors_open, path, &arena, &file);
     cr_expect(file.n_entries == 3);
     const cleave_safetensors_entry *w = cleave_safetensors_find(&file, "w\"eight"),
                                    *i = cleave_safetensors_find(&file, "ids");
     cr_assert(w != NULL && i != NULL && cleave_safetensors_find(&file, "other") == NULL);
     cr_expect(w->rank == 2 && w->shape[0] == 3 && w->shape[1] == 2 && w->n_elements == 6);
-    cr_assert(cleave_safetensors_read(&file, w, 0, 6, got, &error) == CLEAVE_OK);
+    OK(cleave_safetensors_read, &file, w, 0, 6, got);
     cr_expect(memcmp(got, weight, sizeof weight) == 0);
-    cr_assert(cleave_safetensors_read(&file, w, 2, 3, got, &error) == CLEAVE_OK);
+    OK(cleave_safetensors_read, &file, w, 2, 3, got);
     cr_expect(memcmp(got, weight + 2, 12) == 0);
-    cr_assert(cleave_safetensors_read(&file, i, 0, 2, got_ids, &error) == CLEAVE_OK);
+    OK(cleave_safetensors_read, &file, i, 0, 2, got_ids);
     cr_expect(memcmp(got_ids, ids, sizeof ids) == 0);
     cr_expect(cleave_safetensors_read(&file, w, 5, 2, got, &error) == CLEAVE_FAILED);
     cleave_safetensors_close(&file);
@@ -82,12 +81,11 @@ Test(safetensors, truth_values_are_bytes_of_0_and_1) {
     const float floats[5] = {0, 1, 1, 0, 1};
     const int64_t integers[2] = {1, 0};
     cleave_safetensors_writer writer;
-    cr_assert(cleave_safetensors_writer_open(&writer, path, 2, entries, &error) == CLEAVE_OK);
-    cr_assert(cleave_safetensors_write(&writer, &entries[0], 0, 2, floats, &error) == CLEAVE_OK);
-    cr_assert(cleave_safetensors_write(&writer, &entries[0], 2, 3, floats + 2, &error) ==
-              CLEAVE_OK);
-    cr_assert(cleave_safetensors_write(&writer, &entries[1], 0, 2, integers, &error) == CLEAVE_OK);
-    cr_assert(cleave_safetensors_writer_commit(&writer, &error) == CLEAVE_OK);
+    OK(cleave_safetensors_writer_open, &writer, path, 2, entries);
+    OK(cleave_safetensors_write, &writer, &entries[0], 0, 2, floats);
+    OK(cleave_safetensors_write, &writer, &entries[0], 2, 3, floats + 2);
+    OK(cleave_safetensors_write, &writer, &entries[1], 0, 2, integers);
+    OK(cleave_safetensors_writer_commit, &writer);
     FILE *stream = fopen(path, "r+b");
     char bytes[7];
     cr_assert(stream != NULL && fseek(stream, -7, SEEK_END) == 0);
@@ -99,12 +97,11 @@ Test(safetensors, truth_values_are_bytes_of_0_and_1) {
     cleave_arena arena = {0};
     cleave_safetensors file = {0};
     int64_t got[4];
-    cr_assert(cleave_safetensors_open(path, &arena, &file, &error) == CLEAVE_OK, "%s",
-              error.message);
+    OK(cleave_safetensors_open, path, &arena, &file);
     const cleave_safetensors_entry *entry = cleave_safetensors_find(&file, "floats");
     cr_assert(entry != NULL && entry->stored == CLEAVE_STORED_TRUTH && entry->type == CLEAVE_I64);
     cr_expect(entry->n_elements == 5 && cleave_safetensors_bytes(entry) == 5);
-    cr_assert(cleave_safetensors_read(&file, entry, 1, 4, got, &error) == CLEAVE_OK);
+    OK(cleave_safetensors_read, &file, entry, 1, 4, got);
     cr_expect(memcmp(got, (int64_t[]){1, 1, 0, 1}, sizeof got) == 0);
     cr_expect(cleave_safetensors_read(&file, entry, 2, 4, got, &error) == CLEAVE_FAILED);
     cleave_safetensors_close(&file);
@@ -114,12 +111,9 @@ Test(safetensors, truth_values_are_bytes_of_0_and_1) {
 
 Test(safetensors, files_of_other_programs_are_read) {
     cleave_arena arena = {0};
-    cleave_error error = {{0}};
     cleave_safetensors file = {0};
-    cr_assert(cleave_safetensors_open(CLEAVE_SOURCE_DIR
-                                      "/tests/data/oracles/tiny_mlp.expect.safetensors",
-                                      &arena, &file, &error) == CLEAVE_OK,
-              "%s", error.message);
+    OK(cleave_safetensors_open, CLEAVE_SOURCE_DIR "/tests/data/oracles/tiny_mlp.expect.safetensors",
+       &arena, &file);
     cr_expect(file.n_entries > 0);
     cleave_safetensors_close(&file);
     cleave_arena_free(&arena);
@@ -128,13 +122,11 @@ Test(safetensors, files_of_other_programs_are_read) {
 Test(safetensors, good_headers_are_accepted) {
     cleave_error error = {{0}};
     cr_expect(parse("{}", 0, &error) == CLEAVE_OK);
-    cr_expect(parse("{\"__metadata__\": {\"by\": \"me\"}, \"a\": {\"dtype\": \"F32\", \"shape\": "
-                    "[2], \"data_offsets\": [0, 8]}}  ",
-                    8, &error) == CLEAVE_OK,
-              "%s", error.message);
-    cr_expect(parse("{\"a\": {\"dtype\": \"F32\", \"shape\": [0, 3], \"data_offsets\": [0, 0]}}", 0,
-                    &error) == CLEAVE_OK,
-              "%s", error.message);
+    OK(parse,
+       "{\"__metadata__\": {\"by\": \"me\"}, \"a\": {\"dtype\": \"F32\", \"shape\": "
+       "[2], \"data_offsets\": [0, 8]}}  ",
+       8);
+    OK(parse, "{\"a\": {\"dtype\": \"F32\", \"shape\": [0, 3], \"data_offsets\": [0, 0]}}", 0);
 }
 
 /* Each with the text that its message must have. */

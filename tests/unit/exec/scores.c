@@ -1,5 +1,6 @@
 /* What scores say of targets, against sums by hand. */
 #include "exec/training/scores.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -29,11 +30,9 @@ static cleave_model ends_in(int rank, const int64_t *shape, const int64_t *targe
 static cleave_scored score(const cleave_model *model, const float *values, int64_t n,
                            const int64_t *targets, int64_t n_rows) {
     cleave_arena arena = {0};
-    cleave_error error = {{0}};
     cleave_scores scores;
     cleave_scored scored = {0};
-    cr_assert_eq(cleave_scores_create(model, &arena, &scores, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_scores_create, model, &arena, &scores);
     cleave_scores_begin(&scores, targets);
     for (int64_t i = 0; i < n; i += 2) /* in pieces that end within rows */
         cleave_scores_add(&scores, i, n - i < 2 ? n - i : 2, values + i);
@@ -69,7 +68,7 @@ Test(scores, a_model_that_ends_in_a_loss_is_refused) {
     cleave_model model = ends_in(2, (int64_t[]){3, 3}, (int64_t[]){4});
     cr_assert_eq(cleave_scores_check(&model, &error), CLEAVE_BAD_INPUT);
     model = ends_in(2, (int64_t[]){3, 3}, (int64_t[]){3});
-    cr_assert_eq(cleave_scores_check(&model, &error), CLEAVE_OK);
+    OK(cleave_scores_check, &model);
     model.targets = -1;
     cr_assert_eq(cleave_scores_check(&model, &error), CLEAVE_BAD_INPUT);
     cr_assert(strstr(error.message, "output y") != NULL);

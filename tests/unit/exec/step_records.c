@@ -1,5 +1,6 @@
 /* Which steps of a run are kept. */
 #include "exec/step_records.h"
+#include "../../support/ok.h"
 
 #include "base/random.h"
 
@@ -28,8 +29,7 @@ static records_test *begin(int64_t n_steps) {
                             .lane_items = {t->main_lane, t->communication_lane},
                             .start = t->start,
                             .end = t->end};
-    cr_assert_eq(cleave_step_records_create(&t->records, &t->rank, n_steps, &t->arena, NULL),
-                 CLEAVE_OK);
+    OK(cleave_step_records_create, &t->records, &t->rank, n_steps, &t->arena);
     return t;
 }
 

@@ -1,5 +1,6 @@
 /* Surroundings of a kernel: in which order memory is used again, and what it holds then. */
 #include "exec/measure/surroundings.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -25,7 +26,6 @@ Test(surroundings, operands_hold_what_they_have_to) {
     static char over[N], near[N], far[N], values[N];
     cleave_surroundings of = {0};
     cleave_other_memory other;
-    cleave_error error = {""};
     memset(over, 1, N);
     memset(near, 2, N);
     memset(far, 3, N);
@@ -33,9 +33,9 @@ Test(surroundings, operands_hold_what_they_have_to) {
     cleave_surroundings_add(&of, (cleave_used_memory){over, N, 100, values});
     cleave_surroundings_add(&of, (cleave_used_memory){near, N, 0, NULL});
     cleave_surroundings_add(&of, (cleave_used_memory){far, N, SIZE_MAX, NULL});
-    cr_assert_eq(cleave_other_memory_create(&other, &of, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_other_memory_create, &other, &of);
     cr_expect_eq(other.bytes, other.most); /* something is in no cache */
-    cr_assert_eq(cleave_surroundings_set(&of, &other, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_surroundings_set, &of, &other);
     for (int i = 0; i < N; i++)
         cr_assert(over[i] == 4 && near[i] == 2 && far[i] == 3, "byte %d", i);
     free(other.memory);
@@ -48,11 +48,10 @@ Test(surroundings, what_is_used_counts_as_touched) {
     static char near[10 * LINE];
     cleave_surroundings of = {0};
     cleave_other_memory other;
-    cleave_error error = {""};
     cleave_surroundings_add(&of, used((size_t)100 * LINE));
     cleave_surroundings_add(&of, (cleave_used_memory){near, sizeof near, (size_t)20 * LINE, NULL});
-    cr_assert_eq(cleave_other_memory_create(&other, &of, &error), CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_surroundings_set(&of, &other, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_other_memory_create, &other, &of);
+    OK(cleave_surroundings_set, &of, &other);
     cr_expect_eq(other.at, (size_t)(70 + 20) * LINE);
     free(other.memory);
 }
@@ -61,11 +60,10 @@ Test(surroundings, what_is_used_counts_as_touched) {
 Test(surroundings, other_memory_is_as_much_as_is_touched) {
     cleave_surroundings of = {0};
     cleave_other_memory other;
-    cleave_error error = {""};
     cleave_surroundings_add(&of, used(1000));
     cleave_surroundings_add(&of, used(3000));
-    cr_assert_eq(cleave_other_memory_create(&other, &of, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_other_memory_create, &other, &of);
     cr_expect_eq(other.bytes, 3000);
-    cr_assert_eq(cleave_surroundings_set(&of, &other, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_surroundings_set, &of, &other);
     free(other.memory);
 }

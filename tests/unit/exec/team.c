@@ -1,6 +1,7 @@
 /* Threads that share work out: every part once, on a thread of its own, or in turn on the caller
    where they are at work already. */
 #include "exec/kernels/team.h"
+#include "../../support/ok.h"
 #include "exec/kernels/copy.h"
 #include "exec/kernels/share.h"
 
@@ -13,8 +14,7 @@ enum { THREADS = 3 };
 
 static cleave_team *new_team(void) {
     cleave_team *team = NULL;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_team_create(THREADS, &team, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_team_create, THREADS, &team);
     cr_assert_eq(cleave_team_size(team), THREADS);
     return team;
 }
@@ -38,18 +38,17 @@ static cleave_status see(void *context, int32_t part, int32_t thread, cleave_err
 
 Test(team, every_part_is_done_once_by_its_own_thread) {
     cleave_team *team = new_team();
-    cleave_error error = {""};
     seen of = {.times = {0}};
     enum { ROUNDS = 20000 };
     for (int i = 0; i < ROUNDS; i++)
-        cr_assert_eq(cleave_team_run(team, THREADS, see, &of, &error), CLEAVE_OK);
+        OK(cleave_team_run, team, THREADS, see, &of);
     for (int i = 0; i < THREADS; i++) {
         cr_expect_eq(of.times[i], ROUNDS);
         cr_expect_eq(of.threads[i], i);
         cr_expect_eq(pthread_equal(of.by[i], pthread_self()) != 0, i == 0);
     }
     cr_expect_eq(pthread_equal(of.by[1], of.by[2]), 0);
-    cr_assert_eq(cleave_team_run(team, 2, see, &of, &error), CLEAVE_OK);
+    OK(cleave_team_run, team, 2, see, &of);
     cr_expect_eq(of.times[2], ROUNDS, "fewer parts than threads");
     cleave_team_destroy(team);
 }
@@ -73,9 +72,8 @@ static cleave_status see_within(void *context, int32_t part, int32_t thread, cle
 
 Test(team, work_within_work_is_done_in_turn) {
     cleave_team *team = new_team();
-    cleave_error error = {""};
     seen of = {.team = team};
-    cr_expect_eq(cleave_team_run(team, 2, see_within, &of, &error), CLEAVE_OK);
+    OK(cleave_team_run, team, 2, see_within, &of);
     for (int i = 0; i < THREADS; i++) {
         cr_expect_eq(of.times[i], 1);
         cr_expect_eq(of.threads[i], 0);

@@ -1,5 +1,6 @@
 /* Text as data: which bytes are read does not depend on who reads them. */
 #include "exec/data/text.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -40,17 +41,14 @@ enum { BYTES = sizeof line - 1 };
 
 Test(text, sequences_are_those_of_the_file_and_targets_are_the_next_bytes) {
     fixture f;
-    cleave_error error = {{0}};
     cleave_text text;
     set_up(&f, line, BYTES);
-    cr_assert(cleave_text_open(f.path, &f.model, &text, &error) == CLEAVE_OK, "%s", error.message);
+    OK(cleave_text_open, f.path, &f.model, &text);
     cleave_box all = cleave_box_of_shape(2, f.tensors[0].shape);
     for (int64_t step = 0; step < 20; step++) {
         int64_t tokens[BATCH][LENGTH], targets[BATCH][LENGTH];
-        cr_assert(cleave_text_load(&text, &f.tensors[0], false, &all, 3, step, tokens[0], &error) ==
-                  CLEAVE_OK);
-        cr_assert(cleave_text_load(&text, &f.tensors[1], true, &all, 3, step, targets[0], &error) ==
-                  CLEAVE_OK);
+        OK(cleave_text_load, &text, &f.tensors[0], false, &all, 3, step, tokens[0]);
+        OK(cleave_text_load, &text, &f.tensors[1], true, &all, 3, step, targets[0]);
         for (int64_t n = 0; n < BATCH; n++) {
             int64_t at = cleave_text_position(&text, 3, step, n);
             cr_assert(at >= 0 && at + LENGTH < BYTES);
@@ -69,7 +67,7 @@ Test(text, a_piece_holds_what_the_whole_batch_has_there) {
     cleave_error error = {{0}};
     cleave_text text;
     set_up(&f, line, BYTES);
-    cr_assert(cleave_text_open(f.path, &f.model, &text, &error) == CLEAVE_OK);
+    OK(cleave_text_open, f.path, &f.model, &text);
     for (int transposed = 0; transposed < 2; transposed++) {
         f.tensors[0].order[0] = transposed;
         f.tensors[0].order[1] = 1 - transposed;
@@ -91,10 +89,9 @@ Test(text, a_piece_holds_what_the_whole_batch_has_there) {
 /* 61 - 7 places; 2,000 draws miss one of them with a chance below 1e-13. */
 Test(text, every_place_is_drawn_and_seeds_steps_and_samples_differ) {
     fixture f;
-    cleave_error error = {{0}};
     cleave_text text;
     set_up(&f, line, BYTES);
-    cr_assert(cleave_text_open(f.path, &f.model, &text, &error) == CLEAVE_OK);
+    OK(cleave_text_open, f.path, &f.model, &text);
     bool seen[BYTES] = {false};
     for (int64_t step = 0; step < 500; step++)
         for (int64_t n = 0; n < 4; n++)
@@ -125,7 +122,7 @@ Test(text, what_does_not_fit_is_refused) {
     cr_expect(cleave_text_open(f.path, &f.model, &text, &error) == CLEAVE_BAD_INPUT);
     cr_expect(cleave_text_open("/tmp", &f.model, &text, &error) == CLEAVE_BAD_INPUT);
     set_up(&f, line, LENGTH + 1);
-    cr_expect(cleave_text_open(f.path, &f.model, &text, &error) == CLEAVE_OK);
+    OK(cleave_text_open, f.path, &f.model, &text);
     cr_expect(cleave_text_position(&text, 1, 2, 3) == 0);
     cleave_text_close(&text);
     fixture good = f;
@@ -159,7 +156,7 @@ Test(text, entropy_is_that_of_single_bytes) {
     cleave_error error = {{0}};
     double nats = 0;
     set_up(&f, "abacabac", 8);
-    cr_assert(cleave_text_entropy(f.path, &nats, &error) == CLEAVE_OK);
+    OK(cleave_text_entropy, f.path, &nats);
     cr_expect(fabs(nats - 1.5 * log(2)) < 1e-12, "%g", nats);
     unlink(f.path);
     cr_expect(cleave_text_entropy(f.path, &nats, &error) == CLEAVE_BAD_INPUT);

@@ -1,6 +1,7 @@
 /* The log of a training: what goes on from a checkpoint leaves the table of a run that never broke.
  */
 #include "exec/training/training_log.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -33,7 +34,6 @@ static void expect_text(const char *path, const char *more) {
 }
 
 static void put_step(cleave_training_log *log, int64_t step) {
-    cleave_error error = {{0}};
     cleave_training_row row = {.step = step,
                                .epoch = 0.5,
                                .loss = 2.25,
@@ -43,20 +43,19 @@ static void put_step(cleave_training_log *log, int64_t step) {
                                .samples_per_second = 128,
                                .validation_loss = (double)NAN,
                                .validation_accuracy = (double)NAN};
-    cr_assert_eq(cleave_training_log_put(log, &row, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_training_log_put, log, &row);
 }
 
 Test(training_log, rows_are_written_at_once_and_what_is_not_there_is_left_empty) {
     char path[64];
     cleave_training_log log;
-    cleave_error error = {{0}};
     make_name(path);
-    cr_assert_eq(cleave_training_log_open(&log, path, 0, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_training_log_open, &log, path, 0);
     put_step(&log, 1);
     expect_text(path, "1,0.5,2.25,0.01,,0.125,128,,\n");
     cleave_training_log_close(&log);
     /* From the beginning: the table begins anew. */
-    cr_assert_eq(cleave_training_log_open(&log, path, 0, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_training_log_open, &log, path, 0);
     expect_text(path, "");
     cleave_training_log_close(&log);
     unlink(path);
@@ -73,11 +72,9 @@ Test(training_log, steps_that_are_done_again_are_there_once) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[64];
         cleave_training_log log;
-        cleave_error error = {{0}};
         make_name(path);
         write_text(path, header, cases[i].before);
-        cr_assert_eq(cleave_training_log_open(&log, path, 2, &error), CLEAVE_OK, "%s",
-                     error.message);
+        OK(cleave_training_log_open, &log, path, 2);
         put_step(&log, 3);
         cleave_training_log_close(&log);
         expect_text(path, cases[i].after);
@@ -99,5 +96,5 @@ Test(training_log, another_file_is_left_alone) {
     fclose(file);
     cr_assert_str_eq(got, "x,y\n1,2\n");
     unlink(path);
-    cr_assert_eq(cleave_training_log_check(path, &error), CLEAVE_OK);
+    OK(cleave_training_log_check, path);
 }

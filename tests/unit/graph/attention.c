@@ -1,6 +1,8 @@
 /* Attention as one nest: what masks are seen to hide, when there is one nest and when five, and
    that nothing counts scores which nobody stores. */
 #include "graph/model/attention.h"
+#include "../../support/config_request.h"
+#include "../../support/ok.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "graph/program/work.h"
@@ -24,15 +26,8 @@ static cleave_arena arena;
 
 static cleave_model import_length(const char *config, int64_t length) {
     cleave_model model;
-    cleave_error error = {""};
-    const cleave_import_request request = {.file = "config.json",
-                                           .data = config,
-                                           .bytes = strlen(config),
-                                           .batch = 2,
-                                           .sequence = length,
-                                           .with_loss = true};
-    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    const cleave_import_request request = config_request(config, 2, length);
+    OK(cleave_model_import_as, &request, &arena, &model);
     return model;
 }
 
@@ -40,9 +35,7 @@ static cleave_model import(const char *config) { return import_length(config, TO
 
 static cleave_model fuse(const cleave_model *model, const cleave_layout *layout) {
     cleave_model fused;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_model_fuse_attention(model, layout, &arena, &fused, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(cleave_model_fuse_attention, model, layout, &arena, &fused);
     return fused;
 }
 
@@ -142,10 +135,9 @@ Test(attention, with_a_bias_is_still_hidden_by_a_mask) {
 }
 
 Test(attention, is_as_a_layout_has_it) {
-    cleave_error error = {""};
     cleave_model stored = import(gpt);
     cleave_layout layout;
-    cr_assert_eq(cleave_layout_create(&stored, 2, &arena, &layout, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &stored, 2, &arena, &layout);
     cleave_model fused = fuse(&stored, &layout);
     const cleave_nest *nest = attention_of(&fused, 0);
     cr_assert_not_null(nest);
@@ -161,11 +153,9 @@ Test(attention, is_as_a_layout_has_it) {
 
 static int64_t largest_buffer(const cleave_model *model, const cleave_layout *layout,
                               int64_t *peak) {
-    cleave_error error = {""};
     cleave_program program;
     const cleave_lower_options options = {.training = true};
-    cr_assert_eq(cleave_lower(model, layout, &options, &arena, &program, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_lower, model, layout, &options, &arena, &program);
     int64_t largest = 0;
     for (int32_t b = 0; b < program.n_buffers; b++)
         largest = program.buffers[b].bytes > largest ? program.buffers[b].bytes : largest;
@@ -176,11 +166,10 @@ static int64_t largest_buffer(const cleave_model *model, const cleave_layout *la
 /* 2 samples x 4 heads x 256 x 256 scores are 2 MiB; 2 samples of 256 rows of a unit of 64, 128 KiB,
    are the largest thing that is left. */
 Test(attention, leaves_no_buffer_for_scores) {
-    cleave_error error = {""};
     cleave_model stored = import(gpt), fused = fuse(&stored, NULL);
     cleave_layout layout;
     int64_t with, without;
-    cr_assert_eq(cleave_layout_create(&stored, 1, &arena, &layout, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &stored, 1, &arena, &layout);
     cr_expect_eq(largest_buffer(&stored, &layout, &with), 2 << 20);
     cr_expect_eq(largest_buffer(&fused, &layout, &without), 128 << 10);
     cr_expect_lt(without, with / 4);

@@ -1,4 +1,5 @@
 /* Sorts of axes, from nests and operands: what a person who knows the operators would say. */
+#include "../../support/ok.h"
 #include "graph/model/axis_sort.h"
 
 #include "../graph/imported.h"
@@ -67,7 +68,7 @@ Test(axis_sorts, are_those_of_the_operators_of_shipped_models) {
             cleave_arena_free(&arena);
             snprintf(path, sizeof path, "configs/models/%s.onnx", by_hand[i].model);
             read_model(path, 8, true);
-            cr_assert_eq(cleave_axis_sorts_find(&model, &arena, &sorts, NULL), CLEAVE_OK);
+            OK(cleave_axis_sorts_find, &model, &arena, &sorts);
             read = by_hand[i].model;
         }
         expect_sorts(&sorts, by_hand[i].op, by_hand[i].sorts);
@@ -81,7 +82,7 @@ Test(axis_sorts, do_not_depend_on_the_batch) {
     for (size_t b = 0; b < 4; b++) {
         cleave_axis_sorts sorts;
         read_model("configs/models/nmt.onnx", batches[b], true);
-        cr_assert_eq(cleave_axis_sorts_find(&model, &arena, &sorts, NULL), CLEAVE_OK);
+        OK(cleave_axis_sorts_find, &model, &arena, &sorts);
         for (int32_t op = 0; op < model.n_operators && b > 0; op++)
             cr_expect_arr_eq(sorts.of[op], first.of[op], (size_t)model.operators[op].n_axes, "%s",
                              model.operators[op].name);
@@ -106,7 +107,7 @@ Test(axis_sorts, follow_the_batch_through_reshapes_and_transposes) {
     node(&graph, "Softmax", "softmax", "c", "d", NULL);
     import(&graph, 13, 4, false);
     cleave_axis_sorts sorts;
-    cr_assert_eq(cleave_axis_sorts_find(&model, &arena, &sorts, NULL), CLEAVE_OK);
+    OK(cleave_axis_sorts_find, &model, &arena, &sorts);
     int seen = 0;
     for (int32_t op = 0; op < model.n_operators; op++)
         for (int a = 0; a < model.operators[op].n_axes; a++) {

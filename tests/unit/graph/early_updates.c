@@ -1,5 +1,6 @@
 /* When parameters are updated: of a perceptron of `LAYERS` weights of WIDTH x WIDTH floats, with
    one optimizer state. */
+#include "../../support/ok.h"
 #include "../../support/perceptron.h"
 #include "graph/lower/lower.h"
 
@@ -16,31 +17,24 @@ typedef struct lowered {
 } lowered;
 
 static void begin(lowered *of, int32_t n_devices) {
-    cleave_error error = {""};
     *of = (lowered){0};
     of->model = make_perceptron(&of->arena, LAYERS, BATCH, WIDTH);
-    cr_assert_eq(cleave_layout_create(&of->model, n_devices, &of->arena, &of->layout, &error),
-                 CLEAVE_OK);
+    OK(cleave_layout_create, &of->model, n_devices, &of->arena, &of->layout);
 }
 
 /* All operators, or those from `first` on, over the devices from `device` on, along an axis. */
 static void split(lowered *of, int32_t first, int axis, int32_t n, int32_t device) {
     static int32_t devices[P] = {0, 1, 2, 3};
-    cleave_error error = {""};
     int32_t degree[CLEAVE_MAX_AXES] = {0};
     degree[axis] = n;
     for (int32_t op = first; op < of->model.n_operators; op++)
-        cr_assert_eq(
-            cleave_layout_set(&of->layout, op, 1, degree, devices + device, &of->arena, &error),
-            CLEAVE_OK, "%s", error.message);
+        OK(cleave_layout_set, &of->layout, op, 1, degree, devices + device, &of->arena);
 }
 
 static void lower(lowered *of) {
-    cleave_error error = {""};
     const cleave_lower_options options = {.training = true, .optimizer_states = 1};
-    cr_assert_eq(cleave_lower(&of->model, &of->layout, &options, &of->arena, &of->program, &error),
-                 CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_program_check(&of->program, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_lower, &of->model, &of->layout, &options, &of->arena, &of->program);
+    OK(cleave_program_check, &of->program);
 }
 
 /* The most gradients of weights, or of parts of them, that are there at once on the last device. */
@@ -64,11 +58,10 @@ static int most_at_once(const lowered *of) {
    for each layer at most. */
 Test(early_updates, let_gradients_go_one_by_one) {
     static lowered early, clipped;
-    cleave_error error = {""};
     begin(&early, 1);
     lower(&early);
     begin(&clipped, 1);
-    cr_assert_eq(cleave_model_clip(&clipped.model, &error), CLEAVE_OK);
+    OK(cleave_model_clip, &clipped.model);
     lower(&clipped);
     cr_expect_eq(most_at_once(&early), 1, "%d gradients", most_at_once(&early));
     cr_expect_eq(most_at_once(&clipped), LAYERS, "%d gradients", most_at_once(&clipped));

@@ -1,4 +1,5 @@
 /* Devices as a grid: how a split lies on a mesh, and back. */
+#include "../../support/ok.h"
 #include "graph/export/mesh.h"
 
 #include <criterion/criterion.h>
@@ -95,7 +96,7 @@ Test(export_mesh, a_cut_on_some_devices_gives_its_split_back) {
     const int32_t devices[] = {2, 3};
     cleave_mesh_of_primes(4, &mesh);
     cut = (cleave_mesh_cut){{cleave_mesh_alone(1), 0}};
-    cr_assert_eq(cleave_mesh_split(&mesh, &cut, &arena, &split, NULL), CLEAVE_OK);
+    OK(cleave_mesh_split, &mesh, &cut, &arena, &split);
     cr_expect_eq(split.replicas, 1);
     cr_expect_eq(split.degree[0], 2);
     cr_assert_eq(split.n_parts, 2);
@@ -108,7 +109,7 @@ Test(export_mesh, a_cut_gives_its_split_back) {
     const int32_t devices[] = {0, 2, 1, 3};
     cleave_mesh_of_primes(4, &mesh);
     cut = (cleave_mesh_cut){{1, 0}};
-    cr_assert_eq(cleave_mesh_split(&mesh, &cut, &arena, &split, NULL), CLEAVE_OK);
+    OK(cleave_mesh_split, &mesh, &cut, &arena, &split);
     cr_expect_eq(split.replicas, 1);
     cr_expect_eq(split.degree[0], 2);
     cr_expect_eq(split.degree[1], 2);

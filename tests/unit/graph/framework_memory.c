@@ -1,5 +1,6 @@
 /* What a framework allocates for a program. */
 #include "graph/program/framework_memory.h"
+#include "../../support/ok.h"
 #include "graph/program/caching_allocator.h"
 
 #include <criterion/criterion.h>
@@ -29,7 +30,7 @@ static cleave_framework framework;
 
 static cleave_framework_memory memory(void) {
     cleave_framework_memory found;
-    cr_assert_eq(cleave_program_framework_memory(&program, framework, &found, NULL), CLEAVE_OK);
+    OK(cleave_program_framework_memory, &program, framework, &found);
     return found;
 }
 static int64_t bytes(void) { return memory().allocated_bytes; }

@@ -1,5 +1,6 @@
 /* What is not trained costs its values and nothing else: bytes and passes by hand. */
 #include "../../support/models.h"
+#include "../../support/ok.h"
 #include "../../support/onnx_writer.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
@@ -10,21 +11,17 @@
 
 /* Lowers with every operator's samples on two devices. */
 static void lower(cleave_model *model, cleave_arena *arena, cleave_program *program) {
-    cleave_error error = {""};
     cleave_layout layout;
-    cr_assert_eq(cleave_layout_create(model, 2, arena, &layout, &error), CLEAVE_OK);
+    OK(cleave_layout_create, model, 2, arena, &layout);
     for (int32_t op = 0; op < model->n_operators; op++) {
         int32_t degree[CLEAVE_MAX_AXES];
         for (int a = 0; a < CLEAVE_MAX_AXES; a++)
             degree[a] = a == 0 ? 2 : 1;
-        cr_assert_eq(
-            cleave_layout_set(&layout, op, 1, degree, (const int32_t[]){0, 1}, arena, &error),
-            CLEAVE_OK, "%s", error.message);
+        OK(cleave_layout_set, &layout, op, 1, degree, (const int32_t[]){0, 1}, arena);
     }
     cleave_lower_options options = {.training = true, .optimizer_states = 2};
-    cr_assert_eq(cleave_lower(model, &layout, &options, arena, program, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_program_check(program, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_lower, model, &layout, &options, arena, program);
+    OK(cleave_program_check, program);
 }
 
 /* Of a tensor on device 0: what stays from step to step, and all gradients. */
@@ -66,7 +63,7 @@ Test(frozen, nothing_is_computed_below_what_is_trained) {
     cleave_model model;
     cleave_program program;
     cr_assert(hand_model(MODEL_MLP, &arena, &model, &error), "%s", error.message);
-    cr_assert_eq(cleave_model_freeze(&model, "?1,[wb]2", &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_model_freeze, &model, "?1,[wb]2");
     lower(&model, &arena, &program);
     const char *below[] = {"g1", "g1.epilogue", "g2", "g2.epilogue"};
     for (int i = 0; i < 4; i++) {
@@ -91,7 +88,7 @@ Test(frozen, activations_below_what_is_trained_are_bf16_too) {
     cleave_type *stored = CLEAVE_ARENA_ARRAY(&arena, cleave_type, model.n_tensors);
     for (int32_t t = 0; t < model.n_tensors; t++)
         stored[t] = model.tensors[t].stored;
-    cr_assert_eq(cleave_model_freeze(&model, "?1,[wb]2", &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_model_freeze, &model, "?1,[wb]2");
     for (int32_t t = 0; t < model.n_tensors; t++) {
         cr_expect_eq(model.tensors[t].stored, stored[t], "%s", model.tensors[t].name);
         n_below += stored[t] == CLEAVE_BF16 && !model.tensors[t].needs_gradient;

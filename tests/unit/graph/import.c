@@ -1,5 +1,6 @@
 /* The importer: what it makes of models that ship, and of graphs as such.  Values are checked by
    walking the nests, against PyTorch's numbers and against sums done by hand. */
+#include "../../support/ok.h"
 #include "base/file.h"
 #include "imported.h"
 
@@ -111,12 +112,10 @@ Test(import, a_hash_covers_the_graph_and_the_batch_but_not_the_name) {
     char full[4096], *data;
     size_t n;
     snprintf(full, sizeof full, "%s/configs/models/mlp.onnx", CLEAVE_SOURCE_DIR);
-    cr_assert_eq(cleave_file_read(full, &arena, &data, &n, NULL), CLEAVE_OK);
-    cr_assert_eq(cleave_model_import_memory(data, n, "other", 8, true, &arena, &model, NULL),
-                 CLEAVE_OK);
+    OK(cleave_file_read, full, &arena, &data, &n);
+    OK(cleave_model_import_memory, data, n, "other", 8, true, &arena, &model);
     cr_expect_str_eq(model.hash, hash);
-    cr_assert_eq(cleave_model_import_memory(data, n, "other", 9, true, &arena, &model, NULL),
-                 CLEAVE_OK);
+    OK(cleave_model_import_memory, data, n, "other", 9, true, &arena, &model);
     cr_expect_str_neq(model.hash, hash);
 }
 
@@ -138,10 +137,10 @@ static void compare_with_pytorch(const char *name, const char *input, int64_t ba
     char path[4096], *io, *expect;
     size_t n;
     snprintf(path, sizeof path, "%s/tests/data/oracles/%s.io.safetensors", CLEAVE_SOURCE_DIR, name);
-    cr_assert_eq(cleave_file_read(path, &arena, &io, &n, NULL), CLEAVE_OK);
+    OK(cleave_file_read, path, &arena, &io, &n);
     snprintf(path, sizeof path, "%s/tests/data/oracles/%s.expect.safetensors", CLEAVE_SOURCE_DIR,
              name);
-    cr_assert_eq(cleave_file_read(path, &arena, &expect, &n, NULL), CLEAVE_OK);
+    OK(cleave_file_read, path, &arena, &expect, &n);
     snprintf(path, sizeof path, "tests/data/oracles/%s.onnx", name);
     read_model(path, batch, true);
     double_evaluator e;

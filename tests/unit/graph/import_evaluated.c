@@ -1,14 +1,13 @@
 /* A model as it is used once it was trained has the operators of the one that is trained. */
+#include "../../support/ok.h"
 #include "imported.h"
 
 static void read_as(const char *path, bool evaluates, cleave_model *made) {
     char full[4096];
-    cleave_error error = {""};
     snprintf(full, sizeof full, "%s/%s", CLEAVE_SOURCE_DIR, path);
     const cleave_import_request request = {
         .file = full, .batch = 4, .with_loss = true, .evaluates = evaluates};
-    cr_assert_eq(cleave_model_import_as(&request, &arena, made, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_model_import_as, &request, &arena, made);
 }
 
 static int count_dropouts(const cleave_model *of) {

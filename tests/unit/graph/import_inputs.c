@@ -1,4 +1,5 @@
 /* What the inputs of a graph are taken for, and the names of its outputs. */
+#include "../../support/ok.h"
 #include "imported.h"
 
 TestSuite(import_inputs, .fini = tear_down);
@@ -14,8 +15,7 @@ static void expect_kinds(const bytes *graph, const char *inputs, const char *exp
     static const char letters[] = {
         [CLEAVE_TENSOR_PARAMETER] = 'p', [CLEAVE_TENSOR_BUFFER] = 'b', [CLEAVE_TENSOR_DATA] = 'd'};
     char kinds[32] = "";
-    cleave_error error = {""};
-    cr_assert_eq(import_as(graph, inputs, &error), CLEAVE_OK, "%s", error.message);
+    OK(import_as, graph, inputs);
     for (int32_t i = 0; i < model.n_inputs; i++) {
         int32_t t = model.inputs[i].tensor;
         kinds[i] = t < 0 ? '-' : letters[model.tensors[t].kind];
@@ -125,8 +125,7 @@ Test(import_inputs, outputs_that_are_views_or_constants_have_their_names_and_typ
     graph_output(&graph, "turned");
     node(&graph, "Dropout", "drop", "x", "y mask", NULL);
     node(&graph, "Transpose", "turn", "x", "turned", NULL);
-    cleave_error error = {""};
-    cr_assert_eq(import_as(&graph, NULL, &error), CLEAVE_OK, "%s", error.message);
+    OK(import_as, &graph, NULL);
     cr_assert_eq(model.n_outputs, 3);
     static const char *const names[] = {"y", "mask", "turned"};
     for (int i = 0; i < 3; i++) {

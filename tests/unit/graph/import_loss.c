@@ -1,4 +1,5 @@
 /* Losses over classes, as nodes and as what a model is trained on. */
+#include "../../support/ok.h"
 #include "imported.h"
 
 #include "../../support/interpreter.h"
@@ -151,7 +152,6 @@ static const void *datum(void *context, const char *name) {
 
 static interpreter_result train(const cleave_layout *layout, uint64_t timing,
                                 cleave_arena *scratch) {
-    cleave_error error = {""};
     cleave_program program;
     interpreter_result result;
     cleave_lower_options lower = {.training = true};
@@ -160,10 +160,8 @@ static interpreter_result train(const cleave_layout *layout, uint64_t timing,
                                    .optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD),
                                    .datum = datum};
     options.optimizer.learning_rate = 1;
-    cr_assert_eq(cleave_lower(&model, layout, &lower, scratch, &program, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(interpreter_run(&program, &options, scratch, &result, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_lower, &model, layout, &lower, scratch, &program);
+    OK(interpreter_run, &program, &options, scratch, &result);
     return result;
 }
 
@@ -196,13 +194,11 @@ Test(import_loss, scalar_of_a_model_is_its_loss) {
 }
 
 Test(import_loss, own_loss_trains_the_same_under_any_layout) {
-    cleave_error error = {""};
     import_classifier();
     for (uint64_t seed = 0; seed < N_LAYOUTS; seed++) {
         cleave_arena scratch = {0};
         cleave_layout layout;
-        cr_assert_eq(cleave_layout_random(&model, N_DEVICES, seed, &scratch, &layout, &error),
-                     CLEAVE_OK, "%s", error.message);
+        OK(cleave_layout_random, &model, N_DEVICES, seed, &scratch, &layout);
         interpreter_result result = train(&layout, seed, &scratch);
         expect_first_step(&result);
         cleave_arena_free(&scratch);
@@ -235,11 +231,9 @@ static void expect_regression(double loss, double scale, double shift) {
         for (int f = 0; f < FEATURES; f++)
             want[f] -= (double)features[n][f] * scale * ((double)truths[n] - shift) / ROWS;
     for (uint64_t seed = 0; seed < N_LAYOUTS; seed++) {
-        cleave_error error = {""};
         cleave_arena scratch = {0};
         cleave_layout layout;
-        cr_assert_eq(cleave_layout_random(&model, N_DEVICES, seed, &scratch, &layout, &error),
-                     CLEAVE_OK, "%s", error.message);
+        OK(cleave_layout_random, &model, N_DEVICES, seed, &scratch, &layout);
         interpreter_result result = train(&layout, seed, &scratch);
         const float *got = result.values[cleave_model_find_tensor(&model, "w")];
         cr_assert_float_eq(result.loss[0], loss, 1e-6, "loss %g", result.loss[0]);

@@ -1,5 +1,6 @@
 /* Operators that move elements, in numbers worked out by hand: inputs are 1, 2, 3 ... in row-major
    order.  ONNX's own tests (tests/onnx) say the rest. */
+#include "../../support/ok.h"
 #include "exec/data/id_range.h"
 #include "imported.h"
 
@@ -396,10 +397,7 @@ Test(import_movement, ids_may_be_what_the_table_of_their_slice_has) {
     node(&graph, "Add", "add", "y0 y1", "y", NULL);
     import(&graph, 13, 2, false);
     cleave_id_range range;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_id_range_find(&model, cleave_model_find_tensor(&model, "ids"), &arena,
-                                      &range, &error),
-                 CLEAVE_OK);
+    OK(cleave_id_range_find, &model, cleave_model_find_tensor(&model, "ids"), &arena, &range);
     int64_t expected[6] = {7, 5, INT64_MAX, 7, 5, INT64_MAX};
     cr_assert(range.from_end && range.n == 6);
     cr_expect_arr_eq(range.above, expected, sizeof expected);

@@ -1,4 +1,5 @@
 /* Nodes that draw random numbers: what they draw, and that no layout changes it. */
+#include "../../support/ok.h"
 #include "imported.h"
 
 #include "../../support/interpreter.h"
@@ -20,7 +21,6 @@ static const void *datum(void *context, const char *name) {
 /* Trains for some steps; 0: runs forward. */
 static interpreter_result run(const cleave_layout *layout, int64_t steps, uint64_t seed,
                               uint64_t timing, cleave_arena *scratch) {
-    cleave_error error = {""};
     cleave_program program;
     interpreter_result result;
     cleave_lower_options lower = {.training = steps > 0};
@@ -29,17 +29,14 @@ static interpreter_result run(const cleave_layout *layout, int64_t steps, uint64
                                    .steps = steps > 0 ? steps : 1,
                                    .optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD),
                                    .datum = datum};
-    cr_assert_eq(cleave_lower(&model, layout, &lower, scratch, &program, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(interpreter_run(&program, &options, scratch, &result, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_lower, &model, layout, &lower, scratch, &program);
+    OK(interpreter_run, &program, &options, scratch, &result);
     return result;
 }
 
 static const float *draw(uint64_t seed) {
-    cleave_error error = {""};
     cleave_layout layout;
-    cr_assert_eq(cleave_layout_create(&model, 1, &arena, &layout, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &model, 1, &arena, &layout);
     return run(&layout, 0, seed, 0, &arena).outputs[0];
 }
 
@@ -181,9 +178,8 @@ static void import_stochastic_depth(void) {
 Test(import_random, stochastic_depth_gives_gradients_to_what_it_keeps_under_any_layout) {
     import_stochastic_depth();
     int32_t w = cleave_model_find_tensor(&model, "w");
-    cleave_error error = {""};
     cleave_layout single;
-    cr_assert_eq(cleave_layout_create(&model, 1, &arena, &single, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &model, 1, &arena, &single);
     interpreter_result expected = run(&single, 1, 3, 0, &arena);
     const float *mask = run(&single, 0, 3, 0, &arena).outputs[1], *before = model.tensors[w].value;
     double rate = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD).learning_rate, kept = 0;
@@ -205,8 +201,7 @@ Test(import_random, stochastic_depth_gives_gradients_to_what_it_keeps_under_any_
     for (uint64_t k = 0; k < N_LAYOUTS; k++) {
         cleave_arena scratch = {0};
         cleave_layout layout;
-        cr_assert_eq(cleave_layout_random(&model, N_DEVICES, k, &scratch, &layout, &error),
-                     CLEAVE_OK);
+        OK(cleave_layout_random, &model, N_DEVICES, k, &scratch, &layout);
         interpreter_result result = run(&layout, 3, 3, k, &scratch);
         for (int step = 0; step < 3; step++)
             cr_expect_float_eq(result.loss[step], expected.loss[step], 1e-5);

@@ -1,4 +1,5 @@
 /* What transformers are made of: operators that are spelled out by several nodes, and attention. */
+#include "../../support/ok.h"
 #include "graph/model/layout.h"
 #include "imported.h"
 
@@ -288,12 +289,10 @@ Test(import_transformer, layouts_that_know_of_no_keys_are_valid) {
         "{\"split\": {\"h\": 2, \"q\": 2}, \"devices\": [3, 1, 0, 2]}}}";
     cleave_layout layout;
     cleave_layout_listed listed;
-    cleave_error error = {""};
     read_model("tests/data/oracles/tiny_transformer.onnx", 4, true);
     expect_axes("/layer.0/attention/MatMul_1", "n=4 h=4 q=10 k=10");
-    cr_assert_eq(cleave_layout_parse_some(text, sizeof text - 1, "old.json", &model, &arena,
-                                          &layout, &listed, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_layout_parse_some, text, sizeof text - 1, "old.json", &model, &arena, &layout,
+       &listed);
     const cleave_split *split =
         &layout.splits[cleave_model_find_operator(&model, "/layer.0/attention/MatMul_1")];
     cr_expect_arr_eq(split->degree, ((int32_t[]){1, 2, 2, 1}), 4 * sizeof(int32_t));

@@ -3,7 +3,9 @@
 #ifndef CLEAVE_TESTS_UNIT_GRAPH_IMPORTED_H
 #define CLEAVE_TESTS_UNIT_GRAPH_IMPORTED_H
 
+#include "../../support/config_request.h"
 #include "../../support/double_evaluator.h"
+#include "../../support/ok.h"
 #include "../../support/onnx_writer.h"
 #include "graph/import/import.h"
 
@@ -20,31 +22,19 @@ static inline void tear_down(void) { cleave_arena_free(&arena); }
 
 static inline void read_model(const char *path, int64_t batch, bool with_loss) {
     char full[4096];
-    cleave_error error = {""};
     snprintf(full, sizeof full, "%s/%s", CLEAVE_SOURCE_DIR, path);
-    cr_assert_eq(cleave_model_import(full, batch, with_loss, &arena, &model, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(cleave_model_import, full, batch, with_loss, &arena, &model);
 }
 
 static inline void import(const bytes *graph, int opset, int64_t batch, bool with_loss) {
     bytes file = model_file(graph, opset);
-    cleave_error error = {""};
-    cr_assert_eq(cleave_model_import_memory(file.data, file.n, "hand", batch, with_loss, &arena,
-                                            &model, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_model_import_memory, file.data, file.n, "hand", batch, with_loss, &arena, &model);
 }
 
 /* A config.json, with a loss. */
 static inline void import_config(const char *text, int64_t batch, int64_t sequence) {
-    cleave_error error = {""};
-    const cleave_import_request request = {.file = "hand.json",
-                                           .data = text,
-                                           .bytes = strlen(text),
-                                           .batch = batch,
-                                           .sequence = sequence,
-                                           .with_loss = true};
-    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    const cleave_import_request request = config_request(text, batch, sequence);
+    OK(cleave_model_import_as, &request, &arena, &model);
 }
 
 static inline void expect_bytes_refused(const void *data, size_t n, int64_t batch,

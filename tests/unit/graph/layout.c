@@ -1,5 +1,6 @@
 /* Layouts: what the validator refuses, and that everything drawn at random is legal and varied. */
 #include "graph/model/layout.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -23,17 +24,14 @@ static const cleave_model model = {.file = "hand.onnx",
 static cleave_arena arena;
 static cleave_layout layout;
 
-static void set_up(void) {
-    cr_assert_eq(cleave_layout_create(&model, 4, &arena, &layout, NULL), CLEAVE_OK);
-}
+static void set_up(void) { OK(cleave_layout_create, &model, 4, &arena, &layout); }
 static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(layout, .init = set_up, .fini = tear_down);
 
 static void set(int32_t op, int32_t replicas, const int32_t *degree, const int32_t *devices) {
     int32_t degrees[CLEAVE_MAX_AXES] = {0};
     memcpy(degrees, degree, 4 * sizeof *degree);
-    cr_assert_eq(cleave_layout_set(&layout, op, replicas, degrees, devices, &arena, NULL),
-                 CLEAVE_OK);
+    OK(cleave_layout_set, &layout, op, replicas, degrees, devices, &arena);
 }
 
 static void expect_refused(const char *message) {
@@ -43,7 +41,7 @@ static void expect_refused(const char *message) {
 }
 
 Test(layout, a_new_layout_is_legal_and_all_on_device_0) {
-    cr_expect_eq(cleave_layout_check(&model, &layout, NULL), CLEAVE_OK);
+    OK(cleave_layout_check, &model, &layout);
     for (int32_t op = 0; op < 2; op++) {
         cr_expect_eq(layout.splits[op].n_parts, 1);
         cr_expect_eq(layout.splits[op].devices[0], 0);
@@ -53,7 +51,7 @@ Test(layout, a_new_layout_is_legal_and_all_on_device_0) {
 Test(layout, parts_are_replicas_times_degrees) {
     set(0, 2, (int32_t[4]){1, 2}, (int32_t[4]){3, 1, 0, 2});
     cr_expect_eq(layout.splits[0].n_parts, 4);
-    cr_expect_eq(cleave_layout_check(&model, &layout, NULL), CLEAVE_OK);
+    OK(cleave_layout_check, &model, &layout);
 }
 
 Test(layout, a_count_of_parts_that_overflows_is_refused) {
@@ -118,7 +116,7 @@ Test(layout, a_layout_with_another_number_of_operators_is_refused) {
 
 Test(layout, only_parameters_have_sharded_updates) {
     layout.sharded[1] = true;
-    cr_expect_eq(cleave_layout_check(&model, &layout, NULL), CLEAVE_OK);
+    OK(cleave_layout_check, &model, &layout);
     layout.sharded[0] = true;
     expect_refused("the update of \"x\" can't be sharded: it is no parameter");
 }
@@ -132,20 +130,19 @@ Test(layout, no_devices_or_too_many_are_refused) {
 Test(layout, a_copy_shares_nothing_that_changes) {
     set(0, 1, (int32_t[4]){2}, (int32_t[2]){0, 1});
     cleave_layout copy;
-    cr_assert_eq(cleave_layout_copy(&layout, &model, &arena, &copy, NULL), CLEAVE_OK);
+    OK(cleave_layout_copy, &layout, &model, &arena, &copy);
     layout.splits[0].devices[0] = 3;
     layout.sharded[1] = true;
     cr_expect_eq(copy.splits[0].devices[0], 0);
     cr_expect_not(copy.sharded[1]);
-    cr_expect_eq(cleave_layout_check(&model, &copy, NULL), CLEAVE_OK);
+    OK(cleave_layout_check, &model, &copy);
 }
 
 Test(layout, random_layouts_are_legal) {
     cleave_error error = {""};
     for (uint64_t seed = 0; seed < 5000; seed++) {
         int32_t n_devices = 1 + (int32_t)(seed % 9);
-        cr_assert_eq(cleave_layout_random(&model, n_devices, seed, &arena, &layout, &error),
-                     CLEAVE_OK);
+        OK(cleave_layout_random, &model, n_devices, seed, &arena, &layout);
         cr_assert_eq(cleave_layout_check(&model, &layout, &error), CLEAVE_OK, "seed %llu: %s",
                      (unsigned long long)seed, error.message);
     }

@@ -1,6 +1,7 @@
 /* The layout file: what is written reads back to the same bytes, and every error names its place.
  */
 #include "../../support/drawn_schedule.h"
+#include "../../support/ok.h"
 #include "../../support/perceptron.h"
 #include "base/file.h"
 #include "graph/model/layout.h"
@@ -48,9 +49,7 @@ static void expect_refused(const char *text, const char *message) {
 
 Test(layout_file, a_small_file_reads) {
     cleave_layout layout;
-    cleave_error error = {""};
-    cr_assert_eq(parse(OPERATORS(CONV ", " DENSE), &layout, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(parse, OPERATORS(CONV ", " DENSE), &layout);
     cr_expect_eq(layout.splits[0].degree[0], 2);
     cr_expect_eq(layout.splits[0].degree[1], 1);
     cr_expect_eq(layout.splits[0].replicas, 1);
@@ -72,10 +71,8 @@ Test(layout_file, some_operators_read) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cleave_layout layout;
         cleave_layout_listed listed;
-        cleave_error error = {""};
-        cr_assert_eq(cleave_layout_parse_some(cases[i].text, strlen(cases[i].text), "p.json",
-                                              &model, &arena, &layout, &listed, &error),
-                     CLEAVE_OK, "%s", error.message);
+        OK(cleave_layout_parse_some, cases[i].text, strlen(cases[i].text), "p.json", &model, &arena,
+           &layout, &listed);
         cr_expect_eq(listed.operators[0], cases[i].conv);
         cr_expect_eq(listed.operators[1], cases[i].dense);
         cr_expect_not(listed.updates[1]);
@@ -118,13 +115,12 @@ static void expect_algorithm(const cleave_layout *layout, cleave_collective_kind
 /* The first rule that fits counts; two levels need as many devices in every node. */
 Test(layout_file, rules_choose_the_algorithm_of_a_collective) {
     cleave_layout layout;
-    cleave_error error = {""};
-    cr_assert_eq(parse(COLLECTIVES("\"node\": 4, \"all-gather\": \"ring\", \"all-reduce\": ["
-                                   "{\"devices\": 4, \"nodes\": 1, \"algorithm\": \"ring\"}, "
-                                   "{\"up_to\": \"64 KiB\", \"algorithm\": \"tree\"}, "
-                                   "{\"nodes\": 2, \"algorithm\": \"two-level\"}]"),
-                       &layout, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(parse,
+       COLLECTIVES("\"node\": 4, \"all-gather\": \"ring\", \"all-reduce\": ["
+                   "{\"devices\": 4, \"nodes\": 1, \"algorithm\": \"ring\"}, "
+                   "{\"up_to\": \"64 KiB\", \"algorithm\": \"tree\"}, "
+                   "{\"nodes\": 2, \"algorithm\": \"two-level\"}]"),
+       &layout);
     const int32_t node[] = {4, 5, 6, 7}, two[] = {0, 1, 2, 5, 6, 7}, uneven[] = {0, 1, 4, 5, 6},
                   apart[] = {0, 4, 8, 12};
     expect_algorithm(&layout, CLEAVE_ALL_REDUCE, 4, node, 100, CLEAVE_ALGORITHM_RING, 1);
@@ -140,14 +136,12 @@ Test(layout_file, rules_choose_the_algorithm_of_a_collective) {
 
 Test(layout_file, optional_keys_read) {
     cleave_layout layout;
-    cleave_error error = {""};
-    cr_assert_eq(
-        parse(HEAD ", \"machine\": \"m\", \"method\": \"mcmc\", \"predicted_step_seconds\": 0.1, "
-                   "\"operators\": {\"/features/conv.1\": {\"split\": {}, \"replicas\": 2, "
-                   "\"devices\": [0, 1]}, " DENSE "}, \"parameters\": {\"dense.weight\": "
-                   "{\"update\": \"sharded\"}}, \"collectives\": {\"all-reduce\": \"ring\"}}",
-              &layout, &error),
-        CLEAVE_OK, "%s", error.message);
+    OK(parse,
+       HEAD ", \"machine\": \"m\", \"method\": \"mcmc\", \"predicted_step_seconds\": 0.1, "
+            "\"operators\": {\"/features/conv.1\": {\"split\": {}, \"replicas\": 2, "
+            "\"devices\": [0, 1]}, " DENSE "}, \"parameters\": {\"dense.weight\": "
+            "{\"update\": \"sharded\"}}, \"collectives\": {\"all-reduce\": \"ring\"}}",
+       &layout);
     cr_expect_str_eq(layout.machine, "m");
     cr_expect_str_eq(layout.method, "mcmc");
     cr_expect_eq(layout.predicted_step_seconds, 0.1);
@@ -164,14 +158,13 @@ Test(layout_file, a_gradient_is_sharded_with_its_update_and_a_weight_with_both) 
         "{\"update\": \"sharded\", \"gradient\": \"sharded\", \"weight\": \"sharded\"}"};
     for (int sharded = 0; sharded < CLEAVE_N_SHARDED; sharded++) {
         cleave_layout layout, again;
-        cleave_error error = {""};
         char text[1024];
         snprintf(text, sizeof text, "%s, \"operators\": {%s, %s}, \"parameters\": {%s: %s}}", HEAD,
                  CONV, DENSE, "\"dense.weight\"", texts[sharded]);
-        cr_assert_eq(parse(text, &layout, &error), CLEAVE_OK, "%s", error.message);
+        OK(parse, text, &layout);
         cr_expect_eq(layout.sharded[1], sharded);
         cr_expect_eq(cleave_layout_is_plain(&layout), sharded <= CLEAVE_SHARDED_UPDATE);
-        cr_assert_eq(cleave_layout_copy(&layout, &model, &arena, &again, &error), CLEAVE_OK);
+        OK(cleave_layout_copy, &layout, &model, &arena, &again);
         cr_expect_eq(again.sharded[1], sharded);
         cr_expect_eq(cleave_layout_is_plain(&again), sharded <= CLEAVE_SHARDED_UPDATE);
     }
@@ -271,13 +264,9 @@ Test(layout_file, what_attention_stores_is_kept) {
     cleave_error error = {""};
     cr_assert_eq(parse(OPERATORS(CONV ", " DENSE), &layout, &error), CLEAVE_OK);
     cr_expect_not(layout.stores_scores);
-    cr_assert_eq(parse(HEAD ", \"attention\": \"fused\", \"operators\": {" CONV ", " DENSE "}}",
-                       &layout, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(parse, HEAD ", \"attention\": \"fused\", \"operators\": {" CONV ", " DENSE "}}", &layout);
     cr_expect_not(layout.stores_scores);
-    cr_assert_eq(parse(HEAD ", \"attention\": \"stored\", \"operators\": {" CONV ", " DENSE "}}",
-                       &layout, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(parse, HEAD ", \"attention\": \"stored\", \"operators\": {" CONV ", " DENSE "}}", &layout);
     cr_expect(layout.stores_scores);
     expect_refused(HEAD ", \"attention\": \"flash\", \"operators\": {" CONV ", " DENSE "}}",
                    "p.json: $.attention: attention is \"fused\" or \"stored\", not \"flash\"");
@@ -308,30 +297,27 @@ static cleave_status parse_staged(const char *text, cleave_layout *layout, cleav
 
 Test(layout_file, schedules_read) {
     cleave_layout layout;
-    cleave_error error = {""};
-    cr_assert_eq(parse_staged(STAGED("", "0"), &layout, &error), CLEAVE_OK, "%s", error.message);
+    OK(parse_staged, STAGED("", "0"), &layout);
     cr_expect(cleave_schedule_is_plain(&layout.schedule));
-    cr_assert_eq(parse_staged(STAGED("\"micro_batches\": 4", "1"), &layout, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(parse_staged, STAGED("\"micro_batches\": 4", "1"), &layout);
     cr_expect_eq(layout.schedule.micro_batches, 4);
     cr_expect_eq(layout.schedule.kind, CLEAVE_SCHEDULE_1F1B);
-    cr_assert_eq(parse_staged(STAGED("\"micro_batches\": 8, \"kind\": \"zb-h1\", " STAGES
-                                     ", \"in_flight\": [3, 2], \"sooner\": 1",
-                                     "1"),
-                              &layout, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(parse_staged,
+       STAGED("\"micro_batches\": 8, \"kind\": \"zb-h1\", " STAGES
+              ", \"in_flight\": [3, 2], \"sooner\": 1",
+              "1"),
+       &layout);
     cr_expect_eq(layout.schedule.kind, CLEAVE_SCHEDULE_ZB_H1);
     cr_assert_eq(layout.schedule.n_stages, 2);
     cr_expect_eq(layout.schedule.first_operator[0], 0);
     cr_expect_eq(layout.schedule.first_operator[1], 2);
     cr_expect_eq(layout.schedule.in_flight[0], 3);
     cr_expect_eq(layout.schedule.in_flight[1], 2);
-    cr_expect_eq(layout.schedule.sooner, 1);
-    cr_assert_eq(parse_staged(STAGED(STAGES ", \"orders\": [[\"F0.0\", \"B0.0\"], [\"F1.0\", "
-                                            "\"B1.0\"]]",
-                                     "1"),
-                              &layout, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(parse_staged,
+       STAGED(STAGES ", \"orders\": [[\"F0.0\", \"B0.0\"], [\"F1.0\", "
+                     "\"B1.0\"]]",
+              "1"),
+       &layout);
     cr_expect_eq(layout.schedule.kind, CLEAVE_SCHEDULE_ORDERS);
     cr_assert_eq(layout.schedule.n_orders, 2);
     cr_expect_eq(layout.schedule.n_blocks[1], 2);
@@ -437,7 +423,7 @@ Test(layout_file, stages_that_go_backward_or_share_some_devices_are_refused) {
 
 static char *read_file(const char *path, size_t *bytes) {
     char *data = NULL;
-    cr_assert_eq(cleave_file_read(path, &arena, &data, bytes, NULL), CLEAVE_OK);
+    OK(cleave_file_read, path, &arena, &data, bytes);
     return data;
 }
 
@@ -449,16 +435,13 @@ Test(layout_file, what_was_written_reads_back_to_the_same_bytes) {
     cleave_random random = {.key = 1};
     for (uint64_t seed = 0; seed < 50; seed++) {
         cleave_layout layout, again;
-        cleave_error error = {""};
         cleave_layout_random(&model, 7, seed, &arena, &layout, NULL);
         layout.predicted_step_seconds = cleave_random_next_uniform(&random);
-        cr_assert_eq(cleave_layout_write(first, &model, &layout, &error), CLEAVE_OK, "%s",
-                     error.message);
-        cr_assert_eq(cleave_layout_read(first, &model, &arena, &again, &error), CLEAVE_OK, "%s",
-                     error.message);
+        OK(cleave_layout_write, first, &model, &layout);
+        OK(cleave_layout_read, first, &model, &arena, &again);
         cr_expect_eq(again.predicted_step_seconds, layout.predicted_step_seconds);
         cr_expect_eq(again.splits[1].n_parts, layout.splits[1].n_parts);
-        cr_assert_eq(cleave_layout_write(second, &model, &again, &error), CLEAVE_OK);
+        OK(cleave_layout_write, second, &model, &again);
         size_t bytes_a, bytes_b;
         char *a = read_file(first, &bytes_a), *b = read_file(second, &bytes_b);
         cr_assert_eq(bytes_a, bytes_b);
@@ -477,22 +460,18 @@ Test(layout_file, schedules_read_back_to_the_same_bytes) {
     int n_kinds[CLEAVE_N_SCHEDULES] = {0};
     for (uint64_t seed = 0; seed < 100; seed++) {
         cleave_layout layout, again;
-        cleave_error error = {""};
-        cr_assert_eq(cleave_layout_random(&perceptron, 5, seed, &arena, &layout, &error),
-                     CLEAVE_OK);
+        OK(cleave_layout_random, &perceptron, 5, seed, &arena, &layout);
         if (!draw_schedule(&perceptron, seed, 12, &arena, &layout))
             continue;
         n_kinds[layout.schedule.kind]++;
-        cr_assert_eq(cleave_layout_write(first, &perceptron, &layout, &error), CLEAVE_OK, "%s",
-                     error.message);
-        cr_assert_eq(cleave_layout_read(first, &perceptron, &arena, &again, &error), CLEAVE_OK,
-                     "%s", error.message);
+        OK(cleave_layout_write, first, &perceptron, &layout);
+        OK(cleave_layout_read, first, &perceptron, &arena, &again);
         cr_assert_eq(again.schedule.kind, layout.schedule.kind);
         cr_assert_eq(again.schedule.micro_batches, layout.schedule.micro_batches);
         cr_assert_eq(again.schedule.n_stages, layout.schedule.n_stages);
         for (int32_t s = 0; s < layout.schedule.n_stages && layout.schedule.n_stages > 1; s++)
             cr_assert_eq(again.schedule.first_operator[s], layout.schedule.first_operator[s]);
-        cr_assert_eq(cleave_layout_write(second, &perceptron, &again, &error), CLEAVE_OK);
+        OK(cleave_layout_write, second, &perceptron, &again);
         size_t bytes_a, bytes_b;
         char *a = read_file(first, &bytes_a), *b = read_file(second, &bytes_b);
         cr_assert_eq(bytes_a, bytes_b);
@@ -508,11 +487,10 @@ static void expect_written(const char *text, const char *line) {
     char path[64];
     size_t bytes;
     cleave_layout layout;
-    cleave_error error = {""};
     const cleave_model perceptron = small_perceptron(2, 8);
     snprintf(path, sizeof path, "/tmp/cleave_layout_f_%ld.json", (long)getpid());
-    cr_assert_eq(parse_staged(text, &layout, &error), CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_layout_write(path, &perceptron, &layout, NULL), CLEAVE_OK);
+    OK(parse_staged, text, &layout);
+    OK(cleave_layout_write, path, &perceptron, &layout);
     const char *written = read_file(path, &bytes);
     if (line != NULL)
         cr_expect_not_null(strstr(written, line), "%s", written);
@@ -542,7 +520,7 @@ Test(layout_file, one_operator_is_one_line) {
     cleave_layout layout;
     size_t bytes;
     cr_assert_eq(parse(OPERATORS(CONV ", " DENSE), &layout, NULL), CLEAVE_OK);
-    cr_assert_eq(cleave_layout_write(path, &model, &layout, NULL), CLEAVE_OK);
+    OK(cleave_layout_write, path, &model, &layout);
     const char *text = read_file(path, &bytes);
     cr_expect_not_null(
         strstr(text, "\n    \"/features/conv.1\": {\"split\": {\"n\": 2}, \"devices\": [1, 0]},\n"),
@@ -554,7 +532,7 @@ Test(layout_file, one_operator_is_one_line) {
 
 Test(layout_file, an_illegal_layout_is_not_written) {
     cleave_layout layout;
-    cr_assert_eq(cleave_layout_create(&model, 2, &arena, &layout, NULL), CLEAVE_OK);
+    OK(cleave_layout_create, &model, 2, &arena, &layout);
     layout.splits[0].devices[0] = 5;
     cr_expect_eq(cleave_layout_write("/tmp/cleave_layout_never.json", &model, &layout, NULL),
                  CLEAVE_BAD_INPUT);

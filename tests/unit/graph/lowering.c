@@ -1,5 +1,6 @@
 /* Textbook exchanges come out of the rule about boxes: which collectives, and how many bytes. */
 #include "../../support/models.h"
+#include "../../support/ok.h"
 #include "graph/lower/fragment.h"
 
 #include <criterion/criterion.h>
@@ -16,7 +17,6 @@ typedef struct lowered {
 
 /* Splits one axis of an operator over devices 0..P-1. */
 static void split(lowered *of, const char *name, const char *axis) {
-    cleave_error error = {""};
     int32_t op = cleave_model_find_operator(&of->model, name), degree[CLEAVE_MAX_AXES];
     const int32_t devices[P] = {0, 1, 2, 3};
     cr_assert_geq(op, 0);
@@ -25,27 +25,23 @@ static void split(lowered *of, const char *name, const char *axis) {
                             strcmp(of->model.operators[op].axes[a].name, axis) == 0
                         ? P
                         : 1;
-    cr_assert_eq(cleave_layout_set(&of->layout, op, 1, degree, devices, &of->arena, &error),
-                 CLEAVE_OK);
+    OK(cleave_layout_set, &of->layout, op, 1, degree, devices, &of->arena);
 }
 
 static void begin_with(lowered *of, int which) {
     cleave_error error = {""};
     *of = (lowered){0};
     cr_assert(hand_model(which, &of->arena, &of->model, &error), "%s", error.message);
-    cr_assert_eq(cleave_layout_create(&of->model, P, &of->arena, &of->layout, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &of->model, P, &of->arena, &of->layout);
 }
 
 static void begin(lowered *of) { begin_with(of, MODEL_MLP); }
 
 static void lower(lowered *of, bool symbolic) {
-    cleave_error error = {""};
     cleave_lower_options options = {.training = true, .symbolic_collectives = symbolic};
-    cr_assert_eq(cleave_layout_check(&of->model, &of->layout, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_lower(&of->model, &of->layout, &options, &of->arena, &of->program, &error),
-                 CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_program_check(&of->program, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_layout_check, &of->model, &of->layout);
+    OK(cleave_lower, &of->model, &of->layout, &options, &of->arena, &of->program);
+    OK(cleave_program_check, &of->program);
 }
 
 static int count(const lowered *of, cleave_collective_kind kind, const char *tensor) {
@@ -269,7 +265,6 @@ Test(lowering, fragments_count_the_pieces_that_programs_list) {
     for (int a = 0; a < 18; a++) {
         int64_t listed[4] = {0}, counted[4] = {0};
         cleave_lower_options options = {.training = true, .symbolic_collectives = a < 9};
-        cleave_error error = {""};
         cleave_lowerer *lowerer;
         cleave_fragment fragment;
         begin(&of);
@@ -277,10 +272,9 @@ Test(lowering, fragments_count_the_pieces_that_programs_list) {
         split(&of, "g2", axes[a / 3 % 3]);
         lower(&of, options.symbolic_collectives);
         add_copies(&of.program, listed);
-        cr_assert_eq(cleave_lowerer_create(&of.model, &of.layout, &options, &lowerer, &error),
-                     CLEAVE_OK);
+        OK(cleave_lowerer_create, &of.model, &of.layout, &options, &lowerer);
         for (int32_t f = 0; f < cleave_lowerer_n_families(lowerer); f++) {
-            cr_assert_eq(cleave_lowerer_family(lowerer, f, &fragment, &error), CLEAVE_OK);
+            OK(cleave_lowerer_family, lowerer, f, &fragment);
             add_copies(&fragment.program, counted);
         }
         for (int k = 0; k < 4; k++)
@@ -318,11 +312,9 @@ static void expect_same_price(const cleave_program *listed, const cleave_program
 Test(lowering, a_program_for_its_price_is_the_one_that_lists_its_pieces) {
     static lowered of;
     for (uint64_t seed = 0; seed < 60; seed++) {
-        cleave_error error = {""};
         cleave_program counted;
         begin_with(&of, seed % 2 == 0 ? MODEL_CNN : MODEL_MLP);
-        cr_assert_eq(cleave_layout_random(&of.model, P, seed, &of.arena, &of.layout, &error),
-                     CLEAVE_OK);
+        OK(cleave_layout_random, &of.model, P, seed, &of.arena, &of.layout);
         for (int32_t t = 0; t < of.model.n_tensors; t++)
             if (of.model.tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
                 of.layout.sharded[t] = (uint8_t)cleave_sharded_as(
@@ -330,8 +322,7 @@ Test(lowering, a_program_for_its_price_is_the_one_that_lists_its_pieces) {
         lower(&of, seed % 3 == 0);
         const cleave_lower_options options = {
             .training = true, .symbolic_collectives = seed % 3 == 0, .for_price = true};
-        cr_assert_eq(cleave_lower(&of.model, &of.layout, &options, &of.arena, &counted, &error),
-                     CLEAVE_OK, "%s", error.message);
+        OK(cleave_lower, &of.model, &of.layout, &options, &of.arena, &counted);
         cr_assert_null(counted.copy_pieces);
         expect_same_price(&of.program, &counted);
         cleave_arena_free(&of.arena);
@@ -353,7 +344,6 @@ Test(lowering, an_all_reduce_of_gradients_copies_nothing) {
 
 /* Splits one axis of an operator over devices 0 and 1. */
 static void split_in_two(lowered *of, const char *name, const char *axis) {
-    cleave_error error = {""};
     int32_t op = cleave_model_find_operator(&of->model, name), degree[CLEAVE_MAX_AXES];
     cr_assert_geq(op, 0);
     for (int a = 0; a < CLEAVE_MAX_AXES; a++)
@@ -361,9 +351,7 @@ static void split_in_two(lowered *of, const char *name, const char *axis) {
                             strcmp(of->model.operators[op].axes[a].name, axis) == 0
                         ? 2
                         : 1;
-    cr_assert_eq(
-        cleave_layout_set(&of->layout, op, 1, degree, (int32_t[]){0, 1}, &of->arena, &error),
-        CLEAVE_OK);
+    OK(cleave_layout_set, &of->layout, op, 1, degree, (int32_t[]){0, 1}, &of->arena);
 }
 
 /* By themselves two exchange messages; where a library's collectives are known, a gradient is one
@@ -372,14 +360,12 @@ Test(lowering, two_devices_have_collectives_where_a_library_has_them) {
     static lowered of;
     int64_t bytes[2];
     for (int least = 3; least >= 2; least--) {
-        cleave_error error = {""};
         const cleave_lower_options options = {.training = true, .least_collective = least};
         begin(&of);
         split_in_two(&of, "g1", "n");
         split_in_two(&of, "g2", "n");
-        cr_assert_eq(cleave_lower(&of.model, &of.layout, &options, &of.arena, &of.program, &error),
-                     CLEAVE_OK, "%s", error.message);
-        cr_assert_eq(cleave_program_check(&of.program, &error), CLEAVE_OK, "%s", error.message);
+        OK(cleave_lower, &of.model, &of.layout, &options, &of.arena, &of.program);
+        OK(cleave_program_check, &of.program);
         cr_expect_eq(count(&of, CLEAVE_ALL_REDUCE, "w1"), least == 2 ? 1 : 0);
         bytes[least - 2] = sent(&of, "w1");
         cleave_arena_free(&of.arena);
@@ -416,7 +402,6 @@ Test(lowering, gradients_that_go_together_set_out_when_the_last_is_there) {
     enum { N = 5, ALONE, IN_800, IN_700, SHARDED, N_CASES };
     static const int64_t together[N_CASES] = {[IN_800] = 800, [IN_700] = 700, [SHARDED] = 800};
     for (int which = ALONE; which < N_CASES; which++) {
-        cleave_error error = {""};
         begin(&of);
         split(&of, "g1", "n");
         split(&of, "g2", "n");
@@ -426,9 +411,8 @@ Test(lowering, gradients_that_go_together_set_out_when_the_last_is_there) {
             of.layout.sharded[cleave_model_find_tensor(&of.model, "w3")] = CLEAVE_SHARDED_UPDATE;
         const cleave_lower_options options = {
             .training = true, .symbolic_collectives = true, .together_bytes = together[which]};
-        cr_assert_eq(cleave_lower(&of.model, &of.layout, &options, &of.arena, &of.program, &error),
-                     CLEAVE_OK, "%s", error.message);
-        cr_assert_eq(cleave_program_check(&of.program, &error), CLEAVE_OK, "%s", error.message);
+        OK(cleave_lower, &of.model, &of.layout, &options, &of.arena, &of.program);
+        OK(cleave_program_check, &of.program);
         int32_t last = find_last_compute(&of);
         for (int i = 0; i < N; i++) {
             bool at_once = which == ALONE || (i == 0 && which != IN_800);

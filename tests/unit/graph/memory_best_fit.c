@@ -1,6 +1,7 @@
 /* The memory plan places the lives of a device as the plainest best fit does (one list of free
    ranges, looked through for every life), or they take less than so; and what lives at once never
    shares a byte. */
+#include "../../support/ok.h"
 #include "base/random.h"
 #include "graph/program/memory_plan.h"
 
@@ -111,7 +112,6 @@ static void expect_disjoint(const cleave_lives *lives, const int64_t *offset, co
 }
 
 Test(memory_best_fit, is_best_fit) {
-    cleave_error error;
     static cleave_life items[MOST_LIVES];
     int n_plain = 0;
     for (uint64_t seed = 0; seed < 300; seed++) {
@@ -120,7 +120,7 @@ Test(memory_best_fit, is_best_fit) {
         int32_t n = DEVICES * (1 + (int32_t)cleave_random_below(&random, MOST_LIVES / DEVICES));
         cleave_lives lives = {.n = n, .n_devices = DEVICES, .n_items = ITEMS, .items = items};
         draw(&random, items, n, seed % 2 == 0);
-        cr_assert_eq(cleave_memory_plan_lives(&lives, NULL, offset, peak, &error), CLEAVE_OK);
+        OK(cleave_memory_plan_lives, &lives, NULL, offset, peak);
         bool is_plain[DEVICES];
         for (int32_t d = 0; d < DEVICES; d++) {
             int64_t plain_peak = plain_plan(&lives, d, plain_offset);
@@ -151,7 +151,6 @@ static void draw_lane(cleave_random *random, cleave_life *items, int32_t n) {
 }
 
 Test(memory_best_fit, what_the_lane_uses_alone_lies_by_its_order) {
-    cleave_error error;
     static cleave_life items[MOST_LIVES];
     int n_smaller = 0;
     for (uint64_t seed = 0; seed < 300; seed++) {
@@ -161,7 +160,7 @@ Test(memory_best_fit, what_the_lane_uses_alone_lies_by_its_order) {
         cleave_lives lives = {.n = n, .n_devices = DEVICES, .n_items = ITEMS, .items = items};
         draw(&random, items, n, false);
         draw_lane(&random, items, n);
-        cr_assert_eq(cleave_memory_plan_lives(&lives, NULL, offset, peak, &error), CLEAVE_OK);
+        OK(cleave_memory_plan_lives, &lives, NULL, offset, peak);
         expect_disjoint(&lives, offset, peak);
         for (int32_t d = 0; d < DEVICES; d++) {
             int64_t plain_peak = plain_plan(&lives, d, by_main);
@@ -175,7 +174,6 @@ Test(memory_best_fit, what_the_lane_uses_alone_lies_by_its_order) {
 /* Devices, alike or not, with more room than the plan needs, or just as much; and one of them with
    a byte less. */
 Test(memory_best_fit, lives_fit_where_no_arena_of_the_plan_is_larger) {
-    cleave_error error;
     static cleave_life items[MOST_LIVES];
     for (uint64_t seed = 0; seed < 300; seed++) {
         cleave_random random = {.key = seed};
@@ -185,31 +183,28 @@ Test(memory_best_fit, lives_fit_where_no_arena_of_the_plan_is_larger) {
         draw(&random, items, n, seed % 2 == 0);
         if (seed % 3 > 0)
             draw_lane(&random, items, n);
-        cr_assert_eq(cleave_memory_plan_lives(&lives, NULL, offset, peak, &error), CLEAVE_OK);
+        OK(cleave_memory_plan_lives, &lives, NULL, offset, peak);
         for (int32_t d = 0; d < DEVICES; d++)
             room[d] = peak[d] + 3000 * cleave_random_below(&random, 2);
         bool fit = false;
-        cr_assert_eq(cleave_memory_lives_fit(&lives, room, &fit, &error), CLEAVE_OK);
+        OK(cleave_memory_lives_fit, &lives, room, &fit);
         cr_expect(fit, "seed %d", (int)seed);
         int64_t peak_of_enough[DEVICES];
-        cr_assert_eq(cleave_memory_plan_lives(&lives, room, offset, peak_of_enough, &error),
-                     CLEAVE_OK);
+        OK(cleave_memory_plan_lives, &lives, room, offset, peak_of_enough);
         expect_disjoint(&lives, offset, peak_of_enough);
         for (int32_t d = 0; d < DEVICES; d++)
             cr_expect(peak[d] <= peak_of_enough[d] && peak_of_enough[d] <= room[d]);
         int32_t short_of = (int32_t)cleave_random_below(&random, DEVICES);
         room[short_of] = peak[short_of] - 1;
-        cr_assert_eq(cleave_memory_plan_lives(&lives, room, offset, peak_of_enough, &error),
-                     CLEAVE_OK);
+        OK(cleave_memory_plan_lives, &lives, room, offset, peak_of_enough);
         cr_expect_eq(peak_of_enough[short_of], peak[short_of]);
-        cr_assert_eq(cleave_memory_lives_fit(&lives, room, &fit, &error), CLEAVE_OK);
+        OK(cleave_memory_lives_fit, &lives, room, &fit);
         cr_expect(!fit, "seed %d", (int)seed);
     }
 }
 
 /* A gradient after the other is summed up beside the main lane, which waits at the end. */
 Test(memory_best_fit, sums_beside_the_main_lane_take_turns) {
-    cleave_error error;
     cleave_life items[21] = {{.bytes = 640, .first = 0, .last = 5}};
     for (int32_t l = 0; l < 20; l++)
         items[1 + l] = (cleave_life){.bytes = 64 * (1 + l % 4),
@@ -220,7 +215,7 @@ Test(memory_best_fit, sums_beside_the_main_lane_take_turns) {
                                      .lane_last = 21 + 2 * l};
     const cleave_lives lives = {.n = 21, .n_devices = 1, .n_items = 61, .items = items};
     int64_t offset[21] = {0}, peak[1];
-    cr_assert_eq(cleave_memory_plan_lives(&lives, NULL, offset, peak, &error), CLEAVE_OK);
+    OK(cleave_memory_plan_lives, &lives, NULL, offset, peak);
     cr_expect_eq(peak[0], 640 + 256);
     expect_disjoint(&lives, offset, peak);
 }
@@ -237,7 +232,6 @@ Test(memory_best_fit, too_many_bytes_are_refused) {
 /* The same lives come first with enough for any plan, and then with enough for none: what was left
    out the first time is not taken for the least. */
 Test(memory_best_fit, sizes_of_known_devices_are_the_least_where_that_is_wanted) {
-    cleave_error error;
     static cleave_life items[MOST_LIVES];
     int n_larger = 0;
     for (uint64_t seed = 0; seed < 100; seed++) {
@@ -248,11 +242,11 @@ Test(memory_best_fit, sizes_of_known_devices_are_the_least_where_that_is_wanted)
         cleave_lives lives = {.n = n, .n_devices = DEVICES, .n_items = ITEMS, .items = items};
         draw(&random, items, n, seed % 2 == 0);
         draw_lane(&random, items, n);
-        cr_assert_eq(cleave_memory_plan_lives(&lives, NULL, offset, peak, &error), CLEAVE_OK);
+        OK(cleave_memory_plan_lives, &lives, NULL, offset, peak);
         for (int pass = 0; pass < 2; pass++) {
             for (int32_t d = 0; d < DEVICES; d++)
                 enough[d] = pass == 0 ? INT64_MAX : -1;
-            cr_assert_eq(cleave_memory_plan_sizes(&lives, enough, &known, size, &error), CLEAVE_OK);
+            OK(cleave_memory_plan_sizes, &lives, enough, &known, size);
             for (int32_t d = 0; d < DEVICES; d++) {
                 n_larger += size[d] > peak[d];
                 cr_expect(pass == 0 ? size[d] >= peak[d] : size[d] == peak[d], "seed %d",

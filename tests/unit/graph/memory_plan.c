@@ -1,5 +1,6 @@
 /* The memory plan: what lives at once lies apart, and little is lost. */
 #include "graph/program/memory_plan.h"
+#include "../../support/ok.h"
 
 #include "base/random.h"
 
@@ -26,11 +27,7 @@ static void add(int32_t device, int32_t first, int32_t last, int64_t bytes) {
         .device = device, .first = first, .last = last, .bytes = bytes, .storage = b};
 }
 
-static void plan(void) {
-    cleave_error error = {""};
-    cr_assert_eq(cleave_memory_plan(&program, NULL, &arena, &error), CLEAVE_OK, "%s",
-                 error.message);
-}
+static void plan(void) { OK(cleave_memory_plan, &program, NULL, &arena); }
 
 /* Most bytes that live at once on a device: no plan can do with less. */
 static int64_t most_alive(int32_t device) {

@@ -1,5 +1,6 @@
 /* Which models can be cut into micro-batches, and that those that can learn the same. */
 #include "graph/model/micro_batch.h"
+#include "../../support/ok.h"
 
 #include "../../support/interpreter.h"
 #include "graph/lower/lower.h"
@@ -40,7 +41,7 @@ Test(micro_batch, a_batch_is_cut_into_equal_ones) {
     expect_not_cut(0, "a batch of 10 can't be cut into 0 equal micro-batches");
     expect_not_cut(-2, "a batch of 10 can't be cut into -2 equal micro-batches");
     cleave_micro_batches found;
-    cr_expect_eq(cleave_micro_batches_find(&model, 5, &arena, &found, NULL), CLEAVE_OK);
+    OK(cleave_micro_batches_find, &model, 5, &arena, &found);
     cr_expect_eq(found.n, 5);
     cr_expect_eq(found.value[cleave_model_find_tensor(&model, "y")], CLEAVE_WHEN_EVERY);
     cr_expect_eq(found.value[cleave_model_find_tensor(&model, "w")], CLEAVE_WHEN_FIRST);
@@ -133,11 +134,9 @@ static void train_layout(const cleave_layout *layout, given data, interpreter_re
     const cleave_lower_options lowering = {.training = true};
     int32_t m = layout->schedule.micro_batches;
     cleave_program program;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_layout_check(&model, layout, &error), CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_lower(&model, layout, &lowering, &arena, &program, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_program_check(&program, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_layout_check, &model, layout);
+    OK(cleave_lower, &model, layout, &lowering, &arena, &program);
+    OK(cleave_program_check, &program);
     interpreter_options options = {.seed = 5,
                                    .timing_seed = (uint64_t)m,
                                    .steps = 3,
@@ -145,13 +144,12 @@ static void train_layout(const cleave_layout *layout, given data, interpreter_re
                                    .datum = find_given,
                                    .context = &data};
     options.optimizer.learning_rate = 0.5;
-    cr_assert_eq(interpreter_run(&program, &options, &arena, result, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(interpreter_run, &program, &options, &arena, result);
 }
 
 static void train(int32_t m, given data, interpreter_result *result) {
     cleave_layout layout;
-    cr_assert_eq(cleave_layout_create(&model, 1, &arena, &layout, NULL), CLEAVE_OK);
+    OK(cleave_layout_create, &model, 1, &arena, &layout);
     layout.schedule.micro_batches = m;
     train_layout(&layout, data, result);
 }
@@ -160,7 +158,7 @@ static void train(int32_t m, given data, interpreter_result *result) {
    False where that is no layout of so many micro-batches. */
 static bool train_sharded(int32_t m, uint64_t seed, given data, interpreter_result *result) {
     cleave_layout layout;
-    cr_assert_eq(cleave_layout_random(&model, 3, seed, &arena, &layout, NULL), CLEAVE_OK);
+    OK(cleave_layout_random, &model, 3, seed, &arena, &layout);
     layout.schedule.micro_batches = m;
     for (int32_t t = 0; t < model.n_tensors; t++)
         if (model.tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
@@ -269,9 +267,7 @@ Test(micro_batch, what_is_made_of_parameters_alone_has_one_gradient) {
     node(&graph, "MatMul", "product", "x s", "z", NULL);
     import_batch(&graph);
     cleave_micro_batches found;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_micro_batches_find(&model, 2, &arena, &found, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_micro_batches_find, &model, 2, &arena, &found);
     cr_expect_eq(found.value[cleave_model_find_tensor(&model, "s")], CLEAVE_WHEN_FIRST);
     expect_same((given){NULL, NULL});
 }
@@ -296,15 +292,15 @@ Test(micro_batch, too_many_records_are_no_layout) {
     cleave_lower_options options = {.training = true};
     cleave_error error = {""};
     read_model("tests/data/oracles/tiny_vit.onnx", BATCH, true);
-    cr_assert_eq(cleave_layout_create(&model, 1, &arena, &layout, NULL), CLEAVE_OK);
+    OK(cleave_layout_create, &model, 1, &arena, &layout);
     layout.schedule.micro_batches = 2;
-    cr_assert_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK);
+    OK(cleave_lower, &model, &layout, &options, &arena, &program);
     options.most_records = 2 * (program.n_items + program.n_buffers + program.n_copy_pieces);
-    cr_expect_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK);
+    OK(cleave_lower, &model, &layout, &options, &arena, &program);
     options.most_records /= 4;
     cr_expect_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error),
                  CLEAVE_NO_LAYOUT);
     cr_expect_not_null(strstr(error.message, "2 micro-batches of "), "%s", error.message);
     layout.schedule.micro_batches = 1;
-    cr_expect_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK);
+    OK(cleave_lower, &model, &layout, &options, &arena, &program);
 }

@@ -1,5 +1,6 @@
 /* Models: what is derived from nests, and that broken ones are refused. */
 #include "graph/model/model.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -97,10 +98,7 @@ static void set_up(void) {
 static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(model, .init = set_up, .fini = tear_down);
 
-static void finish(void) {
-    cleave_error error = {""};
-    cr_assert_eq(cleave_model_finish(&model, &error), CLEAVE_OK, "%s", error.message);
-}
+static void finish(void) { OK(cleave_model_finish, &model); }
 
 static void expect_refused(const char *message) {
     cleave_error error = {""};

@@ -1,5 +1,7 @@
 /* What nests read and write where a framework has one kernel for several: N texts of T tokens,
    WIDTH numbers each, HEADS heads and V classes, in f32, so that every number has 4 bytes. */
+#include "../../support/config_request.h"
+#include "../../support/ok.h"
 #include "graph/import/import.h"
 #include "graph/program/work.h"
 
@@ -12,18 +14,11 @@ static cleave_arena arena;
 static cleave_model model;
 
 static void set_up(void) {
-    cleave_error error = {""};
     static const char text[] = "{\"model_type\": \"gpt2\", \"n_embd\": 16, \"n_layer\": 1, "
                                "\"n_head\": 2, \"vocab_size\": 64, \"n_positions\": 64, "
                                "\"attn_pdrop\": 0, \"resid_pdrop\": 0, \"embd_pdrop\": 0}";
-    const cleave_import_request request = {.file = "gpt2/config.json",
-                                           .data = text,
-                                           .bytes = sizeof text - 1,
-                                           .batch = N,
-                                           .sequence = T,
-                                           .with_loss = true};
-    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    const cleave_import_request request = config_request(text, N, T);
+    OK(cleave_model_import_as, &request, &arena, &model);
 }
 static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(one_kernel, .init = set_up, .fini = tear_down);

@@ -3,6 +3,7 @@
  */
 #include "graph/model/precision.h"
 #include "../../support/models.h"
+#include "../../support/ok.h"
 #include "graph/lower/lower.h"
 #include "graph/program/work.h"
 
@@ -20,31 +21,26 @@ static void begin(lowered *of) {
     cleave_error error = {""};
     *of = (lowered){0};
     cr_assert(hand_model(MODEL_MLP, &of->arena, &of->model, &error), "%s", error.message);
-    cr_assert_eq(cleave_layout_create(&of->model, 2, &of->arena, &of->layout, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &of->model, 2, &of->arena, &of->layout);
 }
 
 static void split(lowered *of, const char *name, const char *axis) {
-    cleave_error error = {""};
     int32_t op = cleave_model_find_operator(&of->model, name), degree[CLEAVE_MAX_AXES];
     for (int a = 0; a < CLEAVE_MAX_AXES; a++)
         degree[a] = a < of->model.operators[op].n_axes &&
                             strcmp(of->model.operators[op].axes[a].name, axis) == 0
                         ? 2
                         : 1;
-    cr_assert_eq(
-        cleave_layout_set(&of->layout, op, 1, degree, (const int32_t[]){0, 1}, &of->arena, &error),
-        CLEAVE_OK);
+    OK(cleave_layout_set, &of->layout, op, 1, degree, (const int32_t[]){0, 1}, &of->arena);
 }
 
 /* Bytes of all messages that carry a tensor. */
 static int64_t sent(lowered *of, cleave_type precision, cleave_type reduce, const char *tensor) {
-    cleave_error error = {""};
     cleave_lower_options options = {.training = true};
     int64_t bytes = 0;
     cleave_model_set_precision(&of->model, precision, reduce);
-    cr_assert_eq(cleave_lower(&of->model, &of->layout, &options, &of->arena, &of->program, &error),
-                 CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_program_check(&of->program, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_lower, &of->model, &of->layout, &options, &of->arena, &of->program);
+    OK(cleave_program_check, &of->program);
     for (int32_t m = 0; m < of->program.n_messages; m++)
         if (strcmp(of->model.tensors[of->program.messages[m].tensor].name, tensor) == 0)
             bytes += of->program.messages[m].bytes;
@@ -90,13 +86,13 @@ Test(precision, gradients_of_parameters_stay_exact) {
 Test(precision, mixed_sums_are_rounded_for_activations_alone) {
     lowered of;
     begin(&of);
-    cr_assert_eq(cleave_model_choose_precision(&of.model, "bf16", "mixed", NULL), CLEAVE_OK);
+    OK(cleave_model_choose_precision, &of.model, "bf16", "mixed");
     cr_expect_str_eq(cleave_reduce_precision_name(&of.model), "mixed");
     split(&of, "g1", "n");
     cr_expect_eq(sent(&of, CLEAVE_BF16, CLEAVE_BF16, "w1"), 90 * 4 + 90 * 4);
     cleave_arena_free(&of.arena);
     begin(&of);
-    cr_assert_eq(cleave_model_choose_precision(&of.model, "bf16", "mixed", NULL), CLEAVE_OK);
+    OK(cleave_model_choose_precision, &of.model, "bf16", "mixed");
     split(&of, "g2", "c");
     cr_expect_eq(sent(&of, CLEAVE_BF16, CLEAVE_BF16, "g2.z"), (56 + 56) * 2);
     cleave_arena_free(&of.arena);
@@ -193,7 +189,7 @@ Test(precision, names_are_checked) {
     begin(&of);
     cr_expect_eq(cleave_model_choose_precision(&of.model, "f64", NULL, &error), CLEAVE_BAD_INPUT);
     cr_expect_eq(cleave_model_choose_precision(&of.model, NULL, "bf16", &error), CLEAVE_BAD_INPUT);
-    cr_expect_eq(cleave_model_choose_precision(&of.model, "bf16", "bf16", &error), CLEAVE_OK);
+    OK(cleave_model_choose_precision, &of.model, "bf16", "bf16");
     cr_expect_eq(of.model.precision, CLEAVE_BF16);
     cr_expect(of.model.precision_asked);
     cleave_arena_free(&of.arena);

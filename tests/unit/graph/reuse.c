@@ -1,5 +1,6 @@
 /* Reuse distances of a step worked out by hand. */
 #include "graph/program/reuse.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -70,11 +71,9 @@ static void make(sample *s) {
 Test(reuse, what_was_touched_since_is_counted_once) {
     sample s;
     cleave_arena arena = {0};
-    cleave_error error = {""};
     cleave_reuse *reuses;
     make(&s);
-    cr_assert_eq(cleave_reuse_find(&s.program, &arena, &reuses, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_reuse_find, &s.program, &arena, &reuses);
     const int64_t *forward = reuses[FORWARD].bytes, *backward = reuses[BACKWARD].bytes;
     cr_expect_eq(forward[CLEAVE_REUSE_INPUT], 0);
     cr_expect_eq(forward[CLEAVE_REUSE_INPUT + 1], (3 + 2) * BLOCK);
@@ -90,15 +89,13 @@ Test(reuse, what_was_touched_since_is_counted_once) {
 Test(reuse, devices_have_memory_of_their_own) {
     sample s;
     cleave_arena arena = {0};
-    cleave_error error = {""};
     cleave_reuse *reuses;
     int64_t peaks[2] = {INT64_C(9) * BLOCK, INT64_C(9) * BLOCK};
     make(&s);
     s.program.n_devices = 2;
     s.program.peak_bytes = peaks;
     s.items[3].device = 1;
-    cr_assert_eq(cleave_reuse_find(&s.program, &arena, &reuses, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_reuse_find, &s.program, &arena, &reuses);
     cr_expect_eq(reuses[FORWARD].bytes[CLEAVE_REUSE_INPUT + 1], (3 + 1 + 2) * BLOCK);
     cleave_arena_free(&arena);
 }
@@ -108,12 +105,10 @@ Test(reuse, forward_is_in_place_where_its_output_lies_on_its_input) {
     for (int on_x = 0; on_x < 2; on_x++) {
         sample s;
         cleave_arena arena = {0};
-        cleave_error error = {""};
         cleave_reuse *reuses;
         make(&s);
         s.buffers[Y] = on_x ? s.buffers[X] : s.buffers[Y];
-        cr_assert_eq(cleave_reuse_find(&s.program, &arena, &reuses, &error), CLEAVE_OK, "%s",
-                     error.message);
+        OK(cleave_reuse_find, &s.program, &arena, &reuses);
         cr_expect_float_eq(reuses[FORWARD].in_place, on_x, 0);
         cr_expect_float_eq(reuses[BACKWARD].in_place, 0, 0);
         cleave_arena_free(&arena);

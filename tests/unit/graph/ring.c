@@ -1,6 +1,8 @@
 /* Keys that go round: which part has which block when, how often a block is sent, and what can't go
    round. */
 #include "graph/model/ring.h"
+#include "../../support/config_request.h"
+#include "../../support/ok.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
 
@@ -20,15 +22,8 @@ static cleave_arena arena;
 
 static cleave_model import(const char *config) {
     cleave_model model;
-    cleave_error error = {""};
-    const cleave_import_request request = {.file = "config.json",
-                                           .data = config,
-                                           .bytes = strlen(config),
-                                           .batch = BATCH,
-                                           .sequence = TOKENS,
-                                           .with_loss = true};
-    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    const cleave_import_request request = config_request(config, BATCH, TOKENS);
+    OK(cleave_model_import_as, &request, &arena, &model);
     return model;
 }
 
@@ -43,15 +38,14 @@ static int32_t find_attention(const cleave_model *model) {
  */
 static cleave_layout split(const cleave_model *model, int32_t queries, int32_t keys) {
     cleave_layout layout;
-    cleave_error error = {""};
     int32_t op = find_attention(model), n = model->operators[op].n_axes,
             degree[CLEAVE_MAX_AXES] = {0}, devices[N * N];
     degree[n - 2] = queries;
     degree[n - 1] = keys;
     for (int32_t d = 0; d < N * N; d++)
         devices[d] = d;
-    cr_assert_eq(cleave_layout_create(model, N * N, &arena, &layout, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_layout_set(&layout, op, 1, degree, devices, &arena, &error), CLEAVE_OK);
+    OK(cleave_layout_create, model, N * N, &arena, &layout);
+    OK(cleave_layout_set, &layout, op, 1, degree, devices, &arena);
     layout.splits[op].ring = true;
     return layout;
 }
@@ -59,13 +53,10 @@ static cleave_layout split(const cleave_model *model, int32_t queries, int32_t k
 static cleave_program lower(const cleave_model *model, const cleave_layout *layout,
                             cleave_model *turned) {
     cleave_program program;
-    cleave_error error = {""};
     const cleave_lower_options options = {.training = true};
-    cr_assert_eq(cleave_model_fuse_attention(model, layout, &arena, turned, &error), CLEAVE_OK,
-                 "%s", error.message);
-    cr_assert_eq(cleave_lower(turned, layout, &options, &arena, &program, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_program_check(&program, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_model_fuse_attention, model, layout, &arena, turned);
+    OK(cleave_lower, turned, layout, &options, &arena, &program);
+    OK(cleave_program_check, &program);
     return program;
 }
 
@@ -152,6 +143,6 @@ Test(ring, needs_a_model_with_turns) {
     cleave_program program;
     cleave_error error = {""};
     const cleave_lower_options options = {.training = true};
-    cr_assert_eq(cleave_model_fuse_attention(&model, NULL, &arena, &fused, &error), CLEAVE_OK);
+    OK(cleave_model_fuse_attention, &model, NULL, &arena, &fused);
     cr_expect_eq(cleave_lower(&fused, &layout, &options, &arena, &program, &error), CLEAVE_FAILED);
 }

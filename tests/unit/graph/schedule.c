@@ -1,6 +1,7 @@
 /* Orders of blocks by kind, written out by hand; that the sequence of all groups is topological and
    keeps the orders; and what is refused. */
 #include "graph/model/schedule.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -30,10 +31,8 @@ static void put_block(char *text, const cleave_stage_block *block) {
 static int32_t sequence_of(const cleave_schedule *schedule, const int32_t *group,
                            cleave_stage_block **sequence) {
     int32_t n = 0;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_schedule_sequence(schedule, group, &arena, sequence, &n, &error), CLEAVE_OK,
-                 "%s", error.message);
-    cr_expect_eq(cleave_schedule_check_order(schedule, group, &error), CLEAVE_OK);
+    OK(cleave_schedule_sequence, schedule, group, &arena, sequence, &n);
+    OK(cleave_schedule_check_order, schedule, group);
     return n;
 }
 
@@ -353,7 +352,7 @@ Test(schedule, a_copy_is_the_same_and_its_own) {
     cleave_schedule schedule = explicit_orders(2, 1, 2, n_blocks, orders), copy;
     schedule.first_operator = first;
     schedule.in_flight = in_flight;
-    cr_assert_eq(cleave_schedule_copy(&schedule, &arena, &copy, NULL), CLEAVE_OK);
+    OK(cleave_schedule_copy, &schedule, &arena, &copy);
     first[1] = in_flight[0] = n_blocks[0] = 0;
     orders[0] = NULL;
     cr_expect_eq(copy.first_operator[1], 3);

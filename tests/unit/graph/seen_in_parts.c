@@ -1,4 +1,5 @@
 /* Parameters that are seen in parts which take turns are stored so that each part is one box. */
+#include "../../support/ok.h"
 #include "graph/model/view.h"
 #include "imported.h"
 
@@ -7,9 +8,8 @@ TestSuite(seen_in_parts, .fini = tear_down);
 static int32_t count_pieces(int32_t tensor) {
     const cleave_tensor *of = &model.tensors[tensor];
     cleave_piece_list pieces = {0};
-    cleave_error error = {""};
     cleave_box all = cleave_box_of_shape(of->rank, of->shape);
-    cr_assert_eq(cleave_view_pull(&model, tensor, &all, &pieces, &error), CLEAVE_OK);
+    OK(cleave_view_pull, &model, tensor, &all, &pieces);
     int32_t n = pieces.n;
     CLEAVE_LIST_FREE(&pieces);
     return n;

@@ -1,5 +1,6 @@
 /* Sharded gradients and weights on a perceptron of `LAYERS` weights of WIDTH x WIDTH floats, data
    parallel over P devices: what is sent, what is kept, and what is there at once. */
+#include "../../support/ok.h"
 #include "../../support/perceptron.h"
 #include "base/random.h"
 #include "graph/lower/lower.h"
@@ -21,25 +22,21 @@ static void lower_along(lowered *of, int axis, cleave_sharded sharded, int32_t m
     static int32_t devices[P] = {0, 1, 2, 3};
     int32_t degree[CLEAVE_MAX_AXES] = {0};
     degree[axis] = P;
-    cleave_error error = {""};
     *of = (lowered){0};
     of->model = make_perceptron(&of->arena, LAYERS, BATCH, WIDTH);
-    cr_assert_eq(cleave_layout_create(&of->model, P, &of->arena, &of->layout, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &of->model, P, &of->arena, &of->layout);
     for (int32_t op = 0; op < of->model.n_operators; op++) {
-        cr_assert_eq(cleave_layout_set(&of->layout, op, 1, degree, devices, &of->arena, &error),
-                     CLEAVE_OK);
+        OK(cleave_layout_set, &of->layout, op, 1, degree, devices, &of->arena);
         of->layout.recompute[op] = recomputes;
     }
     for (int32_t t = 0; t < of->model.n_tensors; t++)
         if (of->model.tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
             of->layout.sharded[t] = (uint8_t)sharded;
     of->layout.schedule.micro_batches = micro_batches;
-    cr_assert_eq(cleave_layout_check(&of->model, &of->layout, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_layout_check, &of->model, &of->layout);
     cleave_lower_options options = {.training = true, .optimizer_states = 1};
-    cr_assert_eq(cleave_lower(&of->model, &of->layout, &options, &of->arena, &of->program, &error),
-                 CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_program_check(&of->program, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_lower, &of->model, &of->layout, &options, &of->arena, &of->program);
+    OK(cleave_program_check, &of->program);
 }
 
 static void lower(lowered *of, cleave_sharded sharded, int32_t micro_batches, bool recomputes) {

@@ -1,5 +1,6 @@
 /* The layouts that ship with Cleave fit the models that ship with it.  One that does not is made
    again by `cleave search`, with the method, machine and devices that it names. */
+#include "../../support/ok.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "graph/import/import.h"
@@ -13,20 +14,18 @@
 /* The model and the batch that a layout names. */
 static void read_model_of(const char *path, cleave_arena *arena, cleave_model *model) {
     cleave_json *document = NULL;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_json_read(path, &document, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_json_read, path, &document);
     cleave_json_cursor root = cleave_json_root(document), at, file, batch;
     const char *name;
     int64_t size;
-    cr_assert_eq(cleave_json_get(&root, "model", &at, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_json_get(&at, "file", &file, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_json_string(&file, &name, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_json_get(&at, "batch", &batch, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_json_integer(&batch, 0, INT64_MAX, &size, &error), CLEAVE_OK);
+    OK(cleave_json_get, &root, "model", &at);
+    OK(cleave_json_get, &at, "file", &file);
+    OK(cleave_json_string, &file, &name);
+    OK(cleave_json_get, &at, "batch", &batch);
+    OK(cleave_json_integer, &batch, 0, INT64_MAX, &size);
     const char *model_path =
         cleave_arena_printf(arena, "%s/configs/models/%s", CLEAVE_SOURCE_DIR, name);
-    cr_assert_eq(cleave_model_import(model_path, size, true, arena, model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_model_import, model_path, size, true, arena, model);
     cleave_json_free(document);
 }
 
@@ -40,20 +39,17 @@ Test(shipped_layouts, every_one_is_legal_for_its_model_and_is_what_the_writer_wr
         cleave_arena arena = {0};
         cleave_model model;
         cleave_layout layout;
-        cleave_error error = {""};
         const char *path =
             cleave_arena_printf(&arena, "%s/configs/layouts/%s", CLEAVE_SOURCE_DIR, entry->d_name);
         const char *copy =
             cleave_arena_printf(&arena, "%s/copy-%s", CLEAVE_BINARY_DIR, entry->d_name);
         read_model_of(path, &arena, &model);
-        cr_assert_eq(cleave_layout_read(path, &model, &arena, &layout, &error), CLEAVE_OK, "%s",
-                     error.message);
-        cr_assert_eq(cleave_layout_write(copy, &model, &layout, &error), CLEAVE_OK, "%s",
-                     error.message);
+        OK(cleave_layout_read, path, &model, &arena, &layout);
+        OK(cleave_layout_write, copy, &model, &layout);
         char *shipped, *written;
         size_t shipped_bytes, written_bytes;
-        cr_assert_eq(cleave_file_read(path, &arena, &shipped, &shipped_bytes, &error), CLEAVE_OK);
-        cr_assert_eq(cleave_file_read(copy, &arena, &written, &written_bytes, &error), CLEAVE_OK);
+        OK(cleave_file_read, path, &arena, &shipped, &shipped_bytes);
+        OK(cleave_file_read, copy, &arena, &written, &written_bytes);
         cr_expect_str_eq(shipped, written);
         remove(copy);
         cleave_arena_free(&arena);

@@ -1,5 +1,6 @@
 /* What comes from files can't become markup, nor end a block of data. */
 #include "page/markup.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -38,7 +39,6 @@ Test(markup, what_is_no_text_is_replaced_and_what_is_stays) {
 Test(markup, data_cannot_end_its_block_nor_a_line) {
     cleave_markup made = {0};
     cleave_json_writer w = {0};
-    cleave_error error;
     cleave_json *document;
     const char *name = "</script><!--&\xe2\x80\xa8\xe2\x80\xa9\xe2\x82\xac\"\\";
     const char *value;
@@ -54,9 +54,9 @@ Test(markup, data_cannot_end_its_block_nor_a_line) {
         cr_expect(strchr("<>&", *c) == NULL, "%.*s", (int)n, begin);
     cr_expect_null(strstr(made.text, "\xe2\x80\xa8"));
     cr_expect_null(strstr(made.text, "\xe2\x80\xa9"));
-    cr_assert_eq(cleave_json_parse(begin, n, "data", &document, &error), CLEAVE_OK);
+    OK(cleave_json_parse, begin, n, "data", &document);
     cleave_json_cursor root = cleave_json_root(document), at = cleave_json_element(&root, 0);
-    cr_assert_eq(cleave_json_string(&at, &value, &error), CLEAVE_OK);
+    OK(cleave_json_string, &at, &value);
     cr_expect_str_eq(value, name);
     cleave_json_free(document);
     cleave_markup_free(&made);

@@ -1,4 +1,5 @@
 /* Baselines: what each splits, on a perceptron of three layers (n=8, 6 features). */
+#include "../../support/ok.h"
 #include "search/search.h"
 
 #include "../../support/perceptron.h"
@@ -11,13 +12,10 @@ static cleave_layout layout;
 static bool applies;
 
 static void make(const char *name, int32_t nodes, int32_t devices) {
-    cleave_error error = {""};
     model = make_perceptron(&arena, 3, 8, 6);
     machine = make_machine(&arena, nodes, devices, "1 GiB");
-    cr_assert_eq(
-        cleave_baseline_layout(&model, &machine, name, 7, &arena, &layout, &applies, &error),
-        CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_layout_check(&model, &layout, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_baseline_layout, &model, &machine, name, 7, &arena, &layout, &applies);
+    OK(cleave_layout_check, &model, &layout);
 }
 
 static void tear_down(void) { cleave_arena_free(&arena); }
@@ -99,7 +97,7 @@ Test(baselines, random_is_drawn_from_the_seed) {
     make("random", 1, 4);
     cr_expect(applies);
     cleave_layout drawn;
-    cr_assert_eq(cleave_layout_random(&model, 4, 7, &arena, &drawn, NULL), CLEAVE_OK);
+    OK(cleave_layout_random, &model, 4, 7, &arena, &drawn);
     for (int32_t op = 0; op < model.n_operators; op++)
         cr_expect_eq(drawn.splits[op].devices[0], layout.splits[op].devices[0]);
 }

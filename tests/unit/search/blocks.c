@@ -2,6 +2,7 @@
    the one that has fewer layers. */
 #include "search/problem/blocks.h"
 #include "../../support/deep_transformer.h"
+#include "../../support/ok.h"
 #include "../../support/shipped.h"
 #include "graph/import/import.h"
 
@@ -18,21 +19,20 @@ TestSuite(blocks, .fini = tear_down);
 
 static cleave_model import(const char *name) {
     cleave_model model;
-    cr_assert_eq(shipped_model(name, 8, &arena, &model, &error), CLEAVE_OK, "%s", error.message);
+    OK(shipped_model, name, 8, &arena, &model);
     return model;
 }
 
 static cleave_model make_deep(int layers) {
     const deep_transformer shape = {layers, 64, 4, 16, 100};
     cleave_model model;
-    cr_assert_eq(deep_transformer_import(&shape, 8, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(deep_transformer_import, &shape, 8, &arena, &model);
     return model;
 }
 
 static cleave_blocks find(const cleave_model *model) {
     int32_t *class_of;
-    cr_assert_eq(cleave_operator_classes(model, false, &arena, &class_of, &error), CLEAVE_OK);
+    OK(cleave_operator_classes, model, false, &arena, &class_of);
     return cleave_blocks_find(model, class_of);
 }
 
@@ -40,8 +40,7 @@ static cleave_model shorten(const cleave_model *model, int32_t keep, int32_t **s
     cleave_model shorter;
     cleave_blocks found = find(model);
     *stands_for = CLEAVE_ARENA_ARRAY(&arena, int32_t, model->n_operators);
-    cr_assert_eq(cleave_blocks_shorten(model, &found, keep, &arena, &shorter, *stands_for, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_blocks_shorten, model, &found, keep, &arena, &shorter, *stands_for);
     return shorter;
 }
 
@@ -150,7 +149,7 @@ Test(blocks, shorten_every_model_that_ships_or_say_why_not) {
         cr_assert(status == CLEAVE_OK || status == CLEAVE_NO_LAYOUT, "%s: %s", names[m],
                   error.message);
         if (status == CLEAVE_OK) {
-            cr_assert_eq(cleave_model_check(&shorter, &error), CLEAVE_OK, "%s", error.message);
+            OK(cleave_model_check, &shorter);
             cr_expect_eq(shorter.n_operators, model.n_operators - (found.n - 2) * found.period);
             shortened++;
         }

@@ -1,6 +1,7 @@
 /* Constraints as the user gives them: a file of some operators, names of sorts; and what is said
    where they can't be kept. */
 #include "search/problem/constraints.h"
+#include "../../support/ok.h"
 
 #include "base/file.h"
 
@@ -35,7 +36,7 @@ static cleave_status fix(const char *operators) {
         "\"batch\": 8, \"graph\": 1}, \"devices\": 8, \"operators\": {%s}, "
         "\"parameters\": {\"weight1\": {\"update\": \"sharded\"}}}",
         model.hash, operators);
-    cr_assert_eq(cleave_file_write(path, text, strlen(text), &error), CLEAVE_OK);
+    OK(cleave_file_write, path, text, strlen(text));
     return cleave_constraints_fix(&constraints, path, &model, 4, &arena, &error);
 }
 
@@ -44,13 +45,12 @@ Test(constraints_unit, a_file_of_some_operators_fixes_those) {
                  error.message);
     cr_expect_eq(constraints.n_fixed, 1);
     cleave_layout layout;
-    cr_assert_eq(cleave_layout_create(&model, 4, &arena, &layout, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &model, 4, &arena, &layout);
     for (int32_t op = 0; op < model.n_operators; op++)
         cr_expect_eq(cleave_constraints_allow(&constraints, &model, op, &layout.splits[op]),
                      op != 2);
     cr_expect_not(cleave_constraints_allow_layout(&constraints, &model, &layout));
-    cr_assert_eq(cleave_constraints_impose(&constraints, &model, &layout, &arena, &error),
-                 CLEAVE_OK);
+    OK(cleave_constraints_impose, &constraints, &model, &layout, &arena);
     cr_expect(cleave_constraints_allow_layout(&constraints, &model, &layout));
     cr_expect_arr_eq(layout.splits[2].devices, ((int32_t[2]){3, 1}), 2 * sizeof(int32_t));
     cr_expect(layout.sharded[cleave_model_find_tensor(&model, "weight1")], "its update, too");
@@ -84,10 +84,8 @@ Test(constraints_unit, a_device_that_is_not_there_is_named_with_those_that_are) 
 /* Dense1 in one piece reads 8x4 and 4x4 floats and writes 8x4: 320 bytes at once. */
 Test(constraints_unit, what_fixed_splits_need_is_compared_with_the_memory) {
     cr_assert_eq(fix("\"dense1\": {\"split\": {}, \"devices\": [3]}"), CLEAVE_OK);
-    cr_expect_eq(cleave_constraints_check_memory(&constraints, &model, &machine, 320, &error),
-                 CLEAVE_OK);
-    cr_expect_eq(cleave_constraints_check_memory(&constraints, &model, &machine, 0, &error),
-                 CLEAVE_OK);
+    OK(cleave_constraints_check_memory, &constraints, &model, &machine, 320);
+    OK(cleave_constraints_check_memory, &constraints, &model, &machine, 0);
     cr_expect_eq(cleave_constraints_check_memory(&constraints, &model, &machine, 319, &error),
                  CLEAVE_NO_LAYOUT);
     cr_expect_not_null(strstr(error.message, "\"dense1\""));
@@ -125,7 +123,7 @@ Test(constraints_unit, none_allow_everything) {
     const cleave_constraints *const all[] = {NULL, &empty};
     char text[64];
     for (uint64_t seed = 0; seed < 20; seed++) {
-        cr_assert_eq(cleave_layout_random(&model, 4, seed, &arena, &layout, &error), CLEAVE_OK);
+        OK(cleave_layout_random, &model, 4, seed, &arena, &layout);
         for (int i = 0; i < 2; i++)
             cr_expect(cleave_constraints_allow_layout(all[i], &model, &layout));
     }

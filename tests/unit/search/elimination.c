@@ -1,4 +1,5 @@
 /* Elimination on models whose optimum is known by hand, and what it refuses. */
+#include "../../support/ok.h"
 #include "search/solve/additive.h"
 #include "search/solve/eliminate_plan.h"
 
@@ -105,9 +106,7 @@ static void join(graph *g, int32_t a, int32_t b) {
 
 static cleave_elimination_plan plan_of(graph *g, int64_t most_entries, cleave_arena *arena) {
     cleave_elimination_plan plan;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_elimination_plan_create(&g->additive, most_entries, arena, &plan, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_elimination_plan_create, &g->additive, most_entries, arena, &plan);
     return plan;
 }
 

@@ -1,5 +1,7 @@
 /* What plans of stages count is what their layouts need: the memory of the program that each is
    lowered to, as its memory plan has it. */
+#include "../../support/config_request.h"
+#include "../../support/ok.h"
 #include "../../support/shipped.h"
 #include "costmodel/cost.h"
 #include "graph/import/import.h"
@@ -21,10 +23,6 @@ static cleave_machine machine;
 static cleave_problem problem;
 static cleave_few_blocks few;
 
-static void ok(cleave_status status, const cleave_error *error) {
-    cr_assert_eq(status, CLEAVE_OK, "%s", error->message);
-}
-
 /* A GPT whose activations weigh as much as its state; its table is read by the first and by the
    last stage. */
 static void set_up(void) {
@@ -33,19 +31,13 @@ static void set_up(void) {
         "\"n_inner\": 1024, \"n_head\": 8, \"n_layer\": 8, \"vocab_size\": 1024, "
         "\"n_positions\": 256, \"activation_function\": \"gelu_new\", \"attn_pdrop\": 0.0, "
         "\"resid_pdrop\": 0.0, \"embd_pdrop\": 0.0, \"layer_norm_epsilon\": 1e-05}";
-    const cleave_import_request request = {.file = "config.json",
-                                           .data = config,
-                                           .bytes = strlen(config),
-                                           .batch = 64,
-                                           .sequence = 256,
-                                           .with_loss = true,
-                                           .precision = "bf16"};
-    cleave_error error = {""};
-    ok(cleave_model_import_as(&request, &arena, &model, &error), &error);
-    ok(cleave_model_fuse_attention(&model, NULL, &arena, &model, &error), &error);
-    ok(shipped_machine("a100-128x8", N_DEVICES, &arena, &machine, &error), &error);
-    ok(cleave_problem_create(&model, &machine, NULL, &arena, &problem, &error), &error);
-    ok(cleave_few_blocks_make(&model, &problem.blocks, &arena, &few, &error), &error);
+    cleave_import_request request = config_request(config, 64, 256);
+    request.precision = "bf16";
+    OK(cleave_model_import_as, &request, &arena, &model);
+    OK(cleave_model_fuse_attention, &model, NULL, &arena, &model);
+    OK(shipped_machine, "a100-128x8", N_DEVICES, &arena, &machine);
+    OK(cleave_problem_create, &model, &machine, NULL, &arena, &problem);
+    OK(cleave_few_blocks_make, &model, &problem.blocks, &arena, &few);
 }
 
 static void tear_down(void) { cleave_arena_free(&arena); }
@@ -59,14 +51,13 @@ static int64_t needs(const cleave_joint_plan *plan) {
                                         .optimizer_states = 2,
                                         .workspace = cleave_cost_workspace,
                                         .workspace_context = &machine};
-    cleave_error error = {""};
     cleave_arena scratch = {0};
     cleave_layout layout;
     cleave_program program;
     int64_t most = 0;
-    ok(cleave_joint_plan_layout(&model, plan, N_DEVICES, &scratch, &layout, &error), &error);
-    ok(cleave_layout_check(&model, &layout, &error), &error);
-    ok(cleave_lower(&model, &layout, &lower, &scratch, &program, &error), &error);
+    OK(cleave_joint_plan_layout, &model, plan, N_DEVICES, &scratch, &layout);
+    OK(cleave_layout_check, &model, &layout);
+    OK(cleave_lower, &model, &layout, &lower, &scratch, &program);
     for (int32_t d = 0; d < program.n_devices; d++)
         most = program.peak_bytes[d] > most ? program.peak_bytes[d] : most;
     cleave_arena_free(&scratch);
@@ -86,11 +77,9 @@ Test(joint_plans, count_the_memory_that_their_layouts_need) {
                                      .recompute = -1,
                                      .sharded = CLEAVE_SHARDED_UPDATE,
                                      .memory_bytes = INT64_C(64) << 20};
-    cleave_error error = {""};
     cleave_group group;
     int64_t *sends = CLEAVE_ARENA_ARRAY(&arena, int64_t, model.n_operators);
-    ok(cleave_group_create(&of, N_DEVICES / 2, MICRO_BATCHES, 2, false, &arena, &group, &error),
-       &error);
+    OK(cleave_group_create, &of, N_DEVICES / 2, MICRO_BATCHES, 2, false, &arena, &group);
     cr_assert_geq(group.n_families, 3);
     for (int32_t f = 0; f < group.n_families; f++)
         for (int k = 0; k < 5; k++)
@@ -104,13 +93,11 @@ Test(joint_plans, count_the_memory_that_their_layouts_need) {
                                             .sends = sends};
                 cleave_joint_plan plan;
                 bool fits;
-                ok(cleave_joint_plan_make(&model, &group, &shape, &arena, &plan, &fits, &error),
-                   &error);
+                OK(cleave_joint_plan_make, &model, &group, &shape, &arena, &plan, &fits);
                 cr_assert(fits);
                 shape.most_bytes = plan.bytes * 3 / 4;
                 if (lean)
-                    ok(cleave_joint_plan_make(&model, &group, &shape, &arena, &plan, &fits, &error),
-                       &error);
+                    OK(cleave_joint_plan_make, &model, &group, &shape, &arena, &plan, &fits);
                 if (!fits)
                     continue;
                 double least = cleave_joint_least_seconds(&model, &group, &shape);
@@ -134,10 +121,8 @@ static void make_group(int32_t n_groups, int32_t micro_batches, cleave_group *gr
                                      .recompute = -1,
                                      .sharded = -1,
                                      .memory_bytes = INT64_C(64) << 20};
-    cleave_error error = {""};
-    ok(cleave_group_create(&of, N_DEVICES / n_groups, micro_batches, n_groups, false, &arena, group,
-                           &error),
-       &error);
+    OK(cleave_group_create, &of, N_DEVICES / n_groups, micro_batches, n_groups, false, &arena,
+       group);
 }
 
 /* The least memory that a plan of a kind is made for, of all recomputed. */
@@ -216,7 +201,6 @@ Test(joint_plans, send_behind_updates_what_is_there_whole) {
    has room, 200 n, and half of each, where there is room for 75 n bytes, 150.5 n. */
 Test(joint_plans, mix_no_more_than_is_quicker) {
     cleave_group group;
-    cleave_error error = {""};
     int32_t n = model.n_operators;
     int64_t *zero = CLEAVE_ARENA_ARRAY(&arena, int64_t, n);
     make_whole(&group);
@@ -237,7 +221,7 @@ Test(joint_plans, mix_no_more_than_is_quicker) {
             .n_groups = 1, .n_virtual = 1, .most_bytes = (int64_t)each * n, .sends = zero};
         cleave_joint_plan plan;
         bool fits;
-        ok(cleave_joint_plan_make(&model, &group, &shape, &arena, &plan, &fits, &error), &error);
+        OK(cleave_joint_plan_make, &model, &group, &shape, &arena, &plan, &fits);
         cr_expect(fits && fabs(plan.seconds / (101e-12 * n) - 1) < 1e-9, "%d bytes: %g, not %g",
                   each, plan.seconds, 101e-12 * n);
     }
@@ -247,7 +231,6 @@ Test(joint_plans, mix_no_more_than_is_quicker) {
    each other in each micro-batch; `slowest`, where not null: the larger one's operators. */
 static double foresee(const cleave_group *group, cleave_schedule_kind kind, int64_t waits,
                       double *slowest) {
-    cleave_error error = {""};
     cleave_joint_plan plan;
     bool fits;
     int32_t n = model.n_operators;
@@ -256,7 +239,7 @@ static double foresee(const cleave_group *group, cleave_schedule_kind kind, int6
         sends[op] = MICRO_BATCHES * waits;
     const cleave_joint_shape shape = {
         .n_groups = 2, .n_virtual = 1, .kind = kind, .most_bytes = 1, .sends = sends};
-    ok(cleave_joint_plan_make(&model, group, &shape, &arena, &plan, &fits, &error), &error);
+    OK(cleave_joint_plan_make, &model, group, &shape, &arena, &plan, &fits);
     cr_assert(fits);
     if (slowest != NULL)
         *slowest = 1000 * fmax(plan.first_operator[1], n - plan.first_operator[1]);

@@ -1,5 +1,7 @@
 /* The launch of a layout: which is nearest, and what is lost. */
 #include "search/launch/launch.h"
+#include "../../support/config_request.h"
+#include "../../support/ok.h"
 #include "graph/import/import.h"
 #include "search/pipeline/stages.h"
 #include "search/problem/baselines.h"
@@ -13,7 +15,6 @@ static cleave_arena arena;
 static cleave_model model;
 static cleave_layout layout;
 static cleave_launch launch;
-static cleave_error error;
 
 static void set_up(void) {
     const char *text =
@@ -21,14 +22,8 @@ static void set_up(void) {
         "\"num_hidden_layers\": 4, \"num_attention_heads\": 8, \"num_key_value_heads\": 4, "
         "\"vocab_size\": 64, \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", "
         "\"max_position_embeddings\": 64, \"tie_word_embeddings\": false}";
-    const cleave_import_request request = {.file = "config.json",
-                                           .data = text,
-                                           .bytes = strlen(text),
-                                           .batch = BATCH,
-                                           .sequence = 16,
-                                           .with_loss = true};
-    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    const cleave_import_request request = config_request(text, BATCH, 16);
+    OK(cleave_model_import_as, &request, &arena, &model);
 }
 static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(launch, .init = set_up, .fini = tear_down);
@@ -40,20 +35,15 @@ static void lay_out(int32_t tensor, int32_t pipeline, cleave_sharded sharded) {
     cleave_schedule schedule = {.micro_batches = 2, .n_stages = pipeline};
     if (pipeline > 1) {
         schedule.first_operator = CLEAVE_ARENA_ARRAY(&arena, int32_t, pipeline);
-        cr_assert_eq(cleave_stages_of_layers(&model, (int32_t[]){3, 1}, pipeline,
-                                             schedule.first_operator, &error),
-                     CLEAVE_OK, "%s", error.message);
+        OK(cleave_stages_of_layers, &model, (int32_t[]){3, 1}, pipeline, schedule.first_operator);
     }
     const cleave_baseline_shape shape = {
         .schedule = &schedule, .n_groups = pipeline, .tensor = tensor, .sharded = sharded};
-    cr_assert_eq(cleave_baseline_in_stages(&model, &machine, "megatron", &shape, &arena, &layout,
-                                           &applies, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_baseline_in_stages, &model, &machine, "megatron", &shape, &arena, &layout, &applies);
 }
 
 static void find(cleave_launcher launcher) {
-    cr_assert_eq(cleave_launch_find(&model, &layout, launcher, &arena, &launch, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(cleave_launch_find, &model, &layout, launcher, &arena, &launch);
 }
 
 Test(launch, of_a_layout_that_is_one_nothing_is_lost) {
@@ -78,7 +68,7 @@ Test(launch, what_differs_is_named_and_weighed) {
     lay_out(2, 2, CLEAVE_SHARDED_NOTHING);
     int32_t op = cleave_model_find_operator(&model, "model.layers.0.mlp.up_proj");
     int32_t degree[CLEAVE_MAX_AXES] = {4}, devices[] = {0, 1, 2, 3};
-    cr_assert_eq(cleave_layout_set(&layout, op, 1, degree, devices, &arena, &error), CLEAVE_OK);
+    OK(cleave_layout_set, &layout, op, 1, degree, devices, &arena);
     find(CLEAVE_LAUNCHER_MEGATRON);
     cr_assert_eq(launch.n_lost, 1);
     cr_expect_eq(launch.lost[0].op, op);
@@ -117,7 +107,7 @@ Test(launch, torchtitan_shards_the_update_alone_in_a_pipeline) {
 
 /* 16 samples in 2 micro-batches are at most 8 shares; 8 heads of queries, 4 of keys. */
 Test(launch, products_are_shared_by_no_more_than_there_are_heads) {
-    cr_assert_eq(cleave_layout_create(&model, D, &arena, &layout, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &model, D, &arena, &layout);
     find(CLEAVE_LAUNCHER_MEGATRON);
     cr_expect_leq(launch.tensor, 4, "heads of keys are 4, and %d share a product", launch.tensor);
 }

@@ -1,5 +1,6 @@
 /* One sample whose sequence is long, on many devices: what there is to split is the context. */
 #include "../../support/deep_transformer.h"
+#include "../../support/ok.h"
 #include "../../support/test_machine.h"
 #include "graph/model/attention.h"
 #include "search/search.h"
@@ -22,16 +23,13 @@ TestSuite(long_sequences, .init = set_up, .fini = tear_down);
 
 /* Gives the step; `only` names the sorts of axes that may be split, null: all. */
 static double search(const char *only) {
-    cleave_error error = {""};
     cleave_constraints constraints = {0};
     cleave_search_options options = {.method = "auto", .n_threads = 2, .quiet = true};
     if (only != NULL) {
-        cr_assert_eq(cleave_constraints_restrict(&constraints, only, &model, &arena, &error),
-                     CLEAVE_OK, "%s", error.message);
+        OK(cleave_constraints_restrict, &constraints, only, &model, &arena);
         options.constraints = &constraints;
     }
-    cr_assert_eq(cleave_search(&model, &machine, &options, &arena, &result, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(cleave_search, &model, &machine, &options, &arena, &result);
     return result.best.step_seconds;
 }
 
@@ -50,7 +48,6 @@ static int32_t degree_of(const char *type, const char *axis) {
 static void import_few_queries(void) {
     static bytes graph;
     bytes swap = {.n = 0}, axis = {.n = 0};
-    cleave_error error = {""};
     char shape[32];
     graph.n = 0;
     snprintf(shape, sizeof shape, "N %d %d", FEW, WIDTH);
@@ -74,9 +71,7 @@ static void import_few_queries(void) {
     node(&graph, "MatMul", "mixed", "p v", "m", NULL);
     node(&graph, "MatMul", "out", "m w_o", "y", NULL);
     bytes file = model_file(&graph, 17);
-    cr_assert_eq(cleave_model_import_memory(file.data, file.n, "few queries", 1, true, &arena,
-                                            &model, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_model_import_memory, file.data, file.n, "few queries", 1, true, &arena, &model);
 }
 
 /* Keys and values of a device then need not leave it, while queries that are split want all. */
@@ -87,11 +82,7 @@ static void check_few_queries(void) {
     cr_expect_lt(all, 0.7 * without, "%g and %g", all, without);
 }
 
-static void fuse(void) {
-    cleave_error error = {""};
-    cr_assert_eq(cleave_model_fuse_attention(&model, NULL, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
-}
+static void fuse(void) { OK(cleave_model_fuse_attention, &model, NULL, &arena, &model); }
 
 Test(long_sequences, few_queries_have_their_keys_split) {
     import_few_queries();
@@ -106,11 +97,9 @@ Test(long_sequences, few_queries_have_their_keys_split_without_scores) {
 /* One head and one sample: layers are split by tokens, attention by queries or keys.  Whole on each
    device is what a baseline could do at best. */
 static void check_transformer(bool fused) {
-    cleave_error error = {""};
     const deep_transformer shape = {
         .layers = 1, .width = WIDTH, .heads = 1, .tokens = 1024, .vocabulary = 64};
-    cr_assert_eq(deep_transformer_import(&shape, 1, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(deep_transformer_import, &shape, 1, &arena, &model);
     if (fused)
         fuse();
     double step = search(NULL);

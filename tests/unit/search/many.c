@@ -1,5 +1,7 @@
 /* The search on many devices, as a whole: what comes out is no worse than any baseline, no better
    than its bound, and keeps to constraints; what was not priced is said. */
+#include "../../support/config_request.h"
+#include "../../support/ok.h"
 #include "../../support/price_whole.h"
 #include "../../support/shipped.h"
 #include "graph/import/import.h"
@@ -21,12 +23,9 @@ static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(many, .fini = tear_down);
 
 static void load(const char *name, const char *of_machine, int32_t n_devices, int64_t batch) {
-    cr_assert_eq(shipped_model(name, batch, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_model_fuse_attention(&model, NULL, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(shipped_machine(of_machine, n_devices, &arena, &machine, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(shipped_model, name, batch, &arena, &model);
+    OK(cleave_model_fuse_attention, &model, NULL, &arena, &model);
+    OK(shipped_machine, of_machine, n_devices, &arena, &machine);
 }
 
 static cleave_status search(const char *method, const cleave_constraints *constraints,
@@ -46,8 +45,7 @@ static void expect_sound(bool in_steps) {
     cr_expect_eq(result.in_steps, in_steps);
     cr_expect_gt(result.lower_bound_seconds, 0);
     cr_expect_leq(result.lower_bound_seconds, result.best.step_seconds);
-    cr_expect_eq(cleave_layout_check(&model, &result.best.layout, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_layout_check, &model, &result.best.layout);
     for (int32_t b = 0; b < result.n_baselines; b++) {
         const cleave_plan *plan = &result.baselines[b];
         if (plan->applies) {
@@ -102,8 +100,7 @@ Test(many, a_batch_that_does_not_fit_is_cut) {
 Test(many, constraints_are_kept) {
     load("byte_gpt", "a100-128x8", 128, 128);
     cleave_constraints constraints = {0};
-    cr_assert_eq(cleave_constraints_restrict(&constraints, "sample", &model, &arena, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_constraints_restrict, &constraints, "sample", &model, &arena);
     cr_assert_eq(search("auto", &constraints, 0), CLEAVE_OK, "%s", error.message);
     cr_expect(cleave_constraints_allow_layout(&constraints, &model, &result.best.layout));
     expect_sound(false);
@@ -118,7 +115,7 @@ Test(many, what_is_fixed_and_does_not_fold_is_searched_in_full_or_refused) {
     bool is_fixed[16] = {true};
     int32_t devices[] = {5, 6, 7, 3};
     cr_assert_leq(model.n_operators, 16);
-    cr_assert_eq(cleave_layout_create(&model, 128, &arena, &fixed, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &model, 128, &arena, &fixed);
     fixed.splits[0] = (cleave_split){.replicas = 1, .n_parts = 4, .devices = devices};
     for (int a = 0; a < CLEAVE_MAX_AXES; a++)
         fixed.splits[0].degree[a] = a == 1 ? 4 : 1; /* n, k, c */
@@ -130,8 +127,7 @@ Test(many, what_is_fixed_and_does_not_fold_is_searched_in_full_or_refused) {
                                       .n_fixed = 1};
     const cleave_search_options options = {
         .method = "auto", .proposals = 20, .constraints = &constraints, .quiet = true};
-    cr_assert_eq(cleave_search(&model, &machine, &options, &arena, &result, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(cleave_search, &model, &machine, &options, &arena, &result);
     expect_sound(true);
     cr_expect(cleave_constraints_allow_layout(&constraints, &model, &result.best.layout));
     load("bert_base", "h100-512x8", 4096, 4096);
@@ -139,7 +135,7 @@ Test(many, what_is_fixed_and_does_not_fold_is_searched_in_full_or_refused) {
     none[0] = true;
     constraints.is_fixed = none;
     constraints.is_update_fixed = CLEAVE_ARENA_ARRAY(&arena, bool, model.n_tensors);
-    cr_assert_eq(cleave_layout_create(&model, 4096, &arena, &fixed, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &model, 4096, &arena, &fixed);
     fixed.splits[0].replicas = fixed.splits[0].n_parts = 4;
     fixed.splits[0].devices = devices;
     cr_assert_eq(search("auto", &constraints, 0), CLEAVE_NO_LAYOUT);
@@ -160,9 +156,8 @@ Test(many, found_layouts_keep_the_rules_they_use) {
     cr_assert_eq(search("auto", NULL, 0), CLEAVE_OK, "%s", error.message);
     cleave_pricer pricer;
     cleave_price price;
-    cr_assert_eq(cleave_pricer_create(&model, &machine, 1, 0, &pricer, &error), CLEAVE_OK);
-    cr_assert_eq(price_whole(&pricer, &result.best.layout, false, &price, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_pricer_create, &model, &machine, 1, 0, &pricer);
+    OK(price_whole, &pricer, &result.best.layout, false, &price);
     cr_expect_float_eq((double)price.step * 1e-12, result.best.step_seconds, 0);
     cleave_pricer_destroy(&pricer);
 }
@@ -174,13 +169,8 @@ Test(many, where_sharding_more_is_too_large_updates_are_sharded) {
         "\"num_hidden_layers\": 8, \"num_attention_heads\": 64, \"vocab_size\": 50432, "
         "\"max_position_embeddings\": 2048, \"rotary_pct\": 0.25, \"hidden_act\": \"gelu_fast\", "
         "\"tie_word_embeddings\": false, \"use_parallel_residual\": true}";
-    const cleave_import_request request = {.file = "config.json",
-                                           .data = config,
-                                           .bytes = sizeof config - 1,
-                                           .batch = 512,
-                                           .sequence = 1024,
-                                           .with_loss = true,
-                                           .precision = "bf16"};
+    cleave_import_request request = config_request(config, 512, 1024);
+    request.precision = "bf16";
     const cleave_schedule_wish wish = {
         .kind = CLEAVE_SCHEDULE_1F1B, .recompute = -1, .stages = 2, .micro_batches = 128};
     const cleave_search_options options = {.method = "auto",
@@ -188,13 +178,9 @@ Test(many, where_sharding_more_is_too_large_updates_are_sharded) {
                                            .memory_limit_bytes = INT64_C(7) << 30,
                                            .schedule = &wish,
                                            .quiet = true};
-    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_model_fuse_attention(&model, NULL, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(shipped_machine("a100-40-128x8", 16, &arena, &machine, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_search(&model, &machine, &options, &arena, &result, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(cleave_model_import_as, &request, &arena, &model);
+    OK(cleave_model_fuse_attention, &model, NULL, &arena, &model);
+    OK(shipped_machine, "a100-40-128x8", 16, &arena, &machine);
+    OK(cleave_search, &model, &machine, &options, &arena, &result);
     cr_expect_str_eq(result.best.method, "auto"); /* and no baseline, all of which share less */
 }

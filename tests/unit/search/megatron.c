@@ -1,5 +1,7 @@
 /* Megatron's rule: what each operator splits, and the bytes that it sends; with sequence
    parallelism, without it, over contexts, and over experts. */
+#include "../../support/config_request.h"
+#include "../../support/ok.h"
 #include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "graph/model/fold.h"
@@ -25,15 +27,8 @@ static cleave_layout layout;
 #define SIZES SIZES_OF("2")
 
 static void import(const char *text) {
-    cleave_error error = {""};
-    const cleave_import_request request = {.file = "some/config.json",
-                                           .data = text,
-                                           .bytes = strlen(text),
-                                           .batch = N,
-                                           .sequence = T,
-                                           .with_loss = true};
-    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    const cleave_import_request request = config_request(text, N, T);
+    OK(cleave_model_import_as, &request, &arena, &model);
 }
 static void import_llama(void) { import("{\"model_type\": \"llama\", " SIZES); }
 
@@ -50,9 +45,8 @@ static cleave_status make(cleave_baseline_shape shape, int32_t devices, bool *ap
 }
 
 static void expect_made(cleave_baseline_shape shape, int32_t devices) {
-    cleave_error error = {""};
     bool applies = false;
-    cr_assert_eq(make(shape, devices, &applies, &error), CLEAVE_OK, "%s", error.message);
+    OK(make, shape, devices, &applies);
     cr_assert(applies);
 }
 
@@ -99,10 +93,8 @@ Test(megatron, columns_then_rows_and_tokens_outside_of_them) {
 
 static int64_t bytes_sent(void) {
     cleave_program program;
-    cleave_error error = {""};
     const cleave_lower_options options = {.training = true};
-    cr_assert_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_lower, &model, &layout, &options, &arena, &program);
     return cleave_program_bytes_sent(&program, NULL);
 }
 
@@ -135,15 +127,13 @@ Test(megatron, weights_side_by_side_send_what_weights_apart_send) {
    target. */
 Test(megatron, sends_what_the_paper_says_by_kind) {
     cleave_program program;
-    cleave_error error = {""};
     cleave_sent *sent;
     int32_t n, n_kinds[CLEAVE_ALL_TO_ALL + 1] = {0};
     const cleave_lower_options options = {.training = true, .symbolic_collectives = true};
     import("{\"model_type\": \"llama\", " SIZES_OF("4"));
     expect_made((cleave_baseline_shape){.tensor = 4}, 4);
-    cr_assert_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_program_sent_by_kind(&program, NULL, &arena, &sent, &n, &error), CLEAVE_OK);
+    OK(cleave_lower, &model, &layout, &options, &arena, &program);
+    OK(cleave_program_sent_by_kind, &program, NULL, &arena, &sent, &n);
     int64_t times = 4 * LAYERS + 2 + 2,
             bytes = (4 * LAYERS + 2) * N * T * WIDTH * 4 + 2 * N * T * 4;
     for (int32_t i = 0; i < n; i++) {
@@ -184,7 +174,6 @@ Test(megatron, without_sequence_parallelism_sends_as_much_but_for_norms) {
 /* Without sequence parallelism both devices of a stage have what the other stage's need, forward
    activations and backward all parts of their gradients: each sends to its like alone. */
 Test(megatron, replicas_of_two_stages_send_pair_by_pair) {
-    cleave_error error = {""};
     bool applies = false;
     int32_t first[] = {0, cleave_model_find_operator(&model, "model.layers.1.input_layernorm")};
     const cleave_schedule schedule = {
@@ -193,12 +182,9 @@ Test(megatron, replicas_of_two_stages_send_pair_by_pair) {
         .schedule = &schedule, .n_groups = 2, .tensor = 2, .whole_tokens = true};
     cleave_machine machine = make_machine(&arena, 2, 2, "1 GiB");
     cleave_program program;
-    cr_assert_eq(cleave_baseline_in_stages(&model, &machine, "megatron", &shape, &arena, &layout,
-                                           &applies, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_baseline_in_stages, &model, &machine, "megatron", &shape, &arena, &layout, &applies);
     const cleave_lower_options options = {.training = true};
-    cr_assert_eq(cleave_lower(&model, &layout, &options, &arena, &program, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_lower, &model, &layout, &options, &arena, &program);
     int32_t n_between = 0;
     for (int32_t m = 0; m < program.n_messages; m++) {
         int32_t from = program.messages[m].source, to = program.messages[m].destination;
@@ -257,7 +243,6 @@ Test(megatron, heads_of_contexts_lie_within_those_of_products) {
 Test(megatron, heads_of_keys_that_are_fewer_than_devices_are_shared) {
     static const char *const by_tokens[] = {"model.layers.1.self_attn.k_proj",
                                             "model.layers.1.input_layernorm"};
-    cleave_error error = {""};
     cleave_fold fold;
     expect_made((cleave_baseline_shape){.tensor = 4}, 8);
     int32_t attention = cleave_model_find_operator(&model, "model.layers.1.self_attn");
@@ -270,8 +255,7 @@ Test(megatron, heads_of_keys_that_are_fewer_than_devices_are_shared) {
         int32_t op = cleave_model_find_operator(&model, by_tokens[i]);
         cr_expect_eq(layout.splits[op].degree[1], 4, "%s", by_tokens[i]);
     }
-    cr_expect_eq(cleave_fold_find(&model, &layout, 4, &arena, &fold, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_fold_find, &model, &layout, 4, &arena, &fold);
 }
 
 Test(megatron, what_is_made_of_weights_alone_has_no_samples) {

@@ -1,5 +1,7 @@
 /* Stages, micro-batches and recomputation as a search finds them: cuts are the best there are, what
    people name is what they get, and where memory is short something is found that fits. */
+#include "../../support/config_request.h"
+#include "../../support/ok.h"
 #include "../../support/shipped.h"
 #include "search/pipeline/internal.h"
 #include "search/pipeline/stages.h"
@@ -35,12 +37,9 @@ static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(pipelines, .init = set_up, .fini = tear_down);
 
 static cleave_search_result run(void) {
-    cleave_error error = {""};
     cleave_search_result result;
-    cr_assert_eq(cleave_search(&model, &machine, &options, &arena, &result, &error), CLEAVE_OK,
-                 "%s", error.message);
-    cr_assert_eq(cleave_layout_check(&model, &result.best.layout, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_search, &model, &machine, &options, &arena, &result);
+    OK(cleave_layout_check, &model, &result.best.layout);
     return result;
 }
 
@@ -102,7 +101,7 @@ Test(pipelines, cuts_leave_the_slowest_stage_as_quick_as_can_be) {
             row_of[s] = (int32_t)cleave_random_below(&random, MOST_ROWS);
         const cleave_stage_work of = {
             .work = work, .row_of = trial % 2 == 0 ? NULL : row_of, .sends = sends};
-        cr_assert_eq(cleave_stages_cut(n, &of, n_stages, first, NULL), CLEAVE_OK);
+        OK(cleave_stages_cut, n, &of, n_stages, first);
         cr_assert_eq(first[0], 0);
         for (int32_t s = 1; s < n_stages; s++)
             cr_assert(first[s] > first[s - 1] && first[s] < n, "trial %d", trial);
@@ -117,23 +116,15 @@ Test(pipelines, of_cuts_that_are_as_quick_the_most_even_one_is_taken) {
     static const int32_t even[] = {0, 1, 5, 9};
     const cleave_stage_work of = {.work = work, .sends = sends};
     int32_t first[4];
-    cr_assert_eq(cleave_stages_cut(13, &of, 4, first, NULL), CLEAVE_OK);
+    OK(cleave_stages_cut, 13, &of, 4, first);
     cr_expect_arr_eq(first, even, sizeof even);
 }
 
 static void import(const char *text) {
-    cleave_error error = {""};
-    const cleave_import_request request = {.file = "some/config.json",
-                                           .data = text,
-                                           .bytes = strlen(text),
-                                           .batch = BATCH,
-                                           .sequence = 64,
-                                           .with_loss = true};
+    const cleave_import_request request = config_request(text, BATCH, 64);
     cleave_model imported;
-    cr_assert_eq(cleave_model_import_as(&request, &arena, &imported, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_model_fuse_attention(&imported, NULL, &arena, &model, &error), CLEAVE_OK,
-                 "%s", error.message);
+    OK(cleave_model_import_as, &request, &arena, &imported);
+    OK(cleave_model_fuse_attention, &imported, NULL, &arena, &model);
 }
 
 /* What lies beside a branch would have parts of its gradient in two stages. */
@@ -143,7 +134,7 @@ Test(pipelines, no_stage_ends_within_a_branch) {
            "\"num_hidden_layers\": 16, \"num_attention_heads\": 4, \"vocab_size\": 64}");
     machine = parse_machine(&arena, 2, 2, "4 GiB", "1000 GB/s", "0 us",
                             "\"bandwidth\": \"1000 GB/s\", \"latency\": \"1 us\"");
-    cr_assert_eq(cleave_stage_joined(&model, &arena, &joined, NULL), CLEAVE_OK);
+    OK(cleave_stage_joined, &model, &arena, &joined);
     for (int32_t n_virtual = 1; n_virtual <= 4; n_virtual *= 2) {
         wish = (cleave_schedule_wish){.micro_batches = 8,
                                       .stages = 4 * n_virtual,
@@ -331,11 +322,7 @@ Test(pipelines, random_keeps_to_what_is_asked_for) {
 
 /* ---- recomputation ---- */
 
-static void import_gpt(void) {
-    cleave_error error = {""};
-    cr_assert_eq(shipped_model("byte_gpt", 16, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
-}
+static void import_gpt(void) { OK(shipped_model, "byte_gpt", 16, &arena, &model); }
 
 /* Products within nodes of 2 devices, a stage for each of 2 nodes. */
 Test(pipelines, megatron_1f1b_has_a_stage_for_each_node) {
@@ -361,11 +348,9 @@ Test(pipelines, megatron_1f1b_has_a_stage_for_each_node) {
 }
 
 static void read_machine(const char *name, int32_t n_devices) {
-    cleave_error error = {""};
     const char *file =
         cleave_arena_printf(&arena, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR, name);
-    cr_assert_eq(cleave_machine_read(file, n_devices, &arena, &machine, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_machine_read, file, n_devices, &arena, &machine);
 }
 
 /* Two nodes of one device each, of two kinds. */
@@ -376,7 +361,6 @@ static void two_kinds(const char *first_rate, const char *second_rate, const cha
     static const char node[] = "{\"count\": 1, \"devices\": 1, \"kind\": \"%s\", \"links\": "
                                "[{\"join\": [[0, \"card\"]], \"bandwidth\": \"10 GB/s\", "
                                "\"latency\": \"1 us\"}]}";
-    cleave_error error = {""};
     const char *text = cleave_arena_printf(
         &arena,
         "{\"cleave_machine\": 1, \"name\": \"test\", \"kinds\": {%s, %s}, \"nodes\": [%s, %s], "
@@ -385,8 +369,7 @@ static void two_kinds(const char *first_rate, const char *second_rate, const cha
         cleave_arena_printf(&arena, kind, "a", "1 GiB", first_rate),
         cleave_arena_printf(&arena, kind, "b", second_memory, second_rate),
         cleave_arena_printf(&arena, node, "a"), cleave_arena_printf(&arena, node, "b"));
-    cr_assert_eq(cleave_machine_parse(text, strlen(text), "test", 0, &arena, &machine, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_machine_parse, text, strlen(text), "test", 0, &arena, &machine);
 }
 
 /* Weights of 4 MiB, their gradients and one state each: half of them is 48 MiB. */
@@ -428,16 +411,9 @@ Test(pipelines, auto_is_none_worse_than_baselines_asked_for_by_name) {
         "\"num_hidden_layers\": 2, \"vocab_size\": 512, \"rms_norm_eps\": 1e-05, "
         "\"rope_theta\": 10000.0, \"max_position_embeddings\": 512, \"hidden_act\": \"silu\", "
         "\"attention_bias\": false, \"tie_word_embeddings\": false}";
-    const cleave_import_request request = {.file = "config.json",
-                                           .data = config,
-                                           .bytes = strlen(config),
-                                           .batch = 32,
-                                           .sequence = 256,
-                                           .with_loss = true};
-    cleave_error error = {""};
-    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
-    cr_assert_eq(cleave_model_fuse_attention(&model, NULL, &arena, &model, &error), CLEAVE_OK);
+    const cleave_import_request request = config_request(config, 32, 256);
+    OK(cleave_model_import_as, &request, &arena, &model);
+    OK(cleave_model_fuse_attention, &model, NULL, &arena, &model);
     read_machine("rtx-4x8", 8);
     options.optimizer_states = 2;
     options.memory_limit_bytes = INT64_C(36) << 20;
@@ -452,7 +428,7 @@ Test(pipelines, auto_is_none_worse_than_baselines_asked_for_by_name) {
    that keep what they write. */
 Test(pipelines, baselines_recompute_where_that_is_quicker) {
     import_gpt();
-    cr_assert_eq(cleave_model_fuse_attention(&model, NULL, &arena, &model, NULL), CLEAVE_OK);
+    OK(cleave_model_fuse_attention, &model, NULL, &arena, &model);
     wish = (cleave_schedule_wish){.kind = -1, .recompute = -1};
     read_machine("p100-4x4", 8);
     options.method = "zero-3";
@@ -494,28 +470,26 @@ Test(pipelines, methods_leave_stages_some_of_the_time) {
 Test(pipelines, recomputes_what_its_names_say) {
     cleave_layout layout;
     import_gpt();
-    cr_assert_eq(cleave_layout_create(&model, 1, &arena, &layout, NULL), CLEAVE_OK);
-    cr_assert_eq(cleave_recompute_mark(&model, CLEAVE_RECOMPUTE_SELECTIVE, &layout, NULL),
-                 CLEAVE_OK);
+    OK(cleave_layout_create, &model, 1, &arena, &layout);
+    OK(cleave_recompute_mark, &model, CLEAVE_RECOMPUTE_SELECTIVE, &layout);
     for (int32_t op = 0; op < model.n_operators; op++)
         cr_expect_eq(layout.recompute[op],
                      strstr(model.operators[op].name, "attention/mixed") != NULL, "%s",
                      model.operators[op].name);
-    cr_assert_eq(cleave_recompute_mark(&model, CLEAVE_RECOMPUTE_FULL, &layout, NULL), CLEAVE_OK);
+    OK(cleave_recompute_mark, &model, CLEAVE_RECOMPUTE_FULL, &layout);
     int32_t kept = 0;
     for (int32_t op = 0; op < model.n_operators; op++)
         kept += !layout.recompute[op];
     cr_expect(kept >= 4 && kept <= model.n_operators / 3, "%d of %d are kept", kept,
               model.n_operators);
     int32_t n_full = n_recomputed(&layout), n_products = 0;
-    cr_assert_eq(cleave_recompute_mark(&model, CLEAVE_RECOMPUTE_ALTERNATE, &layout, NULL),
-                 CLEAVE_OK);
+    OK(cleave_recompute_mark, &model, CLEAVE_RECOMPUTE_ALTERNATE, &layout);
     for (int32_t op = 0; op < model.n_operators; op++)
         n_products += layout.recompute[op] &&
                       model.nests[model.operators[op].main_nest].kind == CLEAVE_NEST_PRODUCT;
     cr_expect_lt(n_recomputed(&layout), n_full);
     cr_expect_geq(n_products, 2, "%d products are recomputed", n_products); /* one of a block */
-    cr_assert_eq(cleave_recompute_mark(&model, CLEAVE_RECOMPUTE_NONE, &layout, NULL), CLEAVE_OK);
+    OK(cleave_recompute_mark, &model, CLEAVE_RECOMPUTE_NONE, &layout);
     cr_expect_eq(n_recomputed(&layout), 0);
 }
 

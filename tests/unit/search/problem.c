@@ -1,5 +1,6 @@
 /* What is found once at the beginning of a search: what is alike, and what repeats. */
 #include "search/problem/problem.h"
+#include "../../support/ok.h"
 #include "../../support/shipped.h"
 
 #include "graph/import/import.h"
@@ -8,7 +9,6 @@
 #include <stdio.h>
 
 static cleave_arena arena;
-static cleave_error error;
 
 static void tear_down(void) { cleave_arena_free(&arena); }
 
@@ -16,13 +16,13 @@ TestSuite(problem, .fini = tear_down);
 
 static cleave_model import(const char *name) {
     cleave_model model;
-    cr_assert_eq(shipped_model(name, 8, &arena, &model, &error), CLEAVE_OK, "%s", error.message);
+    OK(shipped_model, name, 8, &arena, &model);
     return model;
 }
 
 static int32_t count(const cleave_model *model, bool boxes) {
     int32_t *class_of, n = 0;
-    cr_assert_eq(cleave_operator_classes(model, boxes, &arena, &class_of, &error), CLEAVE_OK);
+    OK(cleave_operator_classes, model, boxes, &arena, &class_of);
     for (int32_t op = 0; op < model->n_operators; op++) {
         cr_assert_leq(class_of[op], n, "numbers rise by first occurrence");
         n += class_of[op] == n;
@@ -41,8 +41,7 @@ Test(problem, steps_are_alike_but_for_their_boxes) {
 
 static cleave_problem create(const cleave_model *model, const cleave_constraints *constraints) {
     cleave_problem problem;
-    cr_assert_eq(cleave_problem_create(model, NULL, constraints, &arena, &problem, &error),
-                 CLEAVE_OK);
+    OK(cleave_problem_create, model, NULL, constraints, &arena, &problem);
     return problem;
 }
 
@@ -54,7 +53,7 @@ Test(problem, fixed_operators_are_like_no_others) {
     int32_t op = all.blocks.first + 3 * all.blocks.period + 4, devices[] = {0};
     cleave_layout fixed;
     bool *is_fixed = CLEAVE_ARENA_ARRAY(&arena, bool, model.n_operators);
-    cr_assert_eq(cleave_layout_create(&model, 1, &arena, &fixed, &error), CLEAVE_OK);
+    OK(cleave_layout_create, &model, 1, &arena, &fixed);
     fixed.splits[op] = (cleave_split){.replicas = 1, .n_parts = 1, .devices = devices};
     is_fixed[op] = true;
     const cleave_constraints one = {.fixed = &fixed, .is_fixed = is_fixed, .n_fixed = 1};

@@ -1,5 +1,6 @@
 /* The search: never worse than a baseline, repeatable, within memory, and above its bound. */
 #include "search/search.h"
+#include "../../support/ok.h"
 #include "../../support/price_whole.h"
 #include "search/price/price.h"
 #include "simulator/step/simulated_step.h"
@@ -24,11 +25,8 @@ static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(search, .init = set_up, .fini = tear_down);
 
 static void run(void) {
-    cleave_error error = {""};
-    cr_assert_eq(cleave_search(&model, &machine, &options, &arena, &result, &error), CLEAVE_OK,
-                 "%s", error.message);
-    cr_assert_eq(cleave_layout_check(&model, &result.best.layout, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_search, &model, &machine, &options, &arena, &result);
+    OK(cleave_layout_check, &model, &result.best.layout);
 }
 
 static bool same_layout(const cleave_layout *a, const cleave_layout *b) {
@@ -87,9 +85,7 @@ Test(search, what_is_known_keeps_to_constraints) {
     run();
     const cleave_layout known = result.best.layout;
     cleave_constraints constraints = {0};
-    cleave_error error;
-    cr_assert_eq(cleave_constraints_restrict(&constraints, "sample", &model, &arena, &error),
-                 CLEAVE_OK);
+    OK(cleave_constraints_restrict, &constraints, "sample", &model, &arena);
     cr_assert_not(cleave_constraints_allow_layout(&constraints, &model, &known));
     options.constraints = &constraints;
     options.known = &known;
@@ -162,9 +158,8 @@ Test(search, step_is_that_of_full_simulation_with_steps_of_collectives) {
     run();
     cleave_pricer pricer;
     cleave_price price;
-    cr_assert_eq(cleave_pricer_create(&model, &machine, options.optimizer_states,
-                                      options.memory_limit_bytes, &pricer, NULL),
-                 CLEAVE_OK);
+    OK(cleave_pricer_create, &model, &machine, options.optimizer_states, options.memory_limit_bytes,
+       &pricer);
     cr_assert_eq(price_whole(&pricer, &result.best.layout, true, &price, NULL), CLEAVE_OK);
     cr_expect_eq((double)price.step * 1e-12, result.best.step_seconds);
     cr_expect_eq(price.peak_bytes, result.best.peak_bytes);
@@ -178,13 +173,10 @@ Test(search, shares_are_those_of_the_simulated_result) {
     cleave_pricer pricer;
     cleave_program program;
     cleave_simulated_step step;
-    cr_assert_eq(cleave_pricer_create(&model, &machine, options.optimizer_states,
-                                      options.memory_limit_bytes, &pricer, NULL),
-                 CLEAVE_OK);
-    cr_assert_eq(cleave_lower(&model, &result.best.layout, &pricer.lower, &arena, &program, NULL),
-                 CLEAVE_OK);
-    cr_assert_eq(cleave_simulated_step_make(&program, NULL, pricer.cache, &arena, &step, NULL),
-                 CLEAVE_OK);
+    OK(cleave_pricer_create, &model, &machine, options.optimizer_states, options.memory_limit_bytes,
+       &pricer);
+    OK(cleave_lower, &model, &result.best.layout, &pricer.lower, &arena, &program);
+    OK(cleave_simulated_step_make, &program, NULL, pricer.cache, &arena, &step);
     cr_expect_eq(step.prices.shares.links, result.shares.links);
     cr_expect_eq(step.prices.shares.step_spread_seconds, result.shares.step_spread_seconds);
     cr_expect_arr_eq(step.prices.shares.share, result.shares.share, sizeof result.shares.share);

@@ -1,5 +1,6 @@
 /* "auto": what it finds depends neither on threads nor on being interrupted, it ends at layouts
    that no single change improves, and it finds what there is. */
+#include "../../support/ok.h"
 #include "../../support/price_whole.h"
 #include "search/bound/least_memory.h"
 #include "search/improve/chain.h"
@@ -47,8 +48,7 @@ static cleave_search_result run(void) {
         return result;
     }
     cr_assert_eq(status, CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_layout_check(&model, &result.best.layout, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_layout_check, &model, &result.best.layout);
     return result;
 }
 
@@ -111,28 +111,22 @@ Test(search_auto, result_in_steps_does_not_depend_on_threads) {
 /* ---- local optima ---------------------------------------------------------------------------- */
 
 static cleave_price price_of(cleave_pricer *pricer, const cleave_layout *layout, bool in_steps) {
-    cleave_error error = {""};
     cleave_price price;
-    cr_assert_eq(price_whole(pricer, layout, in_steps, &price, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(price_whole, pricer, layout, in_steps, &price);
     return price;
 }
 
 /* Of every split of the declared space and both updates of every parameter, priced from scratch,
    how many improve the layout. */
 static int n_improving(const cleave_layout *found, bool in_steps) {
-    cleave_error error = {""};
     cleave_node_costs *costs;
     cleave_candidates candidates;
     cleave_pricer pricer;
     int n = 0;
-    cr_assert_eq(cleave_node_costs_create(&model, &machine, &costs, &error), CLEAVE_OK);
-    cr_assert_eq(
-        cleave_candidates_create(&model, &machine, costs, &found, 1, &arena, &candidates, &error),
-        CLEAVE_OK);
-    cr_assert_eq(cleave_pricer_create(&model, &machine, options.optimizer_states,
-                                      options.memory_limit_bytes, &pricer, &error),
-                 CLEAVE_OK);
+    OK(cleave_node_costs_create, &model, &machine, &costs);
+    OK(cleave_candidates_create, &model, &machine, costs, &found, 1, &arena, &candidates);
+    OK(cleave_pricer_create, &model, &machine, options.optimizer_states, options.memory_limit_bytes,
+       &pricer);
     cleave_price price = price_of(&pricer, found, in_steps), changed;
     cleave_split tried = {.devices = CLEAVE_ARENA_ARRAY(&arena, int32_t, machine.n_devices)};
     for (int32_t op = 0; op < model.n_operators; op++) {
@@ -161,9 +155,7 @@ static int n_improving(const cleave_layout *found, bool in_steps) {
 
 /* The rules of the collectives that changed layouts need, where a result keeps its own only. */
 static void give_all_rules(cleave_layout *layout) {
-    cleave_error error = {""};
-    cr_assert_eq(cleave_choose_collectives(&machine, false, &arena, &layout->collectives, &error),
-                 CLEAVE_OK);
+    OK(cleave_choose_collectives, &machine, false, &arena, &layout->collectives);
 }
 
 Test(search_auto, ends_where_no_single_change_improves) {
@@ -320,7 +312,7 @@ Test(search_auto, damaged_states_are_refused_or_harmless) {
     options.resume_file = state_path;
     options.proposals = 40;
     run();
-    cr_assert_eq(cleave_file_read(state_path, &arena, &text, &bytes, NULL), CLEAVE_OK);
+    OK(cleave_file_read, state_path, &arena, &text, &bytes);
     copy = CLEAVE_ARENA_ARRAY(&arena, char, bytes);
     static const char wrong[] = "9-]{\"x";
     for (size_t i = 0; i < bytes; i += 1 + bytes / 150) {
@@ -328,7 +320,7 @@ Test(search_auto, damaged_states_are_refused_or_harmless) {
         cleave_search_result result;
         memcpy(copy, text, bytes);
         copy[i] = wrong[i % (sizeof wrong - 1)];
-        cr_assert_eq(cleave_file_write(state_path, copy, bytes, NULL), CLEAVE_OK);
+        OK(cleave_file_write, state_path, copy, bytes);
         cleave_status status = cleave_search(&model, &machine, &options, &arena, &result, &error);
         cr_expect(status == CLEAVE_OK || status == CLEAVE_BAD_INPUT, "byte %zu: %s", i,
                   error.message);
@@ -362,7 +354,7 @@ Test(search_auto, says_what_holds_memory_and_whether_it_is_proven) {
     /* Shares of three parameters of 1 MiB, their states and gradients: more than is proven, since
        gradients need not all be there at once.  The search finds room and few proposals don't. */
     int64_t least;
-    cr_assert_eq(cleave_least_memory(&model, 1, &least, &error), CLEAVE_OK);
+    OK(cleave_least_memory, &model, 1, &least);
     options.memory_limit_bytes = INT64_C(3) * 3 * (1 << 20) / machine.n_devices;
     cr_assert_lt(least, options.memory_limit_bytes * machine.n_devices);
     cr_expect_leq(run().best.peak_bytes, options.memory_limit_bytes);
@@ -389,12 +381,10 @@ Test(search_auto, no_drawn_layout_holds_less_than_is_proven) {
                 cr_assert(hand_model(which, &own, &drawn, &error), "%s", error.message);
                 const cleave_lower_options lower = {.training = drawn.loss >= 0,
                                                     .optimizer_states = states};
-                cr_assert_eq(cleave_layout_random(&drawn, n_devices, seed, &own, &layout, &error),
-                             CLEAVE_OK);
-                cr_assert_eq(cleave_lower(&drawn, &layout, &lower, &own, &program, &error),
-                             CLEAVE_OK);
+                OK(cleave_layout_random, &drawn, n_devices, seed, &own, &layout);
+                OK(cleave_lower, &drawn, &layout, &lower, &own, &program);
                 int64_t held = 0, least;
-                cr_assert_eq(cleave_least_memory(&drawn, states, &least, &error), CLEAVE_OK);
+                OK(cleave_least_memory, &drawn, states, &least);
                 for (int32_t d = 0; d < n_devices; d++)
                     held += program.peak_bytes[d];
                 cr_expect_geq(held, least, "%s, seed %d: %lld bytes, %lld proven",
@@ -427,7 +417,7 @@ Test(search_auto, every_task_is_done_once_and_the_first_failure_is_told) {
         cleave_error error = {""};
         cleave_parallel parallel = {
             .n_threads = threads, .n_tasks = 17, .task = count_task, .context = &c};
-        cr_expect_eq(cleave_parallel_run(&parallel, &error), CLEAVE_OK);
+        OK(cleave_parallel_run, &parallel);
         for (int task = 0; task < 17; task++)
             cr_expect_eq(c.done[task], 1);
         cr_expect_lt(c.most_worker, threads);

@@ -1,4 +1,5 @@
 /* The search on real models: windows, paddings, concatenation and batch normalisation. */
+#include "../../support/ok.h"
 #include "../../support/shipped.h"
 #include "graph/import/import.h"
 #include "search/search.h"
@@ -22,19 +23,14 @@ static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(search_models, .init = set_up, .fini = tear_down);
 
 static void import(const char *path, int64_t batch) {
-    cleave_error error = {""};
     char whole[4096];
     snprintf(whole, sizeof whole, "%s/%s", CLEAVE_SOURCE_DIR, path);
-    cr_assert_eq(cleave_model_import(whole, batch, true, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_model_import, whole, batch, true, &arena, &model);
 }
 
 static void run(void) {
-    cleave_error error = {""};
-    cr_assert_eq(cleave_search(&model, &machine, &options, &arena, &result, &error), CLEAVE_OK,
-                 "%s", error.message);
-    cr_assert_eq(cleave_layout_check(&model, &result.best.layout, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_search, &model, &machine, &options, &arena, &result);
+    OK(cleave_layout_check, &model, &result.best.layout);
 }
 
 static void expect_no_worse_than_baselines(void) {
@@ -59,10 +55,8 @@ Test(search_models, mlp_and_lenet5_are_never_worse_than_their_baselines) {
 /* The classic: synchronising the 58 million parameters of AlexNet's dense layers costs data
    parallelism more than anything else it does. */
 Test(search_models, walk_does_not_leave_the_dense_layers_of_alexnet_to_data_parallelism) {
-    cleave_error error = {""};
     import("configs/models/alexnet.onnx", 32);
-    cr_assert_eq(shipped_machine("two-cores", 2, &arena, &machine, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(shipped_machine, "two-cores", 2, &arena, &machine);
     options.proposals = 500;
     run();
     expect_no_worse_than_baselines();
@@ -74,10 +68,8 @@ Test(search_models, walk_does_not_leave_the_dense_layers_of_alexnet_to_data_para
 }
 
 static void begin_on_64_k80s(const char *path, int64_t batch) {
-    cleave_error error = {""};
     import(path, batch);
-    cr_assert_eq(shipped_machine("k80-16x4", 64, &arena, &machine, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(shipped_machine, "k80-16x4", 64, &arena, &machine);
     options.proposals = 0;
     options.n_threads = 2;
 }

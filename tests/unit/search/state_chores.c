@@ -1,6 +1,7 @@
 /* What is done for parameters besides passes and messages, against what the lowered program of a
    data-parallel layout does for them, whatever of their state is sharded. */
 #include "search/problem/state_chores.h"
+#include "../../support/ok.h"
 #include "../../support/perceptron.h"
 #include "../../support/shipped.h"
 #include "../../support/test_machine.h"
@@ -9,10 +10,6 @@
 #include "search/problem/baselines.h"
 
 enum { LAYERS = 2, BATCH = 32, WIDTH = 64, MICRO_BATCHES = 4 };
-
-static void ok(cleave_status status, const cleave_error *error) {
-    cr_assert_eq(status, CLEAVE_OK, "%s", error->message);
-}
 
 /* Picoseconds of a device's copies of one sort in a step. */
 static int64_t sum_of(const cleave_program *program, const int64_t *duration, cleave_chore chore) {
@@ -26,7 +23,6 @@ static int64_t sum_of(const cleave_program *program, const int64_t *duration, cl
 
 static void compare(cleave_framework framework, cleave_sharded sharded) {
     cleave_arena arena = {0};
-    cleave_error error = {""};
     cleave_model model = make_perceptron(&arena, LAYERS, BATCH, WIDTH);
     cleave_machine machine = make_machine(&arena, 1, 2, "1 GiB");
     cleave_layout layout;
@@ -34,9 +30,7 @@ static void compare(cleave_framework framework, cleave_sharded sharded) {
     cleave_cost_cache *cache;
     bool applies;
     machine.kinds[0].framework = framework;
-    ok(cleave_baseline_layout(&model, &machine, "data-parallel", 0, &arena, &layout, &applies,
-                              &error),
-       &error);
+    OK(cleave_baseline_layout, &model, &machine, "data-parallel", 0, &arena, &layout, &applies);
     layout.schedule.micro_batches = MICRO_BATCHES;
     int32_t weight = -1, last = 2 * LAYERS - 2; /* the last layer, before its rectifier */
     for (int32_t t = 0; t < model.n_tensors; t++)
@@ -45,10 +39,10 @@ static void compare(cleave_framework framework, cleave_sharded sharded) {
             weight = t;
         }
     const cleave_lower_options options = {.training = true, .symbolic_collectives = true};
-    ok(cleave_lower(&model, &layout, &options, &arena, &program, &error), &error);
-    ok(cleave_cost_cache_create(&model, &machine, &cache, &error), &error);
+    OK(cleave_lower, &model, &layout, &options, &arena, &program);
+    OK(cleave_cost_cache_create, &model, &machine, &cache);
     int64_t *duration = CLEAVE_ARENA_ARRAY(&arena, int64_t, program.n_items);
-    ok(cleave_cost_items(&program, cache, duration, &error), &error);
+    OK(cleave_cost_items, &program, cache, duration);
     cleave_state_chores chores =
         cleave_state_chores_of(&machine, &model, last, weight, sharded, WIDTH * WIDTH, 2);
     bool reduces = sharded >= CLEAVE_SHARDED_GRADIENT;
@@ -74,12 +68,11 @@ Test(state_chores, are_those_of_the_program) {
    of a layer with a bias its weight alone is added for nothing. */
 Test(state_chores, products_alone_add_up_by_themselves) {
     cleave_arena arena = {0};
-    cleave_error error = {""};
     cleave_model model;
     cleave_machine machine = make_machine(&arena, 1, 2, "1 GiB");
     int n_biases = 0;
     machine.kinds[0].framework = CLEAVE_MEGATRON;
-    ok(shipped_model("mlp", 8, &arena, &model, &error), &error);
+    OK(shipped_model, "mlp", 8, &arena, &model);
     for (int32_t n = 0; n < model.n_nests; n++) {
         const cleave_nest *nest = &model.nests[n];
         const cleave_operator *of = &model.operators[nest->op];

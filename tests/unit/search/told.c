@@ -1,6 +1,7 @@
 /* What a search is told of products, sequences, schedules and state holds for auto as for any
    baseline: auto is then no worse than the baselines that are told the same, and what nothing can
    be made of is refused with the reason. */
+#include "../../support/ok.h"
 #include "search/problem/baselines.h"
 #include "search/search.h"
 
@@ -15,11 +16,9 @@ static cleave_model model;
 static cleave_machine machine;
 
 static void set_up(void) {
-    cleave_error error = {""};
     machine = make_machine(&arena, 2, 2, "1 GiB");
-    cr_assert_eq(cleave_model_import(CLEAVE_SOURCE_DIR "/configs/models/byte_gpt.onnx", 16, true,
-                                     &arena, &model, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_model_import, CLEAVE_SOURCE_DIR "/configs/models/byte_gpt.onnx", 16, true, &arena,
+       &model);
 }
 static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(told, .init = set_up, .fini = tear_down);

@@ -1,4 +1,5 @@
 /* Delta simulation on steps worked out by hand: times, how little is simulated, what is refused. */
+#include "../../support/ok.h"
 #include "../../support/put_fragments.h"
 
 #include <criterion/criterion.h>
@@ -59,10 +60,7 @@ static void next_chunk(sample *s, int32_t slot) {
 /* One link with a latency of 7, a place for every slot. */
 static cleave_delta *make_of(int32_t n_devices) {
     cleave_delta *delta;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_delta_create(N_SLOTS, N_SLOTS, 2 * n_devices, 1, (int64_t[]){7}, false,
-                                     &delta, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_delta_create, N_SLOTS, N_SLOTS, 2 * n_devices, 1, (int64_t[]){7}, false, &delta);
     cleave_delta_be_eager(delta);
     return delta;
 }
@@ -72,9 +70,7 @@ static cleave_delta *make(void) { return make_of(2); }
 static put_fragments made; /* each test is a process of its own */
 
 static void put(cleave_delta *delta, int32_t place, const sample *s) {
-    cleave_error error = {""};
-    cr_assert_eq(put_fragment(&made, delta, place, s == NULL ? NULL : &s->fragment, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(put_fragment, &made, delta, place, s == NULL ? NULL : &s->fragment);
 }
 
 static void destroy(cleave_delta *delta) {
@@ -84,7 +80,7 @@ static void destroy(cleave_delta *delta) {
 
 static int64_t run(cleave_delta *delta) {
     int64_t step;
-    cr_assert_eq(cleave_delta_run(delta, &step, NULL), CLEAVE_OK);
+    OK(cleave_delta_run, delta, &step);
     cr_assert_eq(step, cleave_delta_full(delta));
     return step;
 }

@@ -1,5 +1,6 @@
 /* From programs to timelines, task graphs and traces, on machines that ship. */
 #include "simulator/step/simulate.h"
+#include "../../support/ok.h"
 #include "../../support/shipped.h"
 
 #include "base/json.h"
@@ -32,10 +33,8 @@ typedef struct maker {
 static maker *maker_create(const char *machine, int32_t n_devices) {
     maker *m = calloc(1, sizeof *m);
     cr_assert_not_null(m);
-    cleave_error error = {""};
-    cr_assert_eq(shipped_machine(machine, n_devices, &m->arena, &m->machine, &error), CLEAVE_OK,
-                 "%s", error.message);
-    cr_assert_eq(cleave_cost_cache_create(&model, &m->machine, &m->cache, &error), CLEAVE_OK);
+    OK(shipped_machine, machine, n_devices, &m->arena, &m->machine);
+    OK(cleave_cost_cache_create, &model, &m->machine, &m->cache);
     return m;
 }
 
@@ -96,10 +95,7 @@ Test(simulate, a_small_program_takes_what_its_prices_say) {
     const cleave_program *program = finish(m);
     for (int rule = CLEAVE_RULE_EVENTS; rule <= CLEAVE_RULE_SCAN; rule++) {
         cleave_timeline timeline;
-        cleave_error error = {""};
-        cr_assert_eq(
-            cleave_simulate(program, m->cache, (cleave_rule)rule, &m->arena, &timeline, &error),
-            CLEAVE_OK, "%s", error.message);
+        OK(cleave_simulate, program, m->cache, (cleave_rule)rule, &m->arena, &timeline);
         cr_expect_eq(timeline.step, 18000000);
         cr_expect_eq(timeline.arrival[message], 15000000);
         cr_expect_eq(timeline.end[release], 15000000);
@@ -133,13 +129,10 @@ static const cleave_program *make_random(maker *m, uint64_t seed) {
 static cleave_timeline run_events(maker *m, cleave_engine_problem *problem,
                                   cleave_engine_workspace **workspace) {
     cleave_timeline timeline;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_simulate_prepare(&m->program, m->cache, &m->arena, problem, &error),
-                 CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_engine_workspace_create(problem, &m->arena, workspace, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_engine_timeline_create(problem, &m->arena, &timeline, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_simulate_run(problem, CLEAVE_RULE_EVENTS, *workspace, &timeline, &error),
-                 CLEAVE_OK, "%s", error.message);
+    OK(cleave_simulate_prepare, &m->program, m->cache, &m->arena, problem);
+    OK(cleave_engine_workspace_create, problem, &m->arena, workspace);
+    OK(cleave_engine_timeline_create, problem, &m->arena, &timeline);
+    OK(cleave_simulate_run, problem, CLEAVE_RULE_EVENTS, *workspace, &timeline);
     return timeline;
 }
 
@@ -154,15 +147,12 @@ Test(simulate, a_dumped_program_has_the_makespan_of_its_simulation) {
         cleave_engine_problem problem;
         cleave_engine_workspace *workspace;
         cleave_timeline timeline = run_events(m, &problem, &workspace);
-        cleave_error error = {""};
         cleave_tasks tasks;
         cleave_tasks_timeline by_tasks;
-        cr_assert_eq(cleave_tasks_write(path, &m->program, &m->machine, &problem, &timeline,
-                                        cleave_engine_hop_begin(workspace), &error),
-                     CLEAVE_OK, "%s", error.message);
-        cr_assert_eq(cleave_tasks_read(path, &m->arena, &tasks, &error), CLEAVE_OK, "%s",
-                     error.message);
-        cr_assert_eq(cleave_tasks_simulate(&tasks, &m->arena, &by_tasks, &error), CLEAVE_OK);
+        OK(cleave_tasks_write, path, &m->program, &m->machine, &problem, &timeline,
+           cleave_engine_hop_begin(workspace));
+        OK(cleave_tasks_read, path, &m->arena, &tasks);
+        OK(cleave_tasks_simulate, &tasks, &m->arena, &by_tasks);
         cr_expect_eq(by_tasks.makespan, timeline.step, "seed %llu", (unsigned long long)seed);
         /* What processors take longer than links comes after all messages. */
         int32_t rest = m->program.n_items + m->program.n_messages;
@@ -190,12 +180,12 @@ Test(simulate, a_trace_holds_every_copy_and_every_hop_once) {
     cleave_error error = {""};
     snprintf(path, sizeof path, CLEAVE_BINARY_DIR "/simulate-test-%ld.json", (long)getpid());
     cleave_trace trace = {.program = &m->program, .predicted = &timeline, .links = &links};
-    cr_assert_eq(cleave_trace_write(path, &trace, &error), CLEAVE_OK);
+    OK(cleave_trace_write, path, &trace);
     cleave_json *document;
-    cr_assert_eq(cleave_json_read(path, &document, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_json_read, path, &document);
     unlink(path);
     cleave_json_cursor root = cleave_json_root(document), events, member;
-    cr_assert_eq(cleave_json_get(&root, "traceEvents", &events, &error), CLEAVE_OK);
+    OK(cleave_json_get, &root, "traceEvents", &events);
     int32_t n_copies = 0, n_hops = 0;
     double free[4096] = {0};
     for (int32_t i = 0; i < cleave_json_count(&events); i++) {
@@ -210,11 +200,11 @@ Test(simulate, a_trace_holds_every_copy_and_every_hop_once) {
         int64_t link;
         double start, duration;
         cleave_json_get(&event, "tid", &member, &error);
-        cr_assert_eq(cleave_json_integer(&member, 0, 4095, &link, &error), CLEAVE_OK);
+        OK(cleave_json_integer, &member, 0, 4095, &link);
         cleave_json_get(&event, "ts", &member, &error);
-        cr_assert_eq(cleave_json_number(&member, &start, &error), CLEAVE_OK);
+        OK(cleave_json_number, &member, &start);
         cleave_json_get(&event, "dur", &member, &error);
-        cr_assert_eq(cleave_json_number(&member, &duration, &error), CLEAVE_OK);
+        OK(cleave_json_number, &member, &duration);
         free[link] += duration;
         cr_expect_leq(free[link], (double)timeline.step * 1e-6 + 1e-3);
         n_hops++;

@@ -1,5 +1,6 @@
 /* Task graphs whose makespans are worked out by hand, and files that are refused. */
 #include "simulator/events/tasks.h"
+#include "../../support/ok.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -8,10 +9,8 @@ static int64_t makespan(const char *text) {
     cleave_arena arena = {0};
     cleave_tasks tasks;
     cleave_tasks_timeline timeline;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_tasks_parse(text, strlen(text), "test.dag", &arena, &tasks, &error),
-                 CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_tasks_simulate(&tasks, &arena, &timeline, &error), CLEAVE_OK);
+    OK(cleave_tasks_parse, text, strlen(text), "test.dag", &arena, &tasks);
+    OK(cleave_tasks_simulate, &tasks, &arena, &timeline);
     cleave_arena_free(&arena);
     return timeline.makespan;
 }

@@ -1,6 +1,7 @@
 /* Measured against predicted on timelines made by hand, and the shares of a step by what its prices
    rest on. */
 #include "simulator/report/timeline_errors.h"
+#include "../../support/ok.h"
 
 #include "simulator/report/critical_path.h"
 #include "simulator/report/item_label.h"
@@ -123,12 +124,10 @@ static cleave_timeline predict_over(int64_t link_us, cleave_engine_problem *prob
                                        .n_links = 1,
                                        .link_latency = latency};
     cleave_timeline timeline;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_engine_finish(problem, &arena, &error), CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_engine_workspace_create(problem, &arena, workspace, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_engine_timeline_create(problem, &arena, &timeline, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_engine_run_events(problem, *workspace, &timeline, &error), CLEAVE_OK, "%s",
-                 error.message);
+    OK(cleave_engine_finish, problem, &arena);
+    OK(cleave_engine_workspace_create, problem, &arena, workspace);
+    OK(cleave_engine_timeline_create, problem, &arena, &timeline);
+    OK(cleave_engine_run_events, problem, *workspace, &timeline);
     cr_assert_eq(timeline.step, (38 + link_us) * us);
     cr_assert_eq(timeline.end[A], 13 * us);
     cr_assert_eq(timeline.arrival[0], (14 + link_us) * us);
@@ -258,7 +257,7 @@ Test(timeline_errors, ten_are_kept_of_many) {
 
 static cleave_turned all_items(const cleave_engine_problem *problem) {
     cleave_turned turned;
-    cr_assert_eq(cleave_turned_make(problem->step.n_items, NULL, &arena, &turned, NULL), CLEAVE_OK);
+    OK(cleave_turned_make, problem->step.n_items, NULL, &arena, &turned);
     return turned;
 }
 
@@ -271,9 +270,7 @@ Test(timeline_errors, the_critical_path_adds_up_to_the_step) {
     cleave_timeline predicted = predict(&problem, &workspace);
     const cleave_turned turned = all_items(&problem);
     cleave_critical_path path;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_critical_path_find(&problem, &turned, &predicted, &arena, &path, &error),
-                 CLEAVE_OK);
+    OK(cleave_critical_path_find, &problem, &turned, &predicted, &arena, &path);
     cr_assert_eq(path.n, 6);
     for (int32_t i = 0; i < path.n; i++) {
         cr_expect_eq(path.segments[i].item, expected_us[i].item);
@@ -289,10 +286,7 @@ Test(timeline_errors, shares_follow_the_critical_path) {
     cleave_timeline predicted = predict_over(5, &problem, &workspace);
     const cleave_turned turned = all_items(&problem);
     cleave_price_shares shares;
-    cleave_error error = {""};
-    cr_assert_eq(cleave_price_shares_find(&program, &problem, &turned, &predicted, basis, 4,
-                                          &shares, &error),
-                 CLEAVE_OK);
+    OK(cleave_price_shares_find, &program, &problem, &turned, &predicted, basis, 4, &shares);
     cr_expect_float_eq(shares.share[CLEAVE_PROVENANCE_MEASURED], 16.0 / 43, 1e-12);
     cr_expect_float_eq(shares.share[CLEAVE_PROVENANCE_PREDICTED], 27.0 / 43, 1e-12);
     cr_expect_eq(shares.share[CLEAVE_PROVENANCE_DATA_SHEET], 0);
@@ -317,19 +311,13 @@ Test(timeline_errors, fits_are_wrong_together_kernels_alone_and_data_sheets_have
     cleave_price_shares shares;
     memcpy(changed, basis, sizeof changed);
     changed[B] = basis[UPDATE];
-    cr_assert_eq(cleave_price_shares_find(&program, &problem, &turned, &predicted, changed, 4,
-                                          &shares, NULL),
-                 CLEAVE_OK);
+    OK(cleave_price_shares_find, &program, &problem, &turned, &predicted, changed, 4, &shares);
     cr_expect_float_eq(shares.step_spread_seconds, 1e-6 * sqrt(1 + 36 + 1), 1e-15);
     changed[B] = basis[A];
-    cr_assert_eq(cleave_price_shares_find(&program, &problem, &turned, &predicted, changed, 4,
-                                          &shares, NULL),
-                 CLEAVE_OK);
+    OK(cleave_price_shares_find, &program, &problem, &turned, &predicted, changed, 4, &shares);
     cr_expect_float_eq(shares.step_spread_seconds, 1e-6 * sqrt(1 + 4 + 1 + 1), 1e-15);
     changed[B] = (cleave_price_basis){CLEAVE_PROVENANCE_DATA_SHEET, -1, 0};
-    cr_assert_eq(cleave_price_shares_find(&program, &problem, &turned, &predicted, changed, 4,
-                                          &shares, NULL),
-                 CLEAVE_OK);
+    OK(cleave_price_shares_find, &program, &problem, &turned, &predicted, changed, 4, &shares);
     cr_expect_float_eq(shares.share[CLEAVE_PROVENANCE_DATA_SHEET], 20.0 / 43, 1e-12);
     cr_expect_eq(shares.step_spread_seconds, -1);
 }
@@ -341,9 +329,7 @@ Test(timeline_errors, a_step_that_rests_on_links_has_no_spread) {
     cleave_timeline predicted = predict_over(50, &problem, &workspace);
     const cleave_turned turned = all_items(&problem);
     cleave_price_shares shares;
-    cr_assert_eq(
-        cleave_price_shares_find(&program, &problem, &turned, &predicted, basis, 4, &shares, NULL),
-        CLEAVE_OK);
+    OK(cleave_price_shares_find, &program, &problem, &turned, &predicted, basis, 4, &shares);
     cr_expect_float_eq(shares.links, 51.0 / 88, 1e-12);
     cr_expect_eq(shares.step_spread_seconds, -1);
 }
@@ -377,10 +363,10 @@ static void read_event(cleave_json_cursor event, shown processes[8]) {
     cleave_json_cursor at, arguments;
     const char *what, *text;
     int64_t pid;
-    cr_assert_eq(cleave_json_get(&event, "pid", &at, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_json_integer(&at, 0, 7, &pid, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_json_get(&event, "name", &at, &error), CLEAVE_OK);
-    cr_assert_eq(cleave_json_string(&at, &what, &error), CLEAVE_OK);
+    OK(cleave_json_get, &event, "pid", &at);
+    OK(cleave_json_integer, &at, 0, 7, &pid);
+    OK(cleave_json_get, &event, "name", &at);
+    OK(cleave_json_string, &at, &what);
     shown *p = &processes[pid];
     if (cleave_json_find(&event, "dur", &at)) {
         p->n_spans++;
@@ -401,14 +387,13 @@ static void read_event(cleave_json_cursor event, shown processes[8]) {
 
 static void write_and_read(const cleave_trace *trace, shown processes[8]) {
     char path[512];
-    cleave_error error = {""};
     cleave_json *document;
     snprintf(path, sizeof path, CLEAVE_BINARY_DIR "/trace-test-%ld.json", (long)getpid());
-    cr_assert_eq(cleave_trace_write(path, trace, &error), CLEAVE_OK, "%s", error.message);
-    cr_assert_eq(cleave_json_read(path, &document, &error), CLEAVE_OK, "%s", error.message);
+    OK(cleave_trace_write, path, trace);
+    OK(cleave_json_read, path, &document);
     unlink(path);
     cleave_json_cursor root = cleave_json_root(document), events;
-    cr_assert_eq(cleave_json_get(&root, "traceEvents", &events, &error), CLEAVE_OK);
+    OK(cleave_json_get, &root, "traceEvents", &events);
     for (int32_t i = 0; i < cleave_json_count(&events); i++)
         read_event(cleave_json_element(&events, i), processes);
     cleave_json_free(document);
