@@ -130,7 +130,6 @@ static int64_t least_memory(const cleave_group *group, cleave_schedule_kind kind
                             const int64_t *sends, cleave_joint_plan *plan) {
     int64_t least = 0, most = INT64_C(1) << 40;
     while (most - least > 100000) {
-        cleave_error error = {""};
         cleave_joint_shape shape = {.n_groups = N_DEVICES,
                                     .n_virtual = 1,
                                     .kind = kind,
@@ -138,7 +137,7 @@ static int64_t least_memory(const cleave_group *group, cleave_schedule_kind kind
                                     .sends = sends};
         cleave_joint_plan made;
         bool fits;
-        ok(cleave_joint_plan_make(&model, group, &shape, &arena, &made, &fits, &error), &error);
+        OK(cleave_joint_plan_make, &model, group, &shape, &arena, &made, &fits);
         *(fits ? &most : &least) = shape.most_bytes;
         *plan = fits ? made : *plan;
     }
@@ -156,12 +155,10 @@ Test(joint_plans, put_off_no_more_gradients_of_weights_than_have_room) {
                                      .recompute = CLEAVE_RECOMPUTE_FULL,
                                      .sharded = CLEAVE_SHARDED_NOTHING,
                                      .memory_bytes = INT64_C(64) << 20};
-    cleave_error error = {""};
     cleave_group group;
     cleave_joint_plan usual, parted = {0};
     int64_t *sends = CLEAVE_ARENA_ARRAY(&arena, int64_t, model.n_operators);
-    ok(cleave_group_create(&of, 1, MICRO_BATCHES, N_DEVICES, false, &arena, &group, &error),
-       &error);
+    OK(cleave_group_create, &of, 1, MICRO_BATCHES, N_DEVICES, false, &arena, &group);
     int64_t least = least_memory(&group, CLEAVE_SCHEDULE_1F1B, sends, &usual);
     int64_t with = least_memory(&group, CLEAVE_SCHEDULE_ZB_H1, sends, &parted);
     int64_t needed = needs(&parted);
