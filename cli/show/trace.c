@@ -216,6 +216,9 @@ static void print_processes(const summary *s) {
 cleave_status show_trace(trace_reader *reader, cleave_arena *arena, cleave_error *error) {
     summary s = {.arena = arena};
     cleave_status status = trace_reader_each(reader, add_event, &s, error);
+    if (status == CLEAVE_OK && s.n_categories == 0)
+        status = cleave_fail(error, CLEAVE_BAD_INPUT, "%s: no event of the trace is complete (%s)",
+                             reader->path, "\"ph\": \"X\", with \"ts\" and \"dur\"");
     if (status == CLEAVE_OK) {
         char text[64];
         cleave_unit_format(1e-6 * s.end, CLEAVE_UNIT_SECONDS, text, sizeof text);

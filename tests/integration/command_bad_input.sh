@@ -135,6 +135,12 @@ expect_error 2 "$machine: \$: not a safetensors file, nor an index" \
     run --model "$work/node.onnx" --forward --data "$machine"
 expect_error 2 "external.onnx: " show "$tree/tests/fuzz/corpus/model/external.onnx"
 
+# --- a trace of nothing
+for trace in '[]' '{"traceEvents": []}' '[{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "device 0"}}]'; do
+    printf '%s' "$trace" >"$work/trace.json"
+    expect_error 2 'trace.json: no event of the trace is complete' show "$work/trace.json"
+done
+
 # --- Machines
 search_machine() { # MACHINE
     echo search --model "$models/lenet5.onnx" --batch 8 --machine "$1" --time 1 -o "$work/output"
