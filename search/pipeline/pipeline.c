@@ -109,6 +109,31 @@ static void say_why_none(const pipeline_finder *f) {
                  wish->stages);
 }
 
+/* ", stages 3, micro-batches 2, schedule zb-h1, recompute full, zero 2" */
+static void describe_wish(const cleave_schedule_wish *wish, char *text, size_t bytes) {
+    const struct {
+        const char *of;
+        int32_t n, least;
+    } wishes[] = {{"stages", wish->stages, 1},
+                  {"virtual", wish->virtual_stages, 2},
+                  {"tensor", wish->tensor, 1},
+                  {"context", wish->context, 2},
+                  {"expert", wish->expert, 2},
+                  {"tensor x expert", wish->neighbours, 1},
+                  {"micro-batches", wish->micro_batches, 1},
+                  {"zero", wish->zero - 1, 0}};
+    size_t at = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++)
+        if (wishes[i].n >= wishes[i].least && at < bytes)
+            at += (size_t)snprintf(text + at, bytes - at, ", %s %d", wishes[i].of, wishes[i].n);
+    if (wish->kind >= 0 && at < bytes)
+        at += (size_t)snprintf(text + at, bytes - at, ", schedule %s",
+                               cleave_schedule_names[wish->kind]);
+    if (wish->recompute >= 0 && at < bytes)
+        snprintf(text + at, bytes - at, ", recompute %s", cleave_recompute_names[wish->recompute]);
+}
+
 cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *costs,
                                      const cleave_pipeline_options *options, cleave_arena *arena,
                                      cleave_pipelines *found, cleave_error *error) {
@@ -136,10 +161,10 @@ cleave_status cleave_pipeline_search(cleave_pricer *pricer, cleave_node_costs *c
     CLEAVE_LIST_FREE(&f.cuts);
     cleave_arena_free(&f.work);
     CLEAVE_TRY(status);
-    if (none && !cleave_schedule_wish_allows_plain(&options->wish))
-        return cleave_fail(error, CLEAVE_BAD_INPUT,
-                           "no layout has the stages and micro-batches that "
-                           "are asked for%s%s",
-                           found->why_none[0] != '\0' ? ": " : "", found->why_none);
-    return CLEAVE_OK;
+    if (!none || cleave_schedule_wish_allows_plain(&options->wish))
+        return CLEAVE_OK;
+    char asked[256]; /* something is, or a plain one would do */
+    describe_wish(&options->wish, asked, sizeof asked);
+    return cleave_fail(error, CLEAVE_BAD_INPUT, "no layout is as it is asked for (%s)%s%s",
+                       asked + 2, found->why_none[0] != '\0' ? ": " : "", found->why_none);
 }

@@ -102,7 +102,8 @@ expect_error 2 'takes statistics over the batch' search --model "$models/resnet5
     --quiet --method random --micro-batches 2 -o "$work/x.json"
 expect_error 2 'none of: 1f1b, gpipe, interleaved, zb-h1, zb-interleaved' search "${four[@]}" --schedule 2f2b -o "$work/x.json"
 expect_error 2 'none of: none, selective, alternate, full' search "${four[@]}" --recompute all -o "$work/x.json"
-expect_error 2 'stages and micro-batches that are asked for' search "${four[@]}" --stages 3 --micro-batches 2 -o "$work/x.json"
+expect_error 2 'no layout is as it is asked for (stages 3, micro-batches 2)' search "${four[@]}" --stages 3 --micro-batches 2 -o "$work/x.json"
+expect_error 2 'no layout is as it is asked for (recompute full): ' search "${four[@]}" --method single --recompute full -o "$work/x.json"
 expect_error 3 'no layout that was tried is as it is asked for under --only sample' search "${four[@]}" --only sample --stages 2 \
     -o "$work/x.json"
 expect_error 2 'the model has no products that so many devices share' search --model "$models/rnnlm.onnx" --batch 8 --machine "$p100" \

@@ -95,14 +95,15 @@ none.onnx,$p100,16,2,,,,,1 ms
 $gpt,$p100,16,1,,,3,,1 ms
 EOF
 expect_ok validate "$work/some.csv" --quiet
-none=' is not priced: no layout has the stages and micro-batches that are asked for'
-for reason in ":3$none: the model has too few heads" ":4$none: the model has no experts" ':5 is not priced: ' \
+none=' is not priced: no layout is as it is asked for ('
+for reason in ":3${none}stages 1, tensor 1, context 8, micro-batches 1, zero 0, schedule 1f1b, recompute none): the model has too few heads" \
+    ":4${none}stages 1, tensor 1, expert 2, micro-batches 1, zero 0, schedule 1f1b, recompute none): the model has no experts" ':5 is not priced: ' \
     ":6 is not priced: $work/none.onnx"; do
     grep -qF "some.csv$reason" "$work/out" || fail "no \"$reason\" in: $(cat "$work/out")"
 done
 grep -qF fp8 "$work/out" || fail "the precision is not named: $(cat "$work/out")"
 sed 2d "$work/some.csv" | sed -n 1,5p >"$work/none.csv"
-expect_error 3 "none.csv:2: no layout has the stages" validate "$work/none.csv" --quiet
+expect_error 3 "none.csv:2: no layout is as it is asked for" validate "$work/none.csv" --quiet
 
 # --- what is no table
 expect_error 2 "no.csv" validate "$work/no.csv"
