@@ -59,9 +59,8 @@ double pipeline_foresee(const pipeline_step *step) {
         slowest = fmax(slowest, step->time[g]);
     }
     for (int32_t s = 0; s + 1 < shape->n_groups * shape->n_virtual; s++) {
-        double sends = step->sends[s] / (shape->is_forward ? 2 : 1);
-        path += step->is_alike || shape->is_forward ? sends : 2 * sends;
-        pace = fmax(pace, sends);
+        path += (step->is_alike || shape->is_forward ? 1 : 2) * step->sends[s];
+        pace = fmax(pace, step->sends[s]);
     }
     if (shape->is_stream) /* the next batch fills what this one leaves */
         return m * pace * 1e-12;

@@ -36,7 +36,7 @@ typedef struct cleave_joint_shape {
                              behind them before there come more of its own; 0: all */
     int64_t most_bytes;   /* of a device, for what is counted here */
     const int64_t *sends; /* [n_operators] picoseconds of sending on what is written up to an
-                             operator and read behind it, of the whole batch, there and back */
+                             operator and read behind it, of the whole batch, one way */
     bool tries_cuts;      /* stages give operators to their neighbours as long as that helps */
     const cleave_joint_place *places; /* [n_groups] for good, with as many micro-batches all; null:
                                          all groups are alike */

@@ -29,16 +29,17 @@ static void keep_better(const planning *p, bool has_room, cleave_joint_plan *pla
 
 /* A message goes there, and its gradient back. */
 static void count_hops(planning *p) {
+    const int ways = p->shape->is_forward ? 1 : 2;
     pipeline_count_waits(p->n_operators, p->n_stages, p->shape->is_forward ? NULL : p->joined,
                          p->work, p->waits);
     for (int32_t op = 0; op < p->n_operators; op++)
-        p->hops[op] = p->waits[op] + 2 * p->sends[op];
+        p->hops[op] = p->waits[op] + ways * p->sends[op];
     /* Shared by the micro-batches that are under way: see foresight.c. */
     for (int32_t g = 0; g < p->shape->n_groups && p->hops_of != NULL; g++)
         for (int32_t op = 0; op < p->n_operators; op++) {
             size_t at = (size_t)g * (size_t)p->n_operators + (size_t)op;
             double sends = p->places[g].slowness * (double)p->sends[op];
-            double hop = (double)p->waits[op] + 2 * sends;
+            double hop = (double)p->waits[op] + ways * sends;
             p->hops_of[at] =
                 (int64_t)(hop / pipeline_in_flight(p->shape, p->group->micro_batches, g));
             p->sends_of[at] = (int64_t)sends;

@@ -43,7 +43,7 @@ static cleave_status sends_of(const pipeline_finder *f, const pipeline_candidate
                                                 : 1;
     int64_t *made = CLEAVE_ARENA_ARRAY(arena, int64_t, f->pricer->model->n_operators);
     for (int32_t op = 0; op < f->pricer->model->n_operators && made != NULL; op++)
-        made[op] = (int64_t)((double)f->sends[op] / ways / 2);
+        made[op] = (int64_t)((double)f->sends[op] / 2 / ways);
     *sends = made;
     return made != NULL ? CLEAVE_OK : cleave_fail_memory(f->error, "searching");
 }

@@ -243,6 +243,44 @@ static double foresee(const cleave_group *group, cleave_schedule_kind kind, int6
     return 1e12 * plan.seconds;
 }
 
+/* Forward alone a message goes from group to group once before all micro-batches have what they
+   wait for; and where batch follows batch, and a message takes longer than what a group does, it is
+   what each micro-batch takes. */
+Test(joint_plans, send_whole_messages_forward) {
+    cleave_group group;
+    int32_t n = model.n_operators;
+    int64_t *zero = CLEAVE_ARENA_ARRAY(&arena, int64_t, n);
+    int64_t *sends = CLEAVE_ARENA_ARRAY(&arena, int64_t, n);
+    double seconds[2][2];
+    make_group(2, MICRO_BATCHES, &group);
+    cleave_group_plan *plan = &group.families[0].plans[0];
+    group.families[0].n_plans = 1;
+    plan->beside = plan->once = plan->behind = plan->kept = plan->stays = plan->tied =
+        plan->across = plan->late = plan->wrote = plan->passing = zero;
+    for (int32_t op = 0; op < n; op++)
+        plan->time[group.stands_for[op]] = 10;
+    for (int is_stream = 0; is_stream < 2; is_stream++)
+        for (int is_long = 0; is_long < 2; is_long++) {
+            for (int32_t op = 0; op < n; op++)
+                sends[op] = MICRO_BATCHES * (is_long ? 1000 * n : 5);
+            const cleave_joint_shape shape = {.n_groups = 2,
+                                              .n_virtual = 1,
+                                              .is_forward = true,
+                                              .is_stream = is_stream == 1,
+                                              .most_bytes = 1,
+                                              .sends = sends};
+            cleave_joint_plan made;
+            bool fits;
+            OK(cleave_joint_plan_make, &model, &group, &shape, &arena, &made, &fits);
+            cr_assert(fits);
+            seconds[is_stream][is_long] = made.seconds * 1e12;
+        }
+    double half = 10 * ceil(n / 2.0);
+    cr_expect_float_eq(seconds[0][0], MICRO_BATCHES * half + (10 * n - half) + 5, 1e-3);
+    cr_expect_float_eq(seconds[1][0], MICRO_BATCHES * half, 1e-3);
+    cr_expect_float_eq(seconds[1][1], MICRO_BATCHES * 1000.0 * n, 1e-3);
+}
+
 /* Groups wait for the messages of each micro-batch, and once the first goes from group to group.
    Where gradients of weights are blocks by themselves a tenth is left of the former; or, of what
    takes longer than these, the rest: .8 x .3 of what a group does is hidden, and two thirds of
