@@ -65,27 +65,20 @@ static void weigh_first(planning *p) {
         p->sends[op] = p->shape->sends[op] / p->group->micro_batches;
 }
 
-/* Is there a group that has no room for its quickest plan? */
-static bool is_tight(const planning *p, const cleave_joint_plan *plan, bool fits) {
-    bool is_quickest = fits;
-    for (int32_t op = 0; op < p->n_operators && is_quickest; op++)
-        is_quickest = plan->plan_of[op] == 0;
-    return !is_quickest;
-}
-
-/* Gradients of weights are put off as far as may be; where memory is short not at all, and then by
-   as much as helps. */
+/* Gradients of weights are put off as far as may be; where nothing has room so, not at all, and
+   then by as much as helps. */
 static cleave_status put_off(planning *p, cleave_joint_plan *plan, bool *fits,
                              cleave_arena *scratch, cleave_error *error) {
+    bool parts = cleave_schedule_kind_parts_weights(p->shape->kind) && !p->shape->is_forward;
     weigh_first(p);
     *fits = false;
     CLEAVE_TRY(joint_cut(p, plan, fits, scratch, error));
-    if (!cleave_schedule_kind_parts_weights(p->shape->kind) || p->shape->is_forward)
-        return CLEAVE_OK;
-    p->now.sooner = p->shape->n_groups - 1;
-    for (; p->now.sooner > 0 && is_tight(p, plan, *fits); p->now.sooner /= 2) {
+    bool helps = parts && !*fits;
+    for (p->now.sooner = p->shape->n_groups - 1; p->now.sooner > 0 && helps; p->now.sooner /= 2) {
+        double before = *fits ? plan->seconds : (double)INFINITY;
         weigh_first(p);
         CLEAVE_TRY(joint_cut(p, plan, fits, scratch, error));
+        helps = *fits && plan->seconds < before;
     }
     return CLEAVE_OK;
 }
