@@ -79,6 +79,7 @@ class Biased(nn.Module):
     def __init__(self, width=32, heads=4, vocabulary=64, length=16):
         super().__init__()
         self.tokens, self.places = nn.Embedding(vocabulary, width), Places(length + 1, width)
+        self.tokens.padding_idx = 1  # of a row that is read and gets no gradient
         self.distances, self.attention = nn.Embedding(2 * length - 1, heads), Attention(width, heads)
         self.head = nn.Linear(width, vocabulary, bias=False)
 

@@ -46,11 +46,12 @@ class _Rows(TorchFunctionMode):
 
     def look_up(self, ids, weight, padding_idx=None, **others):
         mine = (ids >= self.first) & (ids < self.first + self.n)
-        if padding_idx is not None:
-            mine &= ids != padding_idx
         if self.n == 0:
             return weight.new_zeros(*ids.shape, weight.shape[1]) + weight.sum()
-        return F.embedding((ids - self.first).clamp(0, self.n - 1), weight) * mine.unsqueeze(-1)
+        # That row is read as any other, and has no gradient.
+        at = -1 if padding_idx is None else padding_idx - self.first
+        return F.embedding((ids - self.first).clamp(0, self.n - 1), weight,
+                           at if 0 <= at < self.n else None) * mine.unsqueeze(-1)
 
 
 def embedding(module, part, ids, tensors, mesh, shape, rest, keywords):
