@@ -237,12 +237,6 @@ double pipeline_best_expected(const pipeline_finder *f, int32_t from);
 /* What takes longer by its work alone, or with the splits of baselines, free splits don't make the
    best; 0: of what is small all may be. */
 double pipeline_most_seconds(const pipeline_finder *f);
-/* A shape planned for so many bytes of a device; and added to what is planned, if it is more than
-   the whole batch in one stage, or so for most of its memory; of what is small for all of it, too,
-   where that is quicker. */
-cleave_status pipeline_plan(pipeline_finder *f, const cleave_group *group, int64_t most_bytes,
-                            pipeline_candidate *of, bool *fits);
-cleave_status pipeline_add_plan(pipeline_finder *f, const pipeline_candidate *of, bool fits);
 /* Kinds of schedule, and stages of a group, that are planned; how many. */
 enum { PIPELINE_MOST_TURNS = 9 };
 typedef struct pipeline_turns {
@@ -253,6 +247,8 @@ int pipeline_list_turns(const pipeline_finder *f, int32_t n_groups, int32_t micr
                         pipeline_turns turns[PIPELINE_MOST_TURNS]);
 /* Seconds of the best that is known to fit; infinite: nothing is. */
 double pipeline_best_known(const pipeline_finder *f);
+/* A shape planned for most of a device's memory, and added to what is planned if it is more than
+   the whole batch in one stage; of what is small for all of it, too, where that is quicker. */
 cleave_status pipeline_plan_twice(pipeline_finder *f, const cleave_group *group,
                                   pipeline_candidate of);
 /* Of a device, for an arena. */

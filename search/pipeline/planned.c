@@ -48,8 +48,8 @@ static cleave_status sends_of(const pipeline_finder *f, const pipeline_candidate
     return made != NULL ? CLEAVE_OK : cleave_fail_memory(f->error, "searching");
 }
 
-cleave_status pipeline_plan(pipeline_finder *f, const cleave_group *group, int64_t most_bytes,
-                            pipeline_candidate *of, bool *fits) {
+static cleave_status make_plan(pipeline_finder *f, const cleave_group *group, int64_t most_bytes,
+                               pipeline_candidate *of, bool *fits) {
     cleave_joint_plan *made = CLEAVE_ARENA_ARRAY(&f->work, cleave_joint_plan, 1);
     cleave_joint_shape shape = {.n_groups = of->n_groups,
                                 .n_virtual = of->n_virtual,
@@ -82,7 +82,7 @@ cleave_status pipeline_plan_again(pipeline_finder *f, int64_t excess_bytes, pipe
     *fits = false;
     again.tries++;
     if (most > 0)
-        CLEAVE_TRY(pipeline_plan(f, of->plan->group, most, &again, fits));
+        CLEAVE_TRY(make_plan(f, of->plan->group, most, &again, fits));
     if (*fits)
         *of = again;
     return CLEAVE_OK;
@@ -100,7 +100,7 @@ static bool is_plain(const pipeline_finder *f, const pipeline_candidate *of) {
     return !is_more;
 }
 
-cleave_status pipeline_add_plan(pipeline_finder *f, const pipeline_candidate *of, bool fits) {
+static cleave_status add_plan(pipeline_finder *f, const pipeline_candidate *of, bool fits) {
     if (!fits || is_plain(f, of))
         return CLEAVE_OK;
     return CLEAVE_LIST_PUSH(&f->planned, *of) ? CLEAVE_OK
@@ -111,13 +111,13 @@ cleave_status pipeline_plan_twice(pipeline_finder *f, const cleave_group *group,
                                   pipeline_candidate of) {
     bool fits;
     CLEAVE_TRY(
-        pipeline_plan(f, group, (int64_t)(share_counted * (double)pipeline_memory(f)), &of, &fits));
-    CLEAVE_TRY(pipeline_add_plan(f, &of, fits));
+        make_plan(f, group, (int64_t)(share_counted * (double)pipeline_memory(f)), &of, &fits));
+    CLEAVE_TRY(add_plan(f, &of, fits));
     if (!f->is_small)
         return CLEAVE_OK;
     double before = fits ? of.least_seconds : (double)INFINITY;
-    CLEAVE_TRY(pipeline_plan(f, group, pipeline_memory(f), &of, &fits));
-    return pipeline_add_plan(f, &of, fits && of.least_seconds < before);
+    CLEAVE_TRY(make_plan(f, group, pipeline_memory(f), &of, &fits));
+    return add_plan(f, &of, fits && of.least_seconds < before);
 }
 
 double pipeline_best_expected(const pipeline_finder *f, int32_t from) {

@@ -459,7 +459,7 @@ Test(pipelines, groups_have_as_many_turns_as_they_are_told) {
 Test(pipelines, methods_leave_stages_some_of_the_time) {
     import_gpt();
     read_machine("p100-4x4", 2);
-    options.time_seconds = 2;
+    options.time_seconds = 6; /* enough under sanitizers, too */
     cleave_search_result limited = run();
     wish = (cleave_schedule_wish){.micro_batches = 1, .stages = 1, .kind = -1, .recompute = 0};
     cleave_search_result plain = run();
