@@ -47,6 +47,7 @@ SEES = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, out_hidden
 TEXTS = {"qwen2_5_vl_text": ("Qwen2_5_VL", dict(**SEES, fullatt_block_indexes=[0])),
          "qwen3_vl_text": ("Qwen3VL", dict(**SEES, deepstack_visual_indexes=[])),
          "qwen3_vl_moe_text": ("Qwen3VLMoe", dict(**SEES, deepstack_visual_indexes=[]))}
+BALANCING = ("e_score_correction_bias", "expert_bias")  # of routers, and not trained
 SEQUENCES = transformers.AutoModelForSeq2SeqLM
 SIDES = dict(d_model=16, encoder_layers=1, encoder_attention_heads=4, encoder_ffn_dim=20, decoder_layers=2,
              decoder_attention_heads=4, decoder_ffn_dim=20, dropout=0.0, attention_dropout=0.0, vocab_size=24)
@@ -249,6 +250,19 @@ MODELS = {
                         relative_attention_max_distance=5, pad_token_id=0)),
     "family_apertus": (CAUSAL, dict(model_type="apertus", **ROTARY, pad_token_id=None, attention_bias=True,
                                     rope_scaling=LLAMA3)),
+    "family_eurobert": (MASKED, dict(model_type="eurobert", **ROTARY, pad_token_id=None, mlp_bias=True)),
+    "family_hyperclovax": (CAUSAL, dict(model_type="hyperclovax", **ROTARY, embedding_multiplier=1.5,
+                                        residual_multiplier=0.5, logits_scaling=2.0)),
+    "family_minicpm3": (CAUSAL, dict(model_type="minicpm3", **{**ROTARY, "num_key_value_heads": 4}, q_lora_rank=10,
+                                     kv_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=6, pad_token_id=None,
+                                     scale_emb=3.0, dim_model_base=4)),
+    "family_flex_olmo": (CAUSAL, dict(model_type="flex_olmo", **EXPERTS, num_experts=4, pad_token_id=None)),
+    "family_afmoe": (CAUSAL, dict(model_type="afmoe", **EXPERTS, head_dim=6, num_experts=4, moe_intermediate_size=12,
+                                  num_shared_experts=1, num_dense_layers=1, route_scale=1.5, sliding_window=3,
+                                  global_attn_every_n_layers=2, mup_enabled=True)),
+    "family_exaone_moe": (CAUSAL, dict(model_type="exaone_moe", **EXPERTS, num_experts=4, moe_intermediate_size=12,
+                                       sliding_window=3, sliding_window_pattern=2, mlp_layer_types=["sparse", "dense"],
+                                       pad_token_id=None)),
     "family_modernbert": (MASKED, dict(model_type="modernbert", **SMALL, intermediate_size=20, pad_token_id=None,
                                        max_position_embeddings=64, global_attn_every_n_layers=2, local_attention=4,
                                        global_rope_theta=100.0, local_rope_theta=20.0)),
@@ -328,7 +342,7 @@ def tensors_of(kind, named):
 
 def values_of(model, kind):
     """Parameters, and what is kept beside them and not trained."""
-    kept = [(n, b) for n, b in model.named_buffers() if n.endswith("e_score_correction_bias")]
+    kept = [(n, b) for n, b in [*model.named_buffers(), *model.named_parameters()] if n.endswith(BALANCING)]
     trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     return {n: t.detach().float().numpy().copy() for n, t in tensors_of(kind, trained + kept).items()}
 
@@ -356,8 +370,8 @@ def oracle(name, make, config, folder):
     with torch.no_grad():  # every parameter takes part, those that start at 0 or 1 too
         for p in model.parameters():
             p += 0.1 * torch.randn_like(p) * p.requires_grad
-        for n, b in model.named_buffers():
-            if n.endswith("e_score_correction_bias"):
+        for n, b in [*model.named_buffers(), *model.named_parameters()]:
+            if n.endswith(BALANCING):
                 b += 0.1 * torch.randn_like(b)
     for module in model.modules():
         if capacity is not None and type(module).__name__.endswith("TopKRouter"):

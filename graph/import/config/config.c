@@ -32,9 +32,11 @@ static cleave_status complete(const cleave_json_cursor *root, const cleave_famil
     if (family->parts_of_heads > 0 && config->heads % family->parts_of_heads != 0)
         return cleave_json_fail(root, error, "%lld heads are no multiple of %d",
                                 (long long)config->heads, family->parts_of_heads);
-    if (config->windowed.n > 0 && config->windowed.n != config->layers)
-        return cleave_json_fail(root, error, "has %d %s for %lld layers", (int)config->windowed.n,
-                                config->windowed.field, (long long)config->layers);
+    const cleave_of_layers *const lists[] = {&config->windowed, &config->routed};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (lists[i]->n > 0 && lists[i]->n != config->layers)
+            return cleave_json_fail(root, error, "has %d %s for %lld layers", (int)lists[i]->n,
+                                    lists[i]->field, (long long)config->layers);
     if (config->turned.n > 0 && config->turned.n < config->layers)
         return cleave_json_fail(root, error, "has %d no_rope_layers for %lld layers",
                                 (int)config->turned.n, (long long)config->layers);

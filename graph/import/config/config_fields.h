@@ -84,6 +84,7 @@ typedef struct cleave_config {
         scales, scales_by_layer;
     bool gated;                  /* the unit is */
     bool norms_before;           /* attention and unit, else behind them */
+    bool norms_behind;           /* them, too */
     bool limits_groups;          /* of experts, a token's choices are in the best */
     double query_scale;          /* what scores are scaled by is 1 / sqrt of it; 0: a head's size */
     double score_scale;          /* or this itself; 0: as above */
@@ -91,11 +92,12 @@ typedef struct cleave_config {
     double projection_clip;      /* queries, keys and values are within it; 0: not clipped */
     /* What the embedding, all that is added to the stream, and logits are scaled by; 0: not. */
     double embedding_scale, residual_scale, logit_scale;
+    int64_t logit_width;    /* in widths of it logits are divided by the width */
     int64_t unturned_every; /* of so many layers the last has no rotary positions; 0: none */
     int64_t turned_width;   /* dimensions of a head that are turned; 0: as rotary[0].share says */
     bool turns_windowed;    /* layers with a window alone have them */
     const char *activation;
-    cleave_of_layers windowed, turned; /* which layers have a window, and rotary positions */
+    cleave_of_layers windowed, turned, routed; /* layers with a window, rotary positions, experts */
     cleave_rotary rotary[2]; /* the second of layers with a window; its theta 0: as in others */
 } cleave_config;
 

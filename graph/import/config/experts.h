@@ -36,4 +36,11 @@ typedef struct cleave_expert_style {
 const char *cleave_compose_experts(const cleave_decoder *d, const char *scope, const char *x,
                                    const cleave_expert_style *style);
 
+/* A layer's unit: experts beside those that all tokens go through, or, where the layer has none, a
+   dense one; and the same with DeepSeek's router. */
+const char *cleave_feed_beside_shared(const cleave_decoder *d, const char *block, const char *x,
+                                      int64_t layer, const cleave_expert_style *how);
+const char *cleave_feed_deepseek(const cleave_decoder *d, const char *block, const char *x,
+                                 int64_t layer);
+
 #endif

@@ -5,6 +5,7 @@
 
 #include "graph/import/config/config_fields.h"
 
+extern const cleave_fields cleave_fields_afmoe;
 extern const cleave_fields cleave_fields_albert;
 extern const cleave_fields cleave_fields_apertus;
 extern const cleave_fields cleave_fields_arcee;
@@ -17,6 +18,7 @@ extern const cleave_fields cleave_fields_clip_vision_model;
 extern const cleave_fields cleave_fields_codegen;
 extern const cleave_fields cleave_fields_cohere2;
 extern const cleave_fields cleave_fields_cohere;
+extern const cleave_fields cleave_fields_cwm;
 extern const cleave_fields cleave_fields_dbrx;
 extern const cleave_fields cleave_fields_deepseek_v2;
 extern const cleave_fields cleave_fields_deepseek_v3;
@@ -28,8 +30,11 @@ extern const cleave_fields cleave_fields_dots1;
 extern const cleave_fields cleave_fields_electra;
 extern const cleave_fields cleave_fields_ernie4_5;
 extern const cleave_fields cleave_fields_ernie4_5_moe;
+extern const cleave_fields cleave_fields_eurobert;
 extern const cleave_fields cleave_fields_exaone4;
+extern const cleave_fields cleave_fields_exaone_moe;
 extern const cleave_fields cleave_fields_falcon;
+extern const cleave_fields cleave_fields_flex_olmo;
 extern const cleave_fields cleave_fields_gemma2;
 extern const cleave_fields cleave_fields_gemma3_text;
 extern const cleave_fields cleave_fields_gemma;
@@ -48,9 +53,13 @@ extern const cleave_fields cleave_fields_granitemoeshared;
 extern const cleave_fields cleave_fields_helium;
 extern const cleave_fields cleave_fields_hunyuan_v1_dense;
 extern const cleave_fields cleave_fields_hunyuan_v1_moe;
+extern const cleave_fields cleave_fields_hyperclovax;
+extern const cleave_fields cleave_fields_internlm3;
+extern const cleave_fields cleave_fields_jais2;
 extern const cleave_fields cleave_fields_llama4;
 extern const cleave_fields cleave_fields_llama;
 extern const cleave_fields cleave_fields_m2m_100;
+extern const cleave_fields cleave_fields_minicpm3;
 extern const cleave_fields cleave_fields_minimax_m2;
 extern const cleave_fields cleave_fields_ministral;
 extern const cleave_fields cleave_fields_ministral3;
@@ -80,14 +89,18 @@ extern const cleave_fields cleave_fields_seed_oss;
 extern const cleave_fields cleave_fields_siglip_text_model;
 extern const cleave_fields cleave_fields_siglip_vision_model;
 extern const cleave_fields cleave_fields_smollm3;
+extern const cleave_fields cleave_fields_solar_open;
 extern const cleave_fields cleave_fields_stablelm;
 extern const cleave_fields cleave_fields_starcoder2;
 extern const cleave_fields cleave_fields_t5;
+extern const cleave_fields cleave_fields_vaultgemma;
 extern const cleave_fields cleave_fields_vit;
 extern const cleave_fields cleave_fields_whisper;
 extern const cleave_fields cleave_fields_xglm;
+extern const cleave_fields cleave_fields_youtu;
 
 /* Each gives the name of the logits. */
+const char *cleave_compose_afmoe(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_albert(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_apertus(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_arcee(cleave_composer *c, const cleave_config *config);
@@ -111,8 +124,11 @@ const char *cleave_compose_dots1(cleave_composer *c, const cleave_config *config
 const char *cleave_compose_electra(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_ernie4_5(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_ernie4_5_moe(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_eurobert(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_exaone4(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_exaone_moe(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_falcon(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_flex_olmo(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gemma(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gemma2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_gemma3(cleave_composer *c, const cleave_config *config);
@@ -130,10 +146,14 @@ const char *cleave_compose_granitemoe(cleave_composer *c, const cleave_config *c
 const char *cleave_compose_helium(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_hunyuan_v1_dense(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_hunyuan_v1_moe(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_hyperclovax(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_internlm3(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_jais2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_llama(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_llama4(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_m2m_100(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_mbart(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_minicpm3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_minimax_m2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_ministral3(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_mixtral(cleave_composer *c, const cleave_config *config);
@@ -160,11 +180,14 @@ const char *cleave_compose_seed_oss(cleave_composer *c, const cleave_config *con
 const char *cleave_compose_siglip_text(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_siglip_vision(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_smollm3(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_solar_open(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_stablelm(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_starcoder2(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_t5(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_vaultgemma(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_vit(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_whisper(cleave_composer *c, const cleave_config *config);
 const char *cleave_compose_xglm(cleave_composer *c, const cleave_config *config);
+const char *cleave_compose_youtu(cleave_composer *c, const cleave_config *config);
 
 #endif

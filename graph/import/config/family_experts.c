@@ -1,5 +1,4 @@
-/* Llama's kin whose units are experts (experts.h).  DeepSeek's attention makes queries, keys and
-   values from narrow latents. */
+/* Llama's kin whose units are experts (experts.h). */
 #include "graph/import/config/experts.h"
 #include "graph/import/config/families.h"
 #include "graph/import/config/sides.h"
@@ -7,8 +6,6 @@
 #include <math.h>
 
 static const cleave_expert_style by_softmax = {.routing = CLEAVE_ROUTING_SOFTMAX};
-static const cleave_expert_style by_sigmoid = {.routing = CLEAVE_ROUTING_SIGMOID,
-                                               .correction = "gate.e_score_correction_bias"};
 
 static const char *feed_experts(const cleave_decoder *d, const char *block, const char *x,
                                 int64_t layer) {
@@ -130,6 +127,18 @@ const char *cleave_compose_olmoe(cleave_composer *c, const cleave_config *config
         c, &own, &(cleave_decoder_style){.wide_norms = true, .feed = feed_experts});
 }
 
+/* FlexOlmo: OLMoE with norms behind attention and unit. */
+const char *cleave_compose_flex_olmo(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.expert_inner = own.inner;
+    own.sparse_step = 1;
+    own.expert_scale = 1;
+    return cleave_compose_decoder(c, &own,
+                                  &(cleave_decoder_style){.wide_norms = true,
+                                                          .norms = &cleave_norms_behind,
+                                                          .feed = feed_experts});
+}
+
 /* Beside the experts one that all tokens go through, weighed by a gate of its own. */
 static const char *feed_qwen2_moe(const cleave_decoder *d, const char *block, const char *x,
                                   int64_t layer) {
@@ -155,14 +164,14 @@ const char *cleave_compose_qwen2_moe(cleave_composer *c, const cleave_config *co
         c, &own, &(cleave_decoder_style){.biases = config->attention_bias, .feed = feed_qwen2_moe});
 }
 
-/* ---- DeepSeek -------------------------------------------------------------------------------- */
+/* ---- experts beside others that all tokens go through ---------------------------------------- */
 
-static const char *feed_beside_shared(const cleave_decoder *d, const char *block, const char *x,
+const char *cleave_feed_beside_shared(const cleave_decoder *d, const char *block, const char *x,
                                       int64_t layer, const cleave_expert_style *how) {
     cleave_composer *c = d->c;
     const cleave_config *config = d->config;
     const char *scope = cleave_compose_name(c, "%s.mlp", block);
-    if (layer < config->dense_layers)
+    if (config->routed.n > 0 ? !config->routed.has[layer] : layer < config->dense_layers)
         return cleave_compose_gated(c, config, scope, x, config->inner);
     if (config->shared_experts == 0)
         return cleave_compose_experts(d, scope, x, how);
@@ -171,6 +180,13 @@ static const char *feed_beside_shared(const cleave_decoder *d, const char *block
                              config->expert_inner * config->shared_experts);
     return CLEAVE_COMPOSE(c, "Add", cleave_compose_name(c, "%s.sum", scope),
                           cleave_compose_experts(d, scope, x, how), shared);
+}
+
+const char *cleave_feed_deepseek(const cleave_decoder *d, const char *block, const char *x,
+                                 int64_t layer) {
+    static const cleave_expert_style how = {.routing = CLEAVE_ROUTING_SIGMOID,
+                                            .correction = "gate.e_score_correction_bias"};
+    return cleave_feed_beside_shared(d, block, x, layer, &how);
 }
 
 /* ERNIE 4.5: what is added where experts are chosen is added to a softmax; pairs of neighbours are
@@ -187,7 +203,7 @@ static const char *feed_ernie4_5_moe(const cleave_decoder *d, const char *block,
     if (is_dense)
         return cleave_compose_gated(d->c, config, cleave_compose_name(d->c, "%s.mlp", block), x,
                                     config->inner);
-    return feed_beside_shared(d, block, x, layer, &how);
+    return cleave_feed_beside_shared(d, block, x, layer, &how);
 }
 
 const char *cleave_compose_ernie4_5_moe(cleave_composer *c, const cleave_config *config) {
@@ -198,118 +214,6 @@ const char *cleave_compose_ernie4_5_moe(cleave_composer *c, const cleave_config 
     return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.feed = feed_ernie4_5_moe});
 }
 
-static const char *feed_deepseek(const cleave_decoder *d, const char *block, const char *x,
-                                 int64_t layer) {
-    return feed_beside_shared(d, block, x, layer, &by_sigmoid);
-}
-
-static const char *feed_deepseek_v2(const cleave_decoder *d, const char *block, const char *x,
-                                    int64_t layer) {
-    return feed_beside_shared(d, block, x, layer, &by_softmax);
-}
-
-/* Queries [batch, heads, length, plain + turned]. */
-static const char *latent_queries(const cleave_decoder *d, const char *scope, const char *x) {
-    cleave_composer *c = d->c;
-    const cleave_config *config = d->config;
-    int64_t plain = config->plain_head, head = plain + config->head;
-    int64_t from = config->query_rank > 0 ? config->query_rank : config->width;
-    const cleave_heads heads = {config->sequence, config->heads, config->heads, head};
-    if (config->query_rank > 0) {
-        x = cleave_compose_linear(c, cleave_compose_name(c, "%s.q_a_proj", scope), x, config->width,
-                                  from, config->attention_bias);
-        x = cleave_compose_norm(c, cleave_compose_name(c, "%s.q_a_layernorm", scope), x, from, 1e-6,
-                                CLEAVE_NORM_RMS);
-    }
-    x = cleave_compose_linear(
-        c, cleave_compose_name(c, "%s.%s", scope, config->query_rank > 0 ? "q_b_proj" : "q_proj"),
-        x, from, config->heads * head, false);
-    x = cleave_compose_split_heads(c, cleave_compose_name(c, "%s.q", scope), x, &heads, true);
-    const char *left =
-        cleave_compose_slice(c, cleave_compose_name(c, "%s.q_plain", scope), x, -1, 0, plain);
-    const char *right =
-        cleave_compose_slice(c, cleave_compose_name(c, "%s.q_rotary", scope), x, -1, plain, head);
-    right = cleave_compose_rotary(c, cleave_compose_name(c, "%s.q_turned", scope), right,
-                                  &d->rotary, config->head);
-    return cleave_compose_concat(c, cleave_compose_name(c, "%s.queries", scope), -1, left, right);
-}
-
-/* The part of keys that is turned is the same for all heads: [batch, heads, length, turned]. */
-static const char *shared_keys(const cleave_decoder *d, const char *scope, const char *latent) {
-    static const int64_t rank = 4;
-    cleave_composer *c = d->c;
-    const cleave_config *config = d->config;
-    int64_t *shape = CLEAVE_ARENA_ARRAY(c->arena, int64_t, rank);
-    if (shape == NULL) {
-        c->failed = true;
-        return NULL;
-    }
-    const char *k = cleave_compose_slice(c, cleave_compose_name(c, "%s.k_rotary", scope), latent,
-                                         -1, config->value_rank, config->value_rank + config->head);
-    k = cleave_compose_reshape(c, cleave_compose_name(c, "%s.k_one", scope), k, 4,
-                               (int64_t[]){0, 1, config->sequence, config->head});
-    k = cleave_compose_rotary(c, cleave_compose_name(c, "%s.k_turned", scope), k, &d->rotary,
-                              config->head);
-    shape[0] = shape[2] = shape[3] = 1;
-    shape[1] = config->heads;
-    const char *target =
-        cleave_compose_ids(c, cleave_compose_name(c, "%s.k_shape", scope), 1, &rank, shape);
-    return CLEAVE_COMPOSE(c, "Expand", cleave_compose_name(c, "%s.k_shared", scope), k, target);
-}
-
-static const char *attend_latent(cleave_decoder *d, const char *block, const char *x,
-                                 int64_t layer) {
-    cleave_composer *c = d->c;
-    const cleave_config *config = d->config;
-    const cleave_rotary *r = &config->rotary[0];
-    const char *scope = cleave_compose_name(c, "%s.self_attn", block);
-    int64_t plain = config->plain_head, both = plain + config->value_head;
-    double scale = 1 / sqrt((double)(plain + config->head));
-    if (r->kind != CLEAVE_ROTARY_DEFAULT && r->magnitude_of_all > 0)
-        scale *= pow(cleave_yarn_magnitude(r, r->magnitude_of_all), 2);
-    const cleave_heads made = {config->sequence, config->heads, config->heads, both};
-    const cleave_composed_attention how = {
-        .heads = {config->sequence, config->heads, config->heads, config->value_head},
-        .scale = scale,
-        .is_causal = true,
-        .window = cleave_layer_window(config, layer),
-        .dropout = config->attention_dropout};
-    const char *q = latent_queries(d, scope, x);
-    const char *latent = cleave_compose_linear(
-        c, cleave_compose_name(c, "%s.kv_a_proj_with_mqa", scope), x, config->width,
-        config->value_rank + config->head, config->attention_bias);
-    const char *turned = shared_keys(d, scope, latent);
-    latent = cleave_compose_slice(c, cleave_compose_name(c, "%s.kv_latent", scope), latent, -1, 0,
-                                  config->value_rank);
-    latent = cleave_compose_norm(c, cleave_compose_name(c, "%s.kv_a_layernorm", scope), latent,
-                                 config->value_rank, 1e-6, CLEAVE_NORM_RMS);
-    latent = cleave_compose_linear(c, cleave_compose_name(c, "%s.kv_b_proj", scope), latent,
-                                   config->value_rank, config->heads * both, false);
-    latent =
-        cleave_compose_split_heads(c, cleave_compose_name(c, "%s.kv", scope), latent, &made, false);
-    const char *k =
-        cleave_compose_slice(c, cleave_compose_name(c, "%s.k_plain", scope), latent, -1, 0, plain);
-    const char *v =
-        cleave_compose_slice(c, cleave_compose_name(c, "%s.v", scope), latent, -1, plain, both);
-    k = cleave_compose_concat(c, cleave_compose_name(c, "%s.keys_of_heads", scope), -1, k, turned);
-    x = cleave_compose_attention(c, scope, &how, q, k, v);
-    return cleave_compose_linear(c, cleave_compose_name(c, "%s.o_proj", scope), x,
-                                 config->heads * config->value_head, config->width,
-                                 config->attention_bias);
-}
-
-const char *cleave_compose_deepseek_v2(cleave_composer *c, const cleave_config *config) {
-    cleave_config own = *config;
-    own.rotary[0].interleaved = true;
-    return cleave_compose_decoder(
-        c, &own, &(cleave_decoder_style){.attend = attend_latent, .feed = feed_deepseek_v2});
-}
-
-const char *cleave_compose_deepseek_v3(cleave_composer *c, const cleave_config *config) {
-    return cleave_compose_decoder(
-        c, config, &(cleave_decoder_style){.attend = attend_latent, .feed = feed_deepseek});
-}
-
 /* GLM-4.5: DeepSeek's experts behind Llama's attention. */
 const char *cleave_compose_glm4_moe(cleave_composer *c, const cleave_config *config) {
     cleave_config own = *config;
@@ -317,11 +221,50 @@ const char *cleave_compose_glm4_moe(cleave_composer *c, const cleave_config *con
     return cleave_compose_decoder(c, &own,
                                   &(cleave_decoder_style){.biases = config->attention_bias,
                                                           .head_norms = config->qk_norm,
-                                                          .feed = feed_deepseek});
+                                                          .feed = cleave_feed_deepseek});
 }
 
 /* dots.llm1: DeepSeek's experts behind Qwen3's attention. */
 const char *cleave_compose_dots1(cleave_composer *c, const cleave_config *config) {
     return cleave_compose_decoder(
-        c, config, &(cleave_decoder_style){.head_norms = true, .feed = feed_deepseek});
+        c, config, &(cleave_decoder_style){.head_norms = true, .feed = cleave_feed_deepseek});
+}
+
+/* K-EXAONE: the same, where layers with a window alone have rotary positions. */
+const char *cleave_compose_exaone_moe(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.turns_windowed = config->window > 0;
+    return cleave_compose_dots1(c, &own);
+}
+
+/* Solar Open: all layers have experts. */
+const char *cleave_compose_solar_open(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.attention_bias = false; /* of queries, keys and values alone */
+    return cleave_compose_decoder(
+        c, &own,
+        &(cleave_decoder_style){.biases = config->attention_bias, .feed = cleave_feed_deepseek});
+}
+
+/* AFMoE: what heads give is weighed, and norms are on both sides. */
+static const char *feed_afmoe(const cleave_decoder *d, const char *block, const char *x,
+                              int64_t layer) {
+    static const cleave_expert_style how = {
+        .routing = CLEAVE_ROUTING_SIGMOID, .router = "router.gate", .correction = "expert_bias"};
+    return cleave_feed_beside_shared(d, block, x, layer, &how);
+}
+
+const char *cleave_compose_afmoe(cleave_composer *c, const cleave_config *config) {
+    static const cleave_decoder_norms norms = {.before_attention = "input_layernorm",
+                                               .after_attention = "post_attention_layernorm",
+                                               .before_feed = "pre_mlp_layernorm",
+                                               .after_feed = "post_mlp_layernorm"};
+    cleave_config own = *config;
+    own.embedding_scale = config->scales ? sqrt((double)config->width) : 0;
+    own.normalises = own.turns_windowed = true;
+    own.groups = own.group_choices = 1;
+    return cleave_compose_decoder(
+        c, &own,
+        &(cleave_decoder_style){
+            .head_norms = true, .gates = true, .norms = &norms, .feed = feed_afmoe});
 }

@@ -38,6 +38,16 @@ const char *cleave_compose_gemma2(cleave_composer *c, const cleave_config *confi
         c, &own, &(cleave_decoder_style){.norm = CLEAVE_NORM_RMS_PLUS_ONE, .norms = &both_sides});
 }
 
+/* VaultGemma has no norms behind. */
+const char *cleave_compose_vaultgemma(cleave_composer *c, const cleave_config *config) {
+    static const cleave_decoder_norms before = {.before_attention = "input_layernorm",
+                                                .before_feed = "pre_feedforward_layernorm"};
+    cleave_config own = with_scaled_embedding(config);
+    own.whole_every = 2;
+    return cleave_compose_decoder(
+        c, &own, &(cleave_decoder_style){.norm = CLEAVE_NORM_RMS_PLUS_ONE, .norms = &before});
+}
+
 const char *cleave_compose_gemma3(cleave_composer *c, const cleave_config *config) {
     const cleave_config own = with_scaled_embedding(config);
     return cleave_compose_decoder(c, &own,

@@ -99,10 +99,22 @@ cleave_composed_attention cleave_decoder_attention(const cleave_config *config, 
         .dropout = config->attention_dropout};
 }
 
+/* What heads give times the sigmoid of a product of what attention reads. */
+static const char *gate_heads(const cleave_decoder *d, const char *scope, const char *x,
+                              const char *given) {
+    cleave_composer *c = d->c;
+    const char *module = cleave_compose_name(c, "%s.gate_proj", scope);
+    const char *gate = cleave_compose_linear(c, module, x, d->config->width,
+                                             d->config->heads * d->config->head, false);
+    gate = CLEAVE_COMPOSE(c, "Sigmoid", cleave_compose_name(c, "%s.sigmoid", module), gate);
+    return CLEAVE_COMPOSE(c, "Mul", cleave_compose_name(c, "%s.gated", scope), given, gate);
+}
+
 static const char *attend(cleave_decoder *d, const char *block, const char *x, int64_t layer) {
     const cleave_config *config = d->config;
     const char *scope = cleave_compose_name(d->c, "%s.self_attn", block);
     cleave_composed_attention how = cleave_decoder_attention(config, layer);
+    how.is_causal = !d->style->sees_ahead;
     if (d->style->sinks)
         how.sinks = cleave_compose_parameter(d->c, cleave_compose_name(d->c, "%s.sinks", scope), 1,
                                              &how.heads.heads);
@@ -111,8 +123,10 @@ static const char *attend(cleave_decoder *d, const char *block, const char *x, i
     const char *q = heads(d, scope, "q", x, &how.heads, layer);
     const char *k = heads(d, scope, "k", x, &how.heads, layer);
     const char *v = heads(d, scope, "v", x, &how.heads, layer);
-    x = cleave_compose_attention(d->c, scope, &how, q, k, v);
-    return cleave_compose_linear(d->c, cleave_compose_name(d->c, "%s.o_proj", scope), x,
+    const char *given = cleave_compose_attention(d->c, scope, &how, q, k, v);
+    if (d->style->gates)
+        given = gate_heads(d, scope, x, given);
+    return cleave_compose_linear(d->c, cleave_compose_name(d->c, "%s.o_proj", scope), given,
                                  config->heads * config->head, config->width,
                                  config->attention_bias || config->output_bias);
 }
@@ -231,12 +245,12 @@ const char *cleave_compose_qwen3_vl(cleave_composer *c, const cleave_config *con
 }
 
 /* What attention and the unit give is normed, not what they read. */
-static const cleave_decoder_norms norms_behind = {.after_attention = "post_attention_layernorm",
+const cleave_decoder_norms cleave_norms_behind = {.after_attention = "post_attention_layernorm",
                                                   .after_feed = "post_feedforward_layernorm"};
 
 const char *cleave_compose_olmo2(cleave_composer *c, const cleave_config *config) {
     return cleave_compose_decoder(
-        c, config, &(cleave_decoder_style){.wide_norms = true, .norms = &norms_behind});
+        c, config, &(cleave_decoder_style){.wide_norms = true, .norms = &cleave_norms_behind});
 }
 
 /* Rotary positions are scaled in layers without a window alone, where nothing else is said. */
@@ -252,7 +266,7 @@ const char *cleave_compose_exaone4(cleave_composer *c, const cleave_config *conf
     cleave_config own = *config;
     own.turns_windowed = config->window > 0;
     return cleave_compose_decoder(
-        c, &own, &(cleave_decoder_style){.head_norms = true, .norms = &norms_behind});
+        c, &own, &(cleave_decoder_style){.head_norms = true, .norms = &cleave_norms_behind});
 }
 
 /* Its logits are divided. */
@@ -363,4 +377,33 @@ const char *cleave_compose_seed_oss(cleave_composer *c, const cleave_config *con
     own.attention_bias = false; /* of queries, keys and values alone */
     return cleave_compose_decoder(c, &own,
                                   &(cleave_decoder_style){.biases = config->attention_bias});
+}
+
+/* InternLM3: all its products have a bias, or none has. */
+const char *cleave_compose_internlm3(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.mlp_bias = config->attention_bias;
+    return cleave_compose_llama(c, &own);
+}
+
+/* An encoder, of masked tokens. */
+const char *cleave_compose_eurobert(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.head_bias = config->mlp_bias;
+    return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.sees_ahead = true});
+}
+
+const char *cleave_compose_jais2(cleave_composer *c, const cleave_config *config) {
+    return cleave_compose_decoder(
+        c, config, &(cleave_decoder_style){.norm = CLEAVE_NORM_LAYER, .feed = feed_up_and_down});
+}
+
+/* Granite whose logits are multiplied, and which may norm what attention and unit give, too. */
+const char *cleave_compose_hyperclovax(cleave_composer *c, const cleave_config *config) {
+    static const cleave_decoder_norms both = {.before_attention = "input_layernorm",
+                                              .after_attention = "post_norm1",
+                                              .before_feed = "post_attention_layernorm",
+                                              .after_feed = "post_norm2"};
+    return cleave_compose_decoder(
+        c, config, &(cleave_decoder_style){.norms = config->norms_behind ? &both : NULL});
 }

@@ -19,6 +19,8 @@ typedef const char *(*cleave_heads_of_layer)(const cleave_decoder *d, const char
                                              const char *which, const char *x,
                                              const cleave_heads *heads, int64_t layer);
 
+extern const cleave_decoder_norms cleave_norms_behind;
+
 typedef struct cleave_decoder_style {
     const char *model; /* the module that has the layers; null: "model" */
     bool biases;       /* of queries, keys and values, whatever the file says */
@@ -27,6 +29,8 @@ typedef struct cleave_decoder_style {
     bool wide_norms;   /* of queries and keys, over all heads */
     bool parallel;     /* the unit reads what attention reads */
     bool sinks;        /* heads have them */
+    bool sees_ahead;   /* a query sees later keys, too */
+    bool gates;        /* what heads give is weighed, element by element */
     cleave_norm norm;
     const cleave_decoder_norms *norms; /* null: Llama's */
     /* In place of Llama's, where they are not null: of the block's normed x [batch, length, width],

@@ -167,7 +167,8 @@ static cleave_status read_rotaries(const cleave_json_cursor *at, cleave_arena *a
     return CLEAVE_OK;
 }
 
-/* What is not supported has to be off. */
+/* What is not supported has to be off.  The name of a function may stand in an object of its own.
+ */
 static cleave_status check_fixed(const cleave_json_cursor *at, const cleave_field *field,
                                  cleave_error *error) {
     const char *text;
@@ -179,7 +180,10 @@ static cleave_status check_fixed(const cleave_json_cursor *at, const cleave_fiel
                                : cleave_json_fail(at, error, "is %s, which is not supported",
                                                   is_on ? "true" : "false");
     }
-    CLEAVE_TRY(cleave_json_string(at, &text, error));
+    cleave_json_cursor name = *at;
+    if (cleave_json_type_of(at) == CLEAVE_JSON_OBJECT && !cleave_json_find(at, "name", &name))
+        return cleave_json_fail(at, error, "has no name");
+    CLEAVE_TRY(cleave_json_string(&name, &text, error));
     if (strcmp(text, field->text) != 0)
         return cleave_json_fail(at, error, "\"%.64s\" is not supported, but \"%s\"", text,
                                 field->text);

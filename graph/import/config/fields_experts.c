@@ -6,6 +6,8 @@
 #define ROOM                                                                                       \
     NOT("output_router_logits"), COUNT("expert_capacity", capacity, 0),                            \
         NUMBER("capacity_factor", capacity_factor, 0)
+#define MLP_TYPES                                                                                  \
+    { "mlp_layer_types", CLEAVE_FIELD_LAYERS, MEMBER(routed), false, 0, "dense sparse" }
 #define EXPERTS(choices_standard) EXTENT("num_experts_per_tok", choices, choices_standard), ROOM
 
 FIELDS_OF(mixtral, LLAMA_SIZES(8, 131072), TURNED("rope_theta", 1e6),
@@ -116,12 +118,18 @@ FIELDS_OF(ernie4_5_moe, LLAMA_SIZES(4, 131072), TURNED("rope_theta", 500000),
         EXTENT("n_group", groups, n_groups), EXTENT("topk_group", group_choices, n_open),          \
         NUMBER("routed_scaling_factor", expert_scale, scale)
 /* And its attention, whose queries, keys and values come from latents. */
+#define LATENT_HEADS(query_standard, value_standard, turned_standard, plain_standard,              \
+                     head_standard)                                                                \
+    COUNT("q_lora_rank", query_rank, query_standard),                                              \
+        EXTENT("kv_lora_rank", value_rank, value_standard),                                        \
+        EXTENT("qk_rope_head_dim", head, turned_standard),                                         \
+        EXTENT("head_dim", head, turned_standard),                                                 \
+        EXTENT("qk_nope_head_dim", plain_head, plain_standard),                                    \
+        EXTENT("v_head_dim", value_head, head_standard), IDLE("qk_head_dim"),                      \
+        FLAG("attention_bias", attention_bias, 0), FUNCTION("hidden_act", "silu")
 #define LATENT                                                                                     \
-    COUNT("q_lora_rank", query_rank, 1536), EXTENT("kv_lora_rank", value_rank, 512),               \
-        EXTENT("qk_rope_head_dim", head, 64), EXTENT("head_dim", head, 64),                        \
-        EXTENT("qk_nope_head_dim", plain_head, 128), EXTENT("v_head_dim", value_head, 128),        \
-        FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 0),           \
-        EXTENT("moe_layer_freq", sparse_step, 1), FUNCTION("hidden_act", "silu")
+    LATENT_HEADS(1536, 512, 64, 128, 128), FLAG("tie_word_embeddings", tied, 0),                   \
+        EXTENT("moe_layer_freq", sparse_step, 1)
 
 FIELDS_OF(glm4_moe, LLAMA_SIZES(8, 131072), TURNED("rope_theta", 10000),
           NUMBER("partial_rotary_factor", rotary[0].share, 0.5),
@@ -156,7 +164,7 @@ FIELDS_OF(deepseek_v3, LLAMA(0, 4096), EXPERTS(8), ROUTED(256, 1, 2048, 3, 8, 4,
 FIELDS_OF(glm4_moe_lite, LLAMA_SIZES(0, 202752), TURNED("rope_theta", 10000),
           NUMBER("partial_rotary_factor", rotary[0].share, 1),
           NUMBER("rms_norm_eps", epsilon, 1e-5), EXPERTS(4), ROUTED(64, 1, 1536, 1, 1, 1, 1.8),
-          LATENT, FLAG("norm_topk_prob", normalises, 1),
+          LATENT, MLP_TYPES, FLAG("norm_topk_prob", normalises, 1),
           FLAG("rope_interleave", rotary[0].interleaved, 1), IS("scoring_func", "sigmoid"),
           IS("topk_method", "noaux_tc"));
 
@@ -178,7 +186,7 @@ FIELDS_OF(dbrx, NEEDED("d_model", width), NEEDED("hidden_size", width), NEEDED("
           IDLE("emb_pdrop"), TURNED("rope_theta", 10000), ROOM, NOT("tie_word_embeddings"),
           RATE("attn_config.attn_pdrop", attention_dropout, 0),
           CAP("attn_config.clip_qkv", projection_clip, 0),
-          EXTENT("attn_config.kv_n_heads", kv_heads, 1),
+          EXTENT("attn_config.kv_n_heads", kv_heads, 1), IDLE("num_key_value_heads"),
           NUMBER("attn_config.rope_theta", rotary[0].theta, 10000),
           EXTENT("ffn_config.ffn_hidden_size", expert_inner, 3584),
           EXTENT("ffn_config.moe_num_experts", experts, 4),
@@ -186,3 +194,54 @@ FIELDS_OF(dbrx, NEEDED("d_model", width), NEEDED("hidden_size", width), NEEDED("
           RATE("ffn_config.moe_jitter_eps", router_jitter, 0), IDLE("ffn_config.moe_loss_weight"),
           CAP("ffn_config.moe_normalize_expert_weights", choice_norm, 1),
           IDLE("ffn_config.hidden_size"), IS("ffn_config.ffn_act_fn", "silu"));
+
+FIELDS_OF(youtu, LLAMA(0, 131072), LATENT_HEADS(1536, 512, 64, 128, 128),
+          FLAG("tie_word_embeddings", tied, 1), FLAG("rope_interleave", rotary[0].interleaved, 1),
+          NOT("mlp_bias"), IDLE("embedding_initializer_range"));
+
+FIELDS_OF(minicpm3, LLAMA_SIZES(0, 32768), TURNED("rope_theta", 10000),
+          NUMBER("rms_norm_eps", epsilon, 1e-5), LATENT_HEADS(768, 256, 32, 64, 0),
+          FLAG("tie_word_embeddings", tied, 1), NOT("mlp_bias"),
+          NUMBER("scale_emb", embedding_scale, 12), NUMBER("scale_depth", residual_scale, 1.4),
+          EXTENT("dim_model_base", logit_width, 256));
+
+FIELDS_OF(flex_olmo, LLAMA_SIZES(0, 4096), TURNED("rope_theta", 500000),
+          NUMBER("rms_norm_eps", epsilon, 1e-6), EXPERTS(5), EXTENT("num_experts", experts, 7),
+          EXTENT("num_local_experts", experts, 7), FLAG("norm_topk_prob", normalises, 0),
+          FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 0),
+          FUNCTION("hidden_act", "silu"));
+
+/* Fields of routers that its class has not. */
+FIELDS_OF(afmoe, LLAMA_SIZES(0, 16384), TURNED("rope_theta", 10000),
+          NUMBER("rms_norm_eps", epsilon, 1e-5), EXTENT("head_dim", head, 128), EXPERTS(6),
+          EXTENT("num_experts", experts, 64), COUNT("num_shared_experts", shared_experts, 2),
+          EXTENT("moe_intermediate_size", expert_inner, 1408),
+          COUNT("num_dense_layers", dense_layers, 1), NUMBER("route_scale", expert_scale, 1),
+          EXTENT("global_attn_every_n_layers", whole_every, 4),
+          COUNT("sliding_window", window, 1024), LAYERS, FLAG("mup_enabled", scales, 0),
+          FLAG("attention_bias", attention_bias, 0), FLAG("tie_word_embeddings", tied, 0),
+          YES("route_norm"), IS("score_func", "sigmoid"), EXACT("n_group", 1),
+          EXACT("topk_group", 1), EXACT("num_expert_groups", 1), EXACT("num_limited_groups", 1),
+          IDLE("load_balance_coeff"), IDLE("use_grouped_mm"), FUNCTION("hidden_act", "silu"));
+
+FIELDS_OF(exaone_moe, LLAMA_SIZES(32, 2048), TURNED("rope_theta", 10000),
+          NUMBER("rms_norm_eps", epsilon, 1e-5), EXTENT("head_dim", head, 0), EXPERTS(8),
+          EXTENT("num_experts", experts, 64), COUNT("num_shared_experts", shared_experts, 1),
+          EXTENT("moe_intermediate_size", expert_inner, 1024),
+          COUNT("first_k_dense_replace", dense_layers, 1), MLP_TYPES, EXTENT("n_group", groups, 1),
+          EXTENT("topk_group", group_choices, 1),
+          NUMBER("routed_scaling_factor", expert_scale, 2.5), FLAG("norm_topk_prob", normalises, 1),
+          COUNT("sliding_window", window, 4096),
+          {"sliding_window_pattern", CLEAVE_FIELD_PERIOD, MEMBER(whole_every), false, 4, NULL},
+          LAYERS, FLAG("tie_word_embeddings", tied, 0), IS("scoring_func", "sigmoid"),
+          IS("topk_method", "noaux_tc"), FUNCTION("hidden_act", "silu"));
+
+FIELDS_OF(solar_open, SIZES, NEEDED("vocab_size", vocabulary),
+          EXTENT("num_key_value_heads", kv_heads, 8),
+          EXTENT("max_position_embeddings", positions, 131072),
+          RATE("attention_dropout", attention_dropout, 0), TURNED("rope_theta", 1e6),
+          NUMBER("partial_rotary_factor", rotary[0].share, 1),
+          NUMBER("rms_norm_eps", epsilon, 1e-5), EXPERTS(8), ROUTED(128, 1, 1280, 0, 1, 1, 1),
+          FLAG("norm_topk_prob", normalises, 1), EXTENT("head_dim", head, 128),
+          FLAG("attention_bias", attention_bias, 0), FLAG("tie_word_embeddings", tied, 0),
+          NOT("use_qk_norm"), IDLE("intermediate_size"), FUNCTION("hidden_act", "silu"));

@@ -65,10 +65,10 @@ FIELDS_OF(gpt2, GPT2, FLAG("scale_attn_by_inverse_layer_idx", scales_by_layer, 0
           FUNCTION("activation_function", "gelu_new"));
 
 /* What its files say of how it is run changes nothing. */
-FIELDS_OF(gpt_bigcode, GPT2, YES("multi_query"), IDLE("scale_attention_softmax_in_fp32"),
-          IDLE("inference_runner"), IDLE("max_batch_size"), IDLE("max_sequence_length"),
-          IDLE("pad_key_length"), IDLE("pre_allocate_kv_cache"), IDLE("validate_runner_input"),
-          FUNCTION("activation_function", "gelu_pytorch_tanh"));
+FIELDS_OF(gpt_bigcode, GPT2, YES("multi_query"), IDLE("num_key_value_heads"),
+          IDLE("scale_attention_softmax_in_fp32"), IDLE("inference_runner"), IDLE("max_batch_size"),
+          IDLE("max_sequence_length"), IDLE("pad_key_length"), IDLE("pre_allocate_kv_cache"),
+          IDLE("validate_runner_input"), FUNCTION("activation_function", "gelu_pytorch_tanh"));
 
 FIELDS_OF(opt, SIZES, NEEDED("vocab_size", vocabulary), NEEDED("ffn_dim", inner),
           EXTENT("word_embed_proj_dim", embedded_width, 0),

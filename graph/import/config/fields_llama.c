@@ -1,17 +1,28 @@
 /* Fields of families that are made like Llama (family_llama.h), with a dense unit. */
 #include "graph/import/config/field_rows.h"
 
-FIELDS_OF(llama, LLAMA(0, 2048), EXTENT("head_dim", head, 0), FLAG("tie_word_embeddings", tied, 0),
-          FLAG("attention_bias", attention_bias, 0), FLAG("mlp_bias", mlp_bias, 0),
-          NOT("rope_interleaved"), FUNCTION("hidden_act", "silu"));
+/* Files of models that have images, too, leave out what is as of the class. */
+#define STANDARD_SIZES(width_, layers_, heads_, kv_heads_, inner_, vocabulary_, positions_)        \
+    EXTENT("hidden_size", width, width_), EXTENT("num_hidden_layers", layers, layers_),            \
+        EXTENT("num_attention_heads", heads, heads_), EXTENT("intermediate_size", inner, inner_),  \
+        EXTENT("vocab_size", vocabulary, vocabulary_),                                             \
+        EXTENT("num_key_value_heads", kv_heads, kv_heads_),                                        \
+        EXTENT("max_position_embeddings", positions, positions_),                                  \
+        RATE("attention_dropout", attention_dropout, 0)
+
+FIELDS_OF(llama, STANDARD_SIZES(4096, 32, 32, 0, 11008, 32000, 2048), TURNED("rope_theta", 10000),
+          NUMBER("rms_norm_eps", epsilon, 1e-6), EXTENT("head_dim", head, 0),
+          FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 0),
+          FLAG("mlp_bias", mlp_bias, 0), NOT("rope_interleaved"), FUNCTION("hidden_act", "silu"));
 
 FIELDS_OF(ministral, LLAMA(8, 131072), EXTENT("head_dim", head, 0),
           FLAG("tie_word_embeddings", tied, 0), COUNT("sliding_window", window, 4096), LAYERS,
           FUNCTION("hidden_act", "silu"));
 
-FIELDS_OF(mistral, LLAMA(8, 131072), EXTENT("head_dim", head, 0),
-          FLAG("tie_word_embeddings", tied, 0), COUNT("sliding_window", window, 4096),
-          FUNCTION("hidden_act", "silu"));
+FIELDS_OF(mistral, STANDARD_SIZES(4096, 32, 32, 8, 14336, 32000, 131072),
+          TURNED("rope_theta", 10000), NUMBER("rms_norm_eps", epsilon, 1e-6),
+          EXTENT("head_dim", head, 0), FLAG("tie_word_embeddings", tied, 0),
+          COUNT("sliding_window", window, 4096), FUNCTION("hidden_act", "silu"));
 
 /* As of gpt-oss, its rotary positions are scaled where nothing is said of them. */
 FIELDS_OF(ministral3, LLAMA_SIZES(8, 262144), NUMBER("rope_theta", rotary[0].theta, 1e6),
@@ -143,14 +154,7 @@ FIELDS_OF(gemma2, GEMMA(LLAMA_SIZES(4, 8192)), TURNED("rope_theta", 10000),
           COUNT("sliding_window_size", window, 4096), CAP("attn_logit_softcapping", score_cap, 50),
           CAP("final_logit_softcapping", logit_cap, 30));
 
-/* Files of models that have images, too, leave out what is as of the class. */
-FIELDS_OF(gemma3_text,
-          GEMMA(EXTENT("hidden_size", width, 2304), EXTENT("num_hidden_layers", layers, 26),
-                EXTENT("num_attention_heads", heads, 8), EXTENT("vocab_size", vocabulary, 262208),
-                EXTENT("intermediate_size", inner, 9216),
-                EXTENT("num_key_value_heads", kv_heads, 4),
-                EXTENT("max_position_embeddings", positions, 131072),
-                RATE("attention_dropout", attention_dropout, 0)),
+FIELDS_OF(gemma3_text, GEMMA(STANDARD_SIZES(2304, 26, 8, 4, 9216, 262208, 131072)),
           NUMBER("rope_theta", rotary[0].theta, 1e6),
           NUMBER("rope_local_base_freq", rotary[1].theta, 10000), ROTARY("rope_scaling"),
           ROTARIES("rope_parameters"), EXTENT("sliding_window_pattern", whole_every, 6),
@@ -192,3 +196,42 @@ FIELDS_OF(apertus, LLAMA_SIZES(0, 65536), NUMBER("rope_theta", rotary[0].theta, 
           FLAG("attention_bias", attention_bias, 0), FLAG("tie_word_embeddings", tied, 0),
           NOT("mlp_bias"), NOT("post_norm"), YES("qk_norm"), ZERO("hidden_dropout"),
           IS("hidden_act", "xielu"));
+
+FIELDS_OF(internlm3, LLAMA_SIZES(2, 32768), TURNED("rope_theta", 10000),
+          NUMBER("rms_norm_eps", epsilon, 1e-5), EXTENT("head_dim", head, 128),
+          FLAG("tie_word_embeddings", tied, 0), FLAG("qkv_bias", attention_bias, 0),
+          FLAG("attention_bias", attention_bias, 0), FLAG("bias", attention_bias, 0),
+          FLAG("mlp_bias", attention_bias, 0), FUNCTION("hidden_act", "silu"));
+
+/* Something has to be said of rotary positions, and of the layers that have a window. */
+FIELDS_OF(cwm, LLAMA_SIZES(8, 131072), NUMBER("rope_theta", rotary[0].theta, 1e6),
+          NEEDED_ROTARY("rope_scaling"), NEEDED_ROTARY("rope_parameters"),
+          NUMBER("rms_norm_eps", epsilon, 1e-5), EXTENT("head_dim", head, 128),
+          COUNT("sliding_window", window, 8192),
+          {"layer_types", CLEAVE_FIELD_LAYERS, MEMBER(windowed), true, 0,
+           "full_attention sliding_attention"},
+          FLAG("tie_word_embeddings", tied, 0), FLAG("mlp_bias", mlp_bias, 0),
+          FUNCTION("hidden_act", "silu"));
+
+FIELDS_OF(eurobert, LLAMA_SIZES(0, 8192), TURNED("rope_theta", 10000),
+          NUMBER("rms_norm_eps", epsilon, 1e-5), EXTENT("head_dim", head, 0),
+          FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 0),
+          FLAG("mlp_bias", mlp_bias, 0), ZERO("hidden_dropout"), IDLE("classifier_pooling"),
+          IDLE("clf_pooling"), IDLE("bos_token"), IDLE("eos_token"), IDLE("mask_token"),
+          IDLE("pad_token"), FUNCTION("hidden_act", "silu"));
+
+FIELDS_OF(jais2, LLAMA_SIZES(0, 8192), TURNED("rope_theta", 10000),
+          NUMBER("layer_norm_eps", epsilon, 1e-5), EXTENT("head_dim", head, 0),
+          FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 1),
+          FLAG("mlp_bias", mlp_bias, 1), FUNCTION("hidden_act", "relu2"));
+
+FIELDS_OF(hyperclovax, LLAMA(0, 2048), EXTENT("head_dim", head, 0),
+          FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 0),
+          FLAG("mlp_bias", mlp_bias, 0), NUMBER("embedding_multiplier", embedding_scale, 1),
+          NUMBER("residual_multiplier", residual_scale, 1),
+          CAP("attention_multiplier", score_scale, 0), NUMBER("logits_scaling", logit_scale, 1),
+          FLAG("use_post_norm", norms_behind, 1), FUNCTION("hidden_act", "silu"));
+
+FIELDS_OF(vaultgemma, GEMMA(LLAMA_SIZES(4, 8192)), TURNED("rope_theta", 10000),
+          CAP("attn_logit_softcapping", score_cap, 50),
+          CAP("final_logit_softcapping", logit_cap, 30));

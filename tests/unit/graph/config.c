@@ -196,6 +196,12 @@ ParameterizedTestParameters(config, published_models_have_the_parameters_of_the_
                               {"gemma_3_4b_text"},
                               {"deit_base_distilled"},
                               {"dinov2_giant"},
+                              {"trinity_mini"},
+                              {"internlm3_8b"},
+                              {"cwm_32b"},
+                              {"eurobert_210m"},
+                              {"minicpm3_4b"},
+                              {"flex_olmo_7x7b"},
                               {"vit_base"}};
     return cr_make_param_array(published, all, sizeof all / sizeof *all);
 }
@@ -253,6 +259,25 @@ static cleave_onnx_graph graph_of(const char *text, int64_t sequence, bool train
     cleave_error error = {""};
     cr_assert_eq(decode(text, sequence, trains, &graph, &error), CLEAVE_OK, "%s", error.message);
     return graph;
+}
+
+/* LLaVA 1.5 has of its texts what is not as of Llama's class: 6,738,415,616 parameters of Llama 7B,
+   and 64 rows more of 4096 in each of two tables. */
+Test(config, sizes_that_are_left_out_are_those_of_the_class) {
+    static const char text[] =
+        "{\"_name_or_path\": \"lmsys/vicuna-7b-v1.5\", \"architectures\": [\"LlamaForCausalLM\"], "
+        "\"max_position_embeddings\": 4096, \"model_type\": \"llama\", \"rms_norm_eps\": 1e-05, "
+        "\"torch_dtype\": \"float16\", \"vocab_size\": 32064}";
+    const cleave_import_request request = {.file = "hand.json",
+                                           .data = text,
+                                           .bytes = strlen(text),
+                                           .batch = 2,
+                                           .sequence = 8,
+                                           .with_loss = true};
+    cleave_error error = {""};
+    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_expect_eq(cleave_model_parameter_count(&model), INT64_C(6738415616) + 2 * 64 * 4096);
 }
 
 /* Of the embedding, the weights of attention, and behind attention and unit. */
@@ -509,9 +534,9 @@ static const struct {
      "\"mamba\" is not supported: it has state-space layers", 8},
     {"{\"model_type\": \"gpt_oss\", " SIZES "}", "$: has no rope_scaling", 8},
     {"{\"model_type\": \"gpt5\", " SIZES "}",
-     "\"gpt5\" is not supported (is it gpt2?), but albert, apertus, arcee, bart, bert", 8},
-    {"{\"model_type\": \"perceiver\", " SIZES "}", "\"perceiver\" is not supported, but albert,",
-     8},
+     "\"gpt5\" is not supported (is it gpt2?), but afmoe, albert, apertus, arcee, bart", 8},
+    {"{\"model_type\": \"perceiver\", " SIZES "}",
+     "\"perceiver\" is not supported, but afmoe, albert,", 8},
     {"{\"model_type\": \"hunyuan_v1_dence\", " SIZES "}", "(is it hunyuan_v1_dense?)", 8},
     {"{\"_class_name\": \"UNet2DConditionModel\", \"sample_size\": 64}",
      "is of Diffusers, by its _class_name \"UNet2DConditionModel\", and no language model", 8},
@@ -593,7 +618,15 @@ static const struct {
      "\"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"vocab_size\": 20, "
      "\"intermediate_size\": 24}",
      "a width of 18 is no multiple of 4 heads", 8},
-    {"{\"model_type\": \"llama\", \"hidden_size\": 16}", "has no num_hidden_layers", 8},
+    {"{\"model_type\": \"qwen2\", \"hidden_size\": 16}", "has no num_hidden_layers", 8},
+    {"{\"model_type\": \"cwm\", " SIZES
+     ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
+     "has no layer_types", 8},
+    {"{\"model_type\": \"internlm3\", " SIZES ", \"qkv_bias\": true, \"bias\": false}",
+     "$.bias: says something else than qkv_bias", 8},
+    {"{\"model_type\": \"exaone_moe\", " SIZES
+     ", \"num_key_value_heads\": 2, \"mlp_layer_types\": [\"dense\"]}",
+     "has 1 mlp_layer_types for 2 layers", 8},
     {"{" LLAMA "}", "--sequence N", 0},
     {"{" LLAMA "}", "not in the range 1 to 262144", 262145},
     {"{\"model_type\": \"gemma2\", " SIZES ", \"num_key_value_heads\": 2, "
