@@ -23,12 +23,12 @@ HEADS = {"albert": transformers.AutoModelForMaskedLM, "bert": transformers.AutoM
          "distilbert": transformers.AutoModelForMaskedLM,
          "roberta": transformers.AutoModelForMaskedLM,
          **dict.fromkeys(("deit", "dinov2", "dinov2_with_registers", "vit"), CLASSES),
-         **dict.fromkeys(("electra", "eurobert"), transformers.AutoModelForMaskedLM),
+         **dict.fromkeys(("deberta-v2", "electra", "esm", "eurobert", "mpnet"), transformers.AutoModelForMaskedLM),
          "modernbert": transformers.AutoModelForMaskedLM, **dict.fromkeys(SIDED, transformers.AutoModelForSeq2SeqLM),
          "whisper": transformers.AutoModelForSpeechSeq2Seq, **TOWERS, **dict.fromkeys(TEXTS)}
 
 # Of functions, whose modules keep them; a bias of zeros; waves for positions.
-CONSTANTS = ("act_fn.beta", "act_fn.eps", "final_logits_bias", "embed_positions.weight")
+CONSTANTS = ("act_fn.beta", "act_fn.eps", "final_logits_bias", "embed_positions.weight", "inv_freq")
 
 
 def shapes_of(fields):

@@ -37,7 +37,7 @@ LABELS = {str(i): str(i) for i in range(5)}
 CAUSAL = transformers.AutoModelForCausalLM
 CLASSES = transformers.AutoModelForImageClassification
 MASKED = transformers.AutoModelForMaskedLM
-SIDED = ("bart", "m2m_100", "mbart", "mt5", "pegasus", "t5", "whisper")  # kinds that have an encoder and a decoder
+SIDED = ("bart", "blenderbot", "m2m_100", "mbart", "mt5", "pegasus", "t5", "umt5", "whisper")  # kinds that have an encoder and a decoder
 # One side of a model of images and texts; of it is taken what it gives, an embedding.
 TOWERS = {"clip_text_model": transformers.CLIPTextModelWithProjection,
           "clip_vision_model": transformers.CLIPVisionModelWithProjection,
@@ -263,6 +263,25 @@ MODELS = {
     "family_exaone_moe": (CAUSAL, dict(model_type="exaone_moe", **EXPERTS, num_experts=4, moe_intermediate_size=12,
                                        sliding_window=3, sliding_window_pattern=2, mlp_layer_types=["sparse", "dense"],
                                        pad_token_id=None)),
+    "family_mpnet": (MASKED, dict(model_type="mpnet", **SMALL, intermediate_size=20, max_position_embeddings=9,
+                                  pad_token_id=1, **NO_DROPOUT)),
+    "family_megatron_bert": (MASKED, dict(model_type="megatron-bert", **SMALL, intermediate_size=20,
+                                          max_position_embeddings=8, pad_token_id=None, **NO_DROPOUT)),
+    "family_esm": (MASKED, dict(model_type="esm", **SMALL, intermediate_size=20, pad_token_id=0, mask_token_id=9,
+                                position_embedding_type="rotary", token_dropout=True, emb_layer_norm_before=False,
+                                **NO_DROPOUT)),
+    "family_deberta_v2": (MASKED, dict(model_type="deberta-v2", **SMALL, intermediate_size=20, relative_attention=True,
+                                       max_position_embeddings=16, position_buckets=4, norm_rel_ebd="layer_norm",
+                                       share_att_key=True, pos_att_type="p2c|c2p", position_biased_input=False,
+                                       pad_token_id=0, **NO_DROPOUT)),
+    "family_deberta_v2_apart": (MASKED, dict(model_type="deberta-v2", **{**SMALL, "num_hidden_layers": 1},
+                                             intermediate_size=20, relative_attention=True, max_position_embeddings=8,
+                                             pos_att_type=["p2c", "c2p"], pad_token_id=0, **NO_DROPOUT)),
+    "family_umt5": (SEQUENCES,
+                    dict(model_type="umt5", d_model=16, d_kv=6, d_ff=20, num_layers=2, num_decoder_layers=2,
+                         num_heads=3, vocab_size=24, dropout_rate=0.0, relative_attention_num_buckets=4,
+                         relative_attention_max_distance=5, pad_token_id=0)),
+    "family_blenderbot": (SEQUENCES, dict(model_type="blenderbot", **SIDES, max_position_embeddings=8)),
     "family_modernbert": (MASKED, dict(model_type="modernbert", **SMALL, intermediate_size=20, pad_token_id=None,
                                        max_position_embeddings=64, global_attn_every_n_layers=2, local_attention=4,
                                        global_rope_theta=100.0, local_rope_theta=20.0)),
@@ -309,7 +328,7 @@ def inputs_of(kind, fields):
         texts = torch.cat([torch.randint(2, 23, (4, 5)), torch.full((4, 1), 23)], 1)
         return {"input_ids": texts}, torch.randint(10, (4,))
     data = {"input_features": torch.randn(4, 5, 20)} if kind == "whisper" else {"input_ids": ids()}
-    if kind in ("albert", "bert", "electra"):
+    if kind in ("albert", "bert", "electra", "megatron-bert"):
         data["token_type_ids"] = torch.randint(2, (4, 6))
     if kind in SIDED:
         data["decoder_input_ids"] = ids()
@@ -332,8 +351,9 @@ def drop(module, capacity):
 
 def tensors_of(kind, named):
     """By the names of checkpoints, some of which have one for two of the newest classes'; without what only images, or
-    only hidden patches, go through."""
-    tensors = {checkpoint_name(kind, n): t for n, t in named if not n.endswith("mask_token") and ".visual." not in n}
+    only hidden patches or other losses, go through."""
+    unused = ("mask_token", ".visual.", ".contact_head.")
+    tensors = {checkpoint_name(kind, n): t for n, t in named if not any(part in n for part in unused)}
     for name in [n for n in tensors if kind.startswith("dinov2") and "mlp.gate_proj" in n]:
         parts = [tensors.pop(name.replace("gate_proj", side)) for side in ("gate_proj", "up_proj")]
         tensors[name.replace("gate_proj", "weights_in")] = torch.cat(parts)

@@ -60,7 +60,7 @@ static cleave_status check_length(const cleave_json_cursor *root, const cleave_f
         return cleave_json_fail(root, error,
                                 "leaves the length of texts open: one is needed (--sequence N)");
     int most = CLEAVE_MOST_SEQUENCE;
-    if (config->buckets > 0 && most > CLEAVE_MOST_BUCKETED)
+    if (family->places_pairs && most > CLEAVE_MOST_BUCKETED)
         most = CLEAVE_MOST_BUCKETED;
     if (sequence < 0 || sequence > most)
         return cleave_json_fail(root, error, "a sequence of %lld is not in the range 1 to %d",
@@ -186,6 +186,16 @@ static cleave_status check_experts(const cleave_json_cursor *root, const cleave_
     return CLEAVE_OK;
 }
 
+/* Buckets of which half or less have a distance each, and the others several. */
+static cleave_status check_buckets(const cleave_json_cursor *root, int64_t buckets,
+                                   int64_t distance, cleave_error *error) {
+    if (buckets > 0 && (buckets < 4 || distance - 1 < buckets / 2))
+        return cleave_json_fail(root, error,
+                                "%lld buckets up to a distance of %lld are too few, or too many",
+                                (long long)buckets, (long long)distance);
+    return CLEAVE_OK;
+}
+
 /* Patches and buckets, where a family has them. */
 static cleave_status check_tables(const cleave_json_cursor *root, const cleave_config *config,
                                   cleave_error *error) {
@@ -205,10 +215,10 @@ static cleave_status check_tables(const cleave_json_cursor *root, const cleave_c
     if (config->places > CLEAVE_MOST_SEQUENCE)
         return cleave_json_fail(root, error, "%lld max_source_positions are more than %d",
                                 (long long)config->places, CLEAVE_MOST_SEQUENCE);
-    if (config->buckets > 0 && (config->buckets < 4 || config->distance <= config->buckets / 2))
-        return cleave_json_fail(root, error,
-                                "%lld buckets up to a distance of %lld are too few, or too many",
-                                (long long)config->buckets, (long long)config->distance);
+    CLEAVE_TRY(check_buckets(root, config->buckets, config->distance, error));
+    CLEAVE_TRY(check_buckets(root, config->place_buckets,
+                             (config->distance < 1 ? config->positions : config->distance) - 1,
+                             error));
     return CLEAVE_OK;
 }
 

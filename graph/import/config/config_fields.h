@@ -83,6 +83,12 @@ typedef struct cleave_config {
     bool tied, attention_bias, output_bias, mlp_bias, head_bias, qk_norm, uses_window, parallel,
         scales, scales_by_layer;
     bool gated;                  /* the unit is */
+    bool biases_by_layer;        /* each layer has a bias of scores of its own */
+    int64_t place_buckets;       /* where scores are of places; below 1: every distance is one */
+    bool scores_places;          /* places are in scores alone, not in embeddings */
+    bool shares_projections;     /* of places with those of contents */
+    bool drops_masked;           /* masked tokens are zeros, and the others grow by as many */
+    int64_t masked;              /* the id of masked tokens */
     bool norms_before;           /* attention and unit, else behind them */
     bool norms_behind;           /* them, too */
     bool limits_groups;          /* of experts, a token's choices are in the best */
@@ -156,6 +162,7 @@ typedef struct cleave_family {
     bool turns_share;   /* of a share of each head's dimensions */
     bool has_own_head;  /* heads x size of a head need not be the width */
     bool skips_padding; /* positions begin behind the id that pads */
+    bool places_pairs;  /* there is a constant for each query and key */
     int parts_of_heads; /* as many parts have as many heads each; 0: any number of heads is one */
 } cleave_family;
 

@@ -205,6 +205,10 @@ const char *cleave_compose_mbart(cleave_composer *c, const cleave_config *config
             .norms_before = true, .norms_embedding = true, .norms_last = true, .first = FIRST_ROW});
 }
 
+const char *cleave_compose_blenderbot(cleave_composer *c, const cleave_config *config) {
+    return compose_sides(c, config, &(sides_style){.norms_before = true, .norms_last = true});
+}
+
 const char *cleave_compose_pegasus(cleave_composer *c, const cleave_config *config) {
     return compose_sides(c, config,
                          &(sides_style){.norms_before = true, .norms_last = true, .waves = true});

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-static const cleave_encoder_names bert_names = {.attention = "attention.self",
+const cleave_encoder_names cleave_bert_names = {.attention = "attention.self",
                                                 .query = "query",
                                                 .key = "key",
                                                 .value = "value",
@@ -73,9 +73,10 @@ static const char *attend(const cleave_encoder *e, const char *block, const char
     cleave_composer *c = e->c;
     const cleave_config *config = e->config;
     const char *scope = cleave_encoder_name(e, block, names->attention), *parts[3];
-    const cleave_composed_attention how = {
+    cleave_composed_attention how = {
         .heads = {e->length, config->heads, config->heads, config->head},
-        .scale = 1 / sqrt((double)config->head),
+        .scale = e->scale > 0 ? e->scale : 1 / sqrt((double)config->head),
+        .bias = e->bias,
         .is_causal = e->is_causal,
         .dropout = config->attention_dropout};
     for (int i = 0; i < 3; i++) {
@@ -83,7 +84,13 @@ static const char *attend(const cleave_encoder *e, const char *block, const char
                                          config->width, config->width, e->biases);
         parts[i] = cleave_compose_split_heads(c, cleave_encoder_name(e, scope, heads[i]), parts[i],
                                               &how.heads, i == 0);
+        if (e->rotary != NULL && i < 2)
+            parts[i] =
+                cleave_compose_rotary(c, cleave_compose_name(c, "%s.%s_turned", scope, heads[i]),
+                                      parts[i], e->rotary, config->head);
     }
+    if (e->score != NULL)
+        how.bias = e->score(e, scope, parts[0], parts[1]);
     x = cleave_compose_attention(c, scope, &how, parts[0], parts[1], parts[2]);
     x = linear(e, block, names->attended, x, config->width, config->width);
     return drop(e, block, names->attended_dropout, x);
@@ -150,7 +157,7 @@ static int64_t embedded_width(const cleave_config *config) {
     return config->embedded_width > 0 ? config->embedded_width : config->width;
 }
 
-static const char *normed_block(const cleave_encoder *e, const char *block, const char *x) {
+const char *cleave_encoder_normed_block(const cleave_encoder *e, const char *block, const char *x) {
     const char *y = attend(e, block, x);
     x = CLEAVE_COMPOSE(e->c, "Add", cleave_encoder_name(e, block, "attended"), x, y);
     x = cleave_encoder_norm(e, block, e->names->attention_norm, x);
@@ -176,7 +183,7 @@ static const char *add_segments(const cleave_encoder *e, const char *scope, cons
 }
 
 /* What blocks read of texts. */
-static const char *embed(const cleave_encoder *e, const char *model, const char **table) {
+const char *cleave_encoder_embed(const cleave_encoder *e, const char *model, const char **table) {
     cleave_composer *c = e->c;
     const cleave_config *config = e->config;
     const int64_t width = embedded_width(config);
@@ -186,12 +193,15 @@ static const char *embed(const cleave_encoder *e, const char *model, const char 
                                              ids, config->vocabulary, width, table);
     if (config->types > 0)
         x = add_segments(e, scope, x);
-    const char *positions =
-        cleave_compose_rows(c, cleave_encoder_name(e, scope, "position_embeddings"),
-                            config->positions, width, config->first_position, config->sequence);
-    x = CLEAVE_COMPOSE(c, "Add", cleave_encoder_name(e, scope, "with_positions"), x, positions);
-    x = cleave_compose_norm(c, cleave_encoder_name(e, scope, "LayerNorm"), x, width,
-                            config->epsilon, CLEAVE_NORM_LAYER);
+    if (!config->scores_places) {
+        const char *positions =
+            cleave_compose_rows(c, cleave_encoder_name(e, scope, "position_embeddings"),
+                                config->positions, width, config->first_position, config->sequence);
+        x = CLEAVE_COMPOSE(c, "Add", cleave_encoder_name(e, scope, "with_positions"), x, positions);
+    }
+    if (!config->norms_before)
+        x = cleave_compose_norm(c, cleave_encoder_name(e, scope, "LayerNorm"), x, width,
+                                config->epsilon, CLEAVE_NORM_LAYER);
     return cleave_compose_dropout(c, cleave_encoder_name(e, scope, "dropout"), x, config->dropout);
 }
 
@@ -201,22 +211,17 @@ static const char *encode(const cleave_encoder *e, const char *model, const char
     cleave_composer *c = e->c;
     const cleave_config *config = e->config;
     const int64_t width = embedded_width(config);
-    const char *x = embed(e, model, table);
+    const char *x = cleave_encoder_embed(e, model, table);
     if (width != config->width)
         x = linear(e, model, "embeddings_project", x, width, config->width);
     for (int64_t i = 0; i < config->layers; i++)
-        x = normed_block(e, cleave_compose_name(c, "%s.%s.layer.%lld", model, blocks, (long long)i),
-                         x);
+        x = cleave_encoder_normed_block(
+            e, cleave_compose_name(c, "%s.%s.layer.%lld", model, blocks, (long long)i), x);
     return x;
 }
 
-/* What gives logits over tokens: a layer, a norm, and the embedding's table or one like it. */
-typedef struct masked_head {
-    const char *layer, *act, *norm, *decoder, *bias, *logits, *activation;
-} masked_head;
-
-static const char *predict(const cleave_encoder *e, const masked_head *head, const char *table,
-                           const char *x) {
+const char *cleave_encoder_predict(const cleave_encoder *e, const cleave_masked_head *head,
+                                   const char *table, const char *x) {
     cleave_composer *c = e->c;
     const cleave_config *config = e->config;
     const int64_t width = embedded_width(config);
@@ -231,34 +236,48 @@ static const char *predict(const cleave_encoder *e, const masked_head *head, con
     return CLEAVE_COMPOSE(c, "Add", head->logits, x, bias);
 }
 
+cleave_masked_head cleave_bert_head(const cleave_config *config) {
+    return (cleave_masked_head){.layer = "cls.predictions.transform.dense",
+                                .act = "cls.predictions.act",
+                                .norm = "cls.predictions.transform.LayerNorm",
+                                .decoder = "cls.predictions.decoder",
+                                .bias = "cls.predictions.bias",
+                                .logits = "cls.predictions.logits",
+                                .activation = config->activation};
+}
+
+cleave_masked_head cleave_roberta_head(void) {
+    return (cleave_masked_head){.layer = "lm_head.dense",
+                                .act = "lm_head.act",
+                                .norm = "lm_head.layer_norm",
+                                .decoder = "lm_head.decoder",
+                                .bias = "lm_head.bias",
+                                .logits = "lm_head.logits",
+                                .activation = "gelu"};
+}
+
 const char *cleave_compose_bert(cleave_composer *c, const cleave_config *config) {
-    const cleave_encoder e = {
-        .c = c, .config = config, .length = config->sequence, .names = &bert_names, .biases = true};
-    const masked_head head = {.layer = "cls.predictions.transform.dense",
-                              .act = "cls.predictions.act",
-                              .norm = "cls.predictions.transform.LayerNorm",
-                              .decoder = "cls.predictions.decoder",
-                              .bias = "cls.predictions.bias",
-                              .logits = "cls.predictions.logits",
-                              .activation = config->activation};
+    const cleave_encoder e = {.c = c,
+                              .config = config,
+                              .length = config->sequence,
+                              .names = &cleave_bert_names,
+                              .biases = true};
+    const cleave_masked_head head = cleave_bert_head(config);
     const char *table;
     const char *x = encode(&e, "bert", "encoder", &table);
-    return predict(&e, &head, table, x);
+    return cleave_encoder_predict(&e, &head, table, x);
 }
 
 const char *cleave_compose_roberta(cleave_composer *c, const cleave_config *config) {
-    const cleave_encoder e = {
-        .c = c, .config = config, .length = config->sequence, .names = &bert_names, .biases = true};
-    const masked_head head = {.layer = "lm_head.dense",
-                              .act = "lm_head.act",
-                              .norm = "lm_head.layer_norm",
-                              .decoder = "lm_head.decoder",
-                              .bias = "lm_head.bias",
-                              .logits = "lm_head.logits",
-                              .activation = "gelu"};
+    const cleave_encoder e = {.c = c,
+                              .config = config,
+                              .length = config->sequence,
+                              .names = &cleave_bert_names,
+                              .biases = true};
+    const cleave_masked_head head = cleave_roberta_head();
     const char *table;
     const char *x = encode(&e, "roberta", "encoder", &table);
-    return predict(&e, &head, table, x);
+    return cleave_encoder_predict(&e, &head, table, x);
 }
 
 const char *cleave_compose_distilbert(cleave_composer *c, const cleave_config *config) {
@@ -269,33 +288,36 @@ const char *cleave_compose_distilbert(cleave_composer *c, const cleave_config *c
                               .length = config->sequence,
                               .names = &distilbert_names,
                               .biases = true};
-    const masked_head head = {.layer = "vocab_transform",
-                              .act = "vocab_transform.act",
-                              .norm = "vocab_layer_norm",
-                              .decoder = "vocab_projector",
-                              .bias = "vocab_projector.bias",
-                              .logits = "vocab_projector.logits",
-                              .activation = config->activation};
+    const cleave_masked_head head = {.layer = "vocab_transform",
+                                     .act = "vocab_transform.act",
+                                     .norm = "vocab_layer_norm",
+                                     .decoder = "vocab_projector",
+                                     .bias = "vocab_projector.bias",
+                                     .logits = "vocab_projector.logits",
+                                     .activation = config->activation};
     const char *table;
     const char *x = encode(&e, "distilbert", "transformer", &table);
-    return predict(&e, &head, table, x);
+    return cleave_encoder_predict(&e, &head, table, x);
 }
 
 /* The generator, which predicts masked tokens; what tells them from a text's own is not put
    together. Tables may be narrower than the stream. */
 const char *cleave_compose_electra(cleave_composer *c, const cleave_config *config) {
-    const cleave_encoder e = {
-        .c = c, .config = config, .length = config->sequence, .names = &bert_names, .biases = true};
-    const masked_head head = {.layer = "generator_predictions.dense",
-                              .act = "generator_predictions.activation",
-                              .norm = "generator_predictions.LayerNorm",
-                              .decoder = "generator_lm_head",
-                              .bias = "generator_lm_head.bias",
-                              .logits = "generator_lm_head.logits",
-                              .activation = "gelu"};
+    const cleave_encoder e = {.c = c,
+                              .config = config,
+                              .length = config->sequence,
+                              .names = &cleave_bert_names,
+                              .biases = true};
+    const cleave_masked_head head = {.layer = "generator_predictions.dense",
+                                     .act = "generator_predictions.activation",
+                                     .norm = "generator_predictions.LayerNorm",
+                                     .decoder = "generator_lm_head",
+                                     .bias = "generator_lm_head.bias",
+                                     .logits = "generator_lm_head.logits",
+                                     .activation = "gelu"};
     const char *table;
     const char *x = encode(&e, "electra", "encoder", &table);
-    return predict(&e, &head, table, x);
+    return cleave_encoder_predict(&e, &head, table, x);
 }
 
 const char *cleave_compose_albert(cleave_composer *c, const cleave_config *config) {
@@ -304,20 +326,21 @@ const char *cleave_compose_albert(cleave_composer *c, const cleave_config *confi
                               .length = config->sequence,
                               .names = &albert_names,
                               .biases = true};
-    const masked_head head = {.layer = "predictions.dense",
-                              .act = "predictions.activation",
-                              .norm = "predictions.LayerNorm",
-                              .decoder = "predictions.decoder",
-                              .bias = "predictions.bias",
-                              .logits = "predictions.logits",
-                              .activation = config->activation};
-    const char *table, *x = embed(&e, "albert", &table);
+    const cleave_masked_head head = {.layer = "predictions.dense",
+                                     .act = "predictions.activation",
+                                     .norm = "predictions.LayerNorm",
+                                     .decoder = "predictions.decoder",
+                                     .bias = "predictions.bias",
+                                     .logits = "predictions.logits",
+                                     .activation = config->activation};
+    const char *table, *x = cleave_encoder_embed(&e, "albert", &table);
     x = linear(&e, "albert.encoder", "embedding_hidden_mapping_in", x, embedded_width(config),
                config->width);
     for (int64_t i = 0; i < config->layers; i++) {
         c->again = cleave_compose_name(c, "@layer=%lld", (long long)i);
-        x = normed_block(&e, "albert.encoder.albert_layer_groups.0.albert_layers.0", x);
+        x = cleave_encoder_normed_block(&e, "albert.encoder.albert_layer_groups.0.albert_layers.0",
+                                        x);
     }
     c->again = NULL;
-    return predict(&e, &head, table, x);
+    return cleave_encoder_predict(&e, &head, table, x);
 }

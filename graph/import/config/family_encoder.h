@@ -15,14 +15,22 @@ typedef struct cleave_encoder_names {
     bool is_gated; /* `wide` gives a gate and, behind it, what that lets through */
 } cleave_encoder_names;
 
-typedef struct cleave_encoder {
+typedef struct cleave_encoder cleave_encoder;
+struct cleave_encoder {
     cleave_composer *c;
     const cleave_config *config;
     int64_t length; /* of the texts, or of an image's patches and tokens */
     const cleave_encoder_names *names;
     bool biases; /* of queries, keys and values */
     bool is_causal;
-} cleave_encoder;
+    const char *bias;                   /* of scores; null: none */
+    const cleave_rotary_tables *rotary; /* that turn queries and keys; null: nothing does */
+    /* Scores' bias of one layer in place of `bias`, by its queries and keys; null: none. */
+    const char *(*score)(const cleave_encoder *e, const char *scope, const char *queries,
+                         const char *keys);
+    const void *scored; /* what `score` reads beside */
+    double scale;       /* of scores; 0: 1 / sqrt of a head's size */
+};
 
 /* SCOPE.WHAT */
 const char *cleave_encoder_name(const cleave_encoder *e, const char *scope, const char *what);
@@ -31,10 +39,30 @@ const char *cleave_encoder_norm(const cleave_encoder *e, const char *scope, cons
                                 const char *x);
 /* What a block's unit gives of x. */
 const char *cleave_encoder_feed(const cleave_encoder *e, const char *block, const char *x);
+/* x through one block, which norms what attention and unit give. */
+const char *cleave_encoder_normed_block(const cleave_encoder *e, const char *block, const char *x);
 /* x through all blocks BLOCKS.0, BLOCKS.1, ..., which norm what attention and unit read. */
 const char *cleave_encoder_run(const cleave_encoder *e, const char *blocks, const char *x);
 /* Row `row` of each sample of x: [batch, width]; the node is `name`. */
 const char *cleave_encoder_row(const cleave_encoder *e, const char *name, const char *x,
                                int64_t row);
+
+/* ---- masked tokens --------------------------------------------------------------------------- */
+
+/* What gives logits over tokens: a layer, a norm, and the embedding's table or one like it. */
+typedef struct cleave_masked_head {
+    const char *layer, *act, *norm, *decoder, *bias, *logits, *activation;
+} cleave_masked_head;
+
+/* As BERT calls them. */
+extern const cleave_encoder_names cleave_bert_names;
+cleave_masked_head cleave_bert_head(const cleave_config *config);
+cleave_masked_head cleave_roberta_head(void);
+
+/* What blocks read of texts, whose tables are in MODEL.embeddings: [batch, length, width]. */
+const char *cleave_encoder_embed(const cleave_encoder *e, const char *model, const char **table);
+/* Logits of what the blocks give. */
+const char *cleave_encoder_predict(const cleave_encoder *e, const cleave_masked_head *head,
+                                   const char *table, const char *x);
 
 #endif

@@ -1,6 +1,7 @@
 /* T5: an encoder and a decoder that attends to it.  Norms are RMS norms; scores are not scaled, but
    have a bias that is looked up by how far key and query are apart, in a table that all layers of a
-   side share. */
+   side share, or in one of each layer. */
+#include "graph/import/config/distances.h"
 #include "graph/import/config/families.h"
 
 #include <math.h>
@@ -25,44 +26,6 @@ static const char *drop(const side *s, const char *scope, const char *x) {
                                   s->config->dropout);
 }
 
-/* ---- the bias of scores ---------------------------------------------------------------------- */
-
-/* Near keys have a bucket each, far ones share buckets that widen with the logarithm of the
-   distance.  An encoder has half of the buckets for keys behind the query. */
-static int64_t bucket_of(const cleave_config *config, bool both_ways, int64_t distance) {
-    int64_t n = both_ways ? config->buckets / 2 : config->buckets, first = 0;
-    if (both_ways && distance > 0)
-        first = n;
-    int64_t away = distance < 0 ? -distance : both_ways ? distance : 0, exact = n / 2;
-    if (away < exact)
-        return first + away;
-    /* In f32, as the framework has it, where a border falls on a distance. */
-    float range = (float)log((double)config->distance / (double)exact);
-    float share = logf((float)away / (float)exact) / range * (float)(n - exact);
-    int64_t far = exact + (int64_t)fminf(share, (float)n);
-    return first + (far < n - 1 ? far : n - 1);
-}
-
-static const char *make_bias(const side *s, const char *attention) {
-    cleave_composer *c = s->c;
-    const cleave_config *config = s->config;
-    const int64_t n = config->sequence, shape[] = {n, n};
-    const char *scope = cleave_compose_name(c, "%s.relative_attention_bias", attention);
-    int64_t *buckets = CLEAVE_ARENA_ARRAY(c->arena, int64_t, n * n);
-    c->failed = c->failed || buckets == NULL;
-    if (c->failed)
-        return NULL;
-    for (int64_t query = 0; query < n; query++)
-        for (int64_t key = 0; key < n; key++)
-            buckets[query * n + key] = bucket_of(config, !s->is_decoder, key - query);
-    const char *ids =
-        cleave_compose_ids(c, cleave_compose_name(c, "%s.buckets", scope), 2, shape, buckets);
-    const char *bias =
-        cleave_compose_embedding(c, scope, ids, config->buckets, config->heads, NULL);
-    return cleave_compose_transpose(c, cleave_compose_name(c, "%s.of_heads", scope), bias, 3,
-                                    (int64_t[]){2, 0, 1});
-}
-
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 static const char *attend(side *s, const char *layer, const char *module, const char *x,
@@ -73,8 +36,10 @@ static const char *attend(side *s, const char *layer, const char *module, const 
     const char *normal = norm(s, cleave_compose_name(c, "%s.layer_norm", layer), x), *parts[3];
     bool of_itself = memory == NULL;
     int64_t inner = config->heads * config->head;
-    if (of_itself && s->bias == NULL)
-        s->bias = make_bias(s, scope);
+    if (of_itself && (s->bias == NULL || s->config->biases_by_layer))
+        s->bias = cleave_compose_distance_bias(
+            c, s->config, cleave_compose_name(c, "%s.relative_attention_bias", scope),
+            !s->is_decoder);
     const cleave_composed_attention how = {
         .heads = {config->sequence, config->heads, config->heads, config->head},
         .scale = 1,
@@ -167,4 +132,13 @@ const char *cleave_compose_t5(cleave_composer *c, const cleave_config *config) {
     x = CLEAVE_COMPOSE(c, "Gather", "decoder.embed_tokens", table, made);
     x = run_side(&decoder, x, config->decoder_layers > 0 ? config->decoder_layers : config->layers);
     return predict(c, config, table, x);
+}
+
+/* Each layer has a table of its own, and what gives the logits is scaled unless the file says that
+   the tables are two, which they never are. */
+const char *cleave_compose_umt5(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.biases_by_layer = own.tied = true;
+    own.scales = config->tied;
+    return cleave_compose_t5(c, &own);
 }

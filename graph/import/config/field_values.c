@@ -1,6 +1,7 @@
 /* One value of a configuration, by the kind of its field. */
 #include "graph/import/config/field_values.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static cleave_status read_square(const cleave_json_cursor *at, int64_t *value,
@@ -167,6 +168,22 @@ static cleave_status read_rotaries(const cleave_json_cursor *at, cleave_arena *a
     return CLEAVE_OK;
 }
 
+/* A list of what a text has between bars. */
+static cleave_status check_parts(const cleave_json_cursor *at, const char *text,
+                                 cleave_error *error) {
+    char joined[64] = "";
+    const char *part;
+    for (int32_t i = 0; i < cleave_json_count(at); i++) {
+        const cleave_json_cursor element = cleave_json_element(at, i);
+        const size_t used = strlen(joined);
+        CLEAVE_TRY(cleave_json_string(&element, &part, error));
+        snprintf(joined + used, sizeof joined - used, "%s%s", i > 0 ? "|" : "", part);
+    }
+    return strcmp(joined, text) == 0
+               ? CLEAVE_OK
+               : cleave_json_fail(at, error, "\"%s\" is not supported, but \"%s\"", joined, text);
+}
+
 /* What is not supported has to be off.  The name of a function may stand in an object of its own.
  */
 static cleave_status check_fixed(const cleave_json_cursor *at, const cleave_field *field,
@@ -180,6 +197,8 @@ static cleave_status check_fixed(const cleave_json_cursor *at, const cleave_fiel
                                : cleave_json_fail(at, error, "is %s, which is not supported",
                                                   is_on ? "true" : "false");
     }
+    if (cleave_json_type_of(at) == CLEAVE_JSON_ARRAY)
+        return check_parts(at, field->text, error);
     cleave_json_cursor name = *at;
     if (cleave_json_type_of(at) == CLEAVE_JSON_OBJECT && !cleave_json_find(at, "name", &name))
         return cleave_json_fail(at, error, "has no name");

@@ -28,6 +28,36 @@ FIELDS_OF(roberta, MASKED, COUNT("pad_token_id", padding, 1));
 FIELDS_OF(electra, MASKED, EXTENT("embedding_size", embedded_width, 128),
           IDLE("summary_last_dropout"));
 
+#define MASKED_ALONE(epsilon_standard)                                                             \
+    SIZES, EXTENT("intermediate_size", inner, 3072), NEEDED("vocab_size", vocabulary),             \
+        NUMBER("layer_norm_eps", epsilon, epsilon_standard),                                       \
+        RATE("hidden_dropout_prob", dropout, 0.1),                                                 \
+        RATE("attention_probs_dropout_prob", attention_dropout, 0.1),                              \
+        FLAG("tie_word_embeddings", tied, 1), FUNCTION("hidden_act", "gelu")
+
+FIELDS_OF(mpnet, MASKED_ALONE(1e-12), EXTENT("max_position_embeddings", positions, 512),
+          COUNT("pad_token_id", padding, 1), EXACT("relative_attention_num_buckets", 32));
+
+/* Places that are rows of a table alone, or tokens that are not masked as in training, are what the
+   class has where nothing is said of them. */
+FIELDS_OF(esm, MASKED_ALONE(1e-12), IDLE("max_position_embeddings"),
+          NUMBER("rope_theta", rotary[0].theta, 10000),
+          {"position_embedding_type", CLEAVE_FIELD_IS, 0, true, 0, "rotary"},
+          NOT("emb_layer_norm_before"), FLAG("token_dropout", drops_masked, 0),
+          {"mask_token_id", CLEAVE_FIELD_COUNT, MEMBER(masked), true, 0, NULL},
+          NOT("is_folding_model"), IDLE("esmfold_config"), IDLE("vocab_list"));
+
+/* The class has scores of contents alone where nothing else is said. */
+FIELDS_OF(deberta_v2, MASKED_ALONE(1e-7), COUNT("type_vocab_size", types, 0),
+          EXTENT("max_position_embeddings", positions, 512),
+          {"relative_attention", CLEAVE_FIELD_YES, 0, true, 0, NULL},
+          {"pos_att_type", CLEAVE_FIELD_IS, 0, true, 0, "p2c|c2p"},
+          LAST("max_relative_positions", distance), LAST("position_buckets", place_buckets),
+          FLAG("share_att_key", shares_projections, 0),
+          EITHER("norm_rel_ebd", norms_behind, "none layer_norm"),
+          FLAG("position_biased_input", scales, 1), ZERO("conv_kernel_size"), YES("legacy"),
+          IDLE("pooler_dropout"), IDLE("pooler_hidden_act"), IDLE("pooler_hidden_size"));
+
 /* Layers are one, whose parameters all share. */
 FIELDS_OF(albert, SIZES, EXTENT("intermediate_size", inner, 16384),
           NUMBER("layer_norm_eps", epsilon, 1e-12), NEEDED("vocab_size", vocabulary),
@@ -99,6 +129,9 @@ FIELDS_OF(t5, T5(2048, "relu"), FLAG("scale_decoder_outputs", scales, 1));
 /* Where the embedding's table gives the logits, nothing is scaled. */
 FIELDS_OF(mt5, T5(1024, "gated-gelu"));
 
+FIELDS_OF(umt5, T5(1024, "gated-gelu"), FLAG("scale_decoder_outputs", tied, 1),
+          YES("scalable_attention"));
+
 /* BART's names.  Its first files have switches of other models, which the class has not. */
 #define SIDES(function)                                                                            \
     NEEDED("d_model", width), NEEDED("vocab_size", vocabulary), NEEDED("encoder_layers", layers),  \
@@ -117,6 +150,9 @@ FIELDS_OF(mt5, T5(1024, "gated-gelu"));
 #define KEEPS_LAYERS ZERO("encoder_layerdrop"), ZERO("decoder_layerdrop")
 
 FIELDS_OF(bart, SIDES_OF_TEXT("gelu"), KEEPS_LAYERS);
+
+FIELDS_OF(blenderbot, SIDES_OF_TEXT("gelu"), KEEPS_LAYERS, NOT("extra_layer_norm"),
+          IS("layernorm_variant", "prelayernorm"));
 
 /* Sides of M2M-100 drop layers where nothing is said of it. */
 FIELDS_OF(m2m_100, SIDES("relu"), EXTENT("max_position_embeddings", positions, 1024),

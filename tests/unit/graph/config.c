@@ -202,6 +202,11 @@ ParameterizedTestParameters(config, published_models_have_the_parameters_of_the_
                               {"eurobert_210m"},
                               {"minicpm3_4b"},
                               {"flex_olmo_7x7b"},
+                              {"mpnet_base"},
+                              {"esm2_t33_650m"},
+                              {"umt5_base"},
+                              {"blenderbot_3b"},
+                              {"deberta_v3_base"},
                               {"vit_base"}};
     return cr_make_param_array(published, all, sizeof all / sizeof *all);
 }
@@ -619,6 +624,16 @@ static const struct {
      "\"intermediate_size\": 24}",
      "a width of 18 is no multiple of 4 heads", 8},
     {"{\"model_type\": \"qwen2\", \"hidden_size\": 16}", "has no num_hidden_layers", 8},
+    {"{\"model_type\": \"deberta-v2\", " SIZES "}", "has no relative_attention", 8},
+    {"{\"model_type\": \"deberta-v2\", " SIZES
+     ", \"relative_attention\": true, \"pos_att_type\": [\"c2p\"]}",
+     "\"c2p\" is not supported, but \"p2c|c2p\"", 8},
+    {"{\"model_type\": \"deberta-v2\", " SIZES
+     ", \"relative_attention\": true, \"pos_att_type\": \"p2c|c2p\", "
+     "\"position_buckets\": 16, \"max_relative_positions\": 9}",
+     "16 buckets up to a distance of 8 are too few, or too many", 8},
+    {"{\"model_type\": \"esm\", " SIZES ", \"mask_token_id\": 3}", "has no position_embedding_type",
+     8},
     {"{\"model_type\": \"cwm\", " SIZES
      ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
      "has no layer_types", 8},
