@@ -634,6 +634,8 @@ static const struct {
      "16 buckets up to a distance of 8 are too few, or too many", 8},
     {"{\"model_type\": \"esm\", " SIZES ", \"mask_token_id\": 3}", "has no position_embedding_type",
      8},
+    {"{\"model_type\": \"convnext\"}",
+     "convolutions of images: such models are taken as ONNX files", 8},
     {"{\"model_type\": \"cwm\", " SIZES
      ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
      "has no layer_types", 8},
