@@ -47,6 +47,7 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
                              .n_groups = fold == NULL ? 1 : fold->n_groups,
                              .windows_outermost = fold != NULL && fold->windows_outermost,
                              .training = options->training,
+                             .has_stages = layout->schedule.n_stages > 1,
                              .symbolic = options->symbolic_collectives};
     cleave_parts *parts;
     lower_schedule schedule;

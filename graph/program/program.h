@@ -234,6 +234,7 @@ typedef struct cleave_program {
     bool windows_outermost; /* of a fold with groups: see there */
     int32_t n_spanning;     /* of a fold: collectives of several windows */
     bool training;          /* with loss, backward and update; else forward only */
+    bool has_stages;        /* on devices of their own */
     bool symbolic;          /* collectives join and await; else their steps are messages, too */
     int32_t n_items, n_slots, n_buffers, n_computes, n_updates, n_loads, n_copies, n_copy_pieces,
         n_messages, n_collectives, n_held;

@@ -39,8 +39,9 @@ static inline void cross_links(const pass *p, const delta_placed *placed, int32_
             release = hop + 1 < end ? cleave_later(release, done) : release;
             continue;
         }
-        int64_t begin = cleave_scan_serve(&p->state.links[hop->link], lane, hop->serialization,
-                                          p->delta->link_latency[hop->link], &head, &tail);
+        int64_t begin =
+            cleave_scan_serve(&p->state.links[hop->link], NULL, lane, hop->serialization,
+                              p->delta->link_latency[hop->link], &head, &tail);
         if (hop == first)
             release = begin + hop->serialization;
     }
@@ -54,9 +55,9 @@ static inline void complete(const pass *p, const delta_placed *placed, int32_t t
     const int32_t *links = placed->links + of->first_link;
     for (int32_t l = 0; l < of->n_links; l++)
         meet_link(p, links[l], lane, times[time]);
-    times[time] =
-        cleave_scan_collective(times[time], of->busy, lane, links, of->n_links, p->state.links) +
-        of->rest;
+    times[time] = cleave_scan_collective(times[time], of->busy, lane, links, of->n_links,
+                                         p->state.links, NULL) +
+                  of->rest;
 }
 
 static inline void join(const pass *p, const delta_placed *placed, const delta_item *item,

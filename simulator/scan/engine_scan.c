@@ -22,18 +22,22 @@ cleave_scan_memory *cleave_scan_memory_create(const cleave_engine_problem *probl
         .end_begin = workspace->end_begin,
         .collective_end = workspace->collective_end,
         .links = CLEAVE_ARENA_ARRAY(arena, cleave_scan_link, problem->n_links),
+        .idle_room = CLEAVE_ARENA_ARRAY(arena, cleave_scan_idle, problem->n_links),
         .head = CLEAVE_ARENA_ARRAY(arena, int64_t, n_messages),
         .release = CLEAVE_ARENA_ARRAY(arena, int64_t, n_messages),
         .collective_ready = CLEAVE_ARENA_ARRAY(arena, int64_t, problem->step.n_collectives),
         .processors = CLEAVE_ARENA_ARRAY(arena, cleave_scan_link, n_devices),
         .devices = CLEAVE_ARENA_ARRAY(arena, cleave_scan_device, n_devices)};
-    bool taken = w->links != NULL && w->head != NULL && w->release != NULL &&
-                 w->collective_ready != NULL && w->processors != NULL && w->devices != NULL;
+    bool taken = w->links != NULL && w->idle_room != NULL && w->head != NULL &&
+                 w->release != NULL && w->collective_ready != NULL && w->processors != NULL &&
+                 w->devices != NULL;
     return taken ? w : NULL;
 }
 
 static void reset(const cleave_engine_problem *problem, cleave_scan_memory *w) {
     memset(w->links, 0, (size_t)problem->n_links * sizeof *w->links);
+    memset(w->idle_room, 0, (size_t)problem->n_links * sizeof *w->idle_room);
+    w->idle = problem->has_stages ? w->idle_room : NULL;
     if (problem->step.ends != NULL)
         memset(w->processors, 0, (size_t)problem->n_queues / 2 * sizeof *w->processors);
     memset(w->devices, 0, (size_t)problem->n_queues / 2 * sizeof *w->devices);
@@ -65,9 +69,9 @@ INLINE void transfer(const scan *s, int32_t message, int32_t lane, int64_t head)
     head += cleave_priced_agreement(&problem->step, message);
     for (int32_t h = first; h < end; h++) {
         int32_t link = problem->step.hop_link[h];
-        w->hop_begin[h] =
-            cleave_scan_serve(&w->links[link], lane, problem->step.hop_serialization[h],
-                              problem->link_latency[link], &head, &tail);
+        w->hop_begin[h] = cleave_scan_serve(&w->links[link], cleave_scan_idle_of(w->idle, link),
+                                            lane, problem->step.hop_serialization[h],
+                                            problem->link_latency[link], &head, &tail);
     }
     int64_t left = w->hop_begin[first] + problem->step.hop_serialization[first];
     if (cleave_priced_ends_work(&problem->step, message))
@@ -83,7 +87,7 @@ static void end_collective(const cleave_engine_problem *problem, cleave_scan_mem
     w->collective_end[collective] =
         cleave_scan_collective(w->collective_ready[collective],
                                problem->step.collective_busy[collective], lane,
-                               problem->step.collective_links + first, n_links, w->links) +
+                               problem->step.collective_links + first, n_links, w->links, w->idle) +
         problem->step.collective_rest[collective];
 }
 

@@ -10,6 +10,7 @@
 #include "simulator/step/link.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* What is to be done at an item, where it is known which post of a message and which join of a
@@ -181,8 +182,25 @@ typedef struct cleave_scan_link {
     int64_t run, turn;
 } cleave_scan_link;
 
+/* Where a step has stages, program order tells even less of when transfers are ready: what one
+   stage sends another stands before all that this one does with it, and may set out long after
+   what its communication lane sends meanwhile.  So the last time is kept that a link was idle
+   before a transfer of the main lane, and the communication lane may use it. */
+typedef struct cleave_scan_idle {
+    int64_t from, until;
+} cleave_scan_idle;
+
+/* Does a transfer take a link while it was idle?  `idle` null: none is kept. */
+static inline bool cleave_scan_is_idle(const cleave_scan_idle *idle, int32_t lane, int64_t begin,
+                                       int64_t duration) {
+    return idle != NULL && lane != 0 && begin >= idle->from && begin + duration <= idle->until;
+}
+
 /* When a transfer that reaches a link at `head` begins on it. */
-static inline int64_t cleave_scan_turn(const cleave_scan_link *link, int32_t lane, int64_t head) {
+static inline int64_t cleave_scan_turn(const cleave_scan_link *link, const cleave_scan_idle *idle,
+                                       int32_t lane, int64_t head, int64_t duration) {
+    if (idle != NULL && cleave_scan_is_idle(idle, lane, cleave_later(head, idle->from), duration))
+        return cleave_later(head, idle->from);
     int64_t begin = cleave_later(head, link->free[lane]), ahead = link->free[1] - begin;
     if (ahead <= 0 || begin < link->since)
         return begin;
@@ -216,8 +234,14 @@ static inline void cleave_scan_take_communication(cleave_scan_link *link, int64_
     link->free[1] = begin + duration;
 }
 
-static inline void cleave_scan_take(cleave_scan_link *link, int32_t lane, int64_t begin,
-                                    int64_t duration) {
+static inline void cleave_scan_take(cleave_scan_link *link, cleave_scan_idle *idle, int32_t lane,
+                                    int64_t begin, int64_t duration) {
+    if (cleave_scan_is_idle(idle, lane, begin, duration)) {
+        idle->from = begin + duration;
+        return;
+    }
+    if (idle != NULL && lane == 0 && link->free[1] < begin)
+        *idle = (cleave_scan_idle){link->free[1], begin};
     if (lane == 0)
         cleave_scan_take_main(link, begin, duration);
     else
@@ -225,10 +249,11 @@ static inline void cleave_scan_take(cleave_scan_link *link, int32_t lane, int64_
 }
 
 /* One hop, as cleave_link_serve. */
-static inline int64_t cleave_scan_serve(cleave_scan_link *link, int32_t lane, int64_t serialization,
-                                        int64_t latency, int64_t *head, int64_t *tail) {
-    int64_t begin = cleave_scan_turn(link, lane, *head);
-    cleave_scan_take(link, lane, begin, serialization);
+static inline int64_t cleave_scan_serve(cleave_scan_link *link, cleave_scan_idle *idle,
+                                        int32_t lane, int64_t serialization, int64_t latency,
+                                        int64_t *head, int64_t *tail) {
+    int64_t begin = cleave_scan_turn(link, idle, lane, *head, serialization);
+    cleave_scan_take(link, idle, lane, begin, serialization);
     *head = begin + latency;
     *tail = cleave_later(*tail, begin + serialization) + latency;
     return begin;
@@ -239,20 +264,30 @@ static inline int64_t cleave_scan_serve(cleave_scan_link *link, int32_t lane, in
 static inline int64_t cleave_scan_serve_end(cleave_scan_link *processor, cleave_scan_device *device,
                                             int32_t lane, int64_t work, int64_t head,
                                             int64_t *tail) {
-    int64_t begin = cleave_scan_serve(processor, lane, work, 0, &head, tail);
+    int64_t begin = cleave_scan_serve(processor, NULL, lane, work, 0, &head, tail);
     cleave_scan_charge_message(device, lane, begin, begin + work);
     return begin + work;
 }
 
-/* When the links of a collective are free again, whose last join, in that lane, was at `ready`. */
+static inline cleave_scan_idle *cleave_scan_idle_of(cleave_scan_idle *idle, int32_t link) {
+    return idle != NULL ? &idle[link] : NULL;
+}
+
+/* When the links of a collective are free again, whose last join, in that lane, was at `ready`.
+   It takes all of them at once: where it is put off by one, the others are asked again. */
 static inline int64_t cleave_scan_collective(int64_t ready, int64_t busy, int32_t lane,
                                              const int32_t *links, int32_t n_links,
-                                             cleave_scan_link *states) {
-    int64_t begin = ready;
+                                             cleave_scan_link *states, cleave_scan_idle *idle) {
+    int64_t begin = ready, asked;
+    do {
+        asked = begin;
+        for (int32_t l = 0; l < n_links; l++)
+            begin = cleave_later(begin, cleave_scan_turn(&states[links[l]],
+                                                         cleave_scan_idle_of(idle, links[l]), lane,
+                                                         asked, busy));
+    } while (idle != NULL && begin != asked);
     for (int32_t l = 0; l < n_links; l++)
-        begin = cleave_later(begin, cleave_scan_turn(&states[links[l]], lane, ready));
-    for (int32_t l = 0; l < n_links; l++)
-        cleave_scan_take(&states[links[l]], lane, begin, busy);
+        cleave_scan_take(&states[links[l]], cleave_scan_idle_of(idle, links[l]), lane, begin, busy);
     return begin + busy;
 }
 

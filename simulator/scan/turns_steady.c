@@ -1,11 +1,11 @@
 /* A stretch of turns that repeat, without going through all of them: turns.h says why that may be.
 
    The times x of a period's beginning are the clocks of the devices that do something in it, the
-   links that it uses, and what is on its way from block to block.  When a device has last waited is
-   no part of them, since no later time of the stretch asks for it; what comes behind it may.  It is
-   that of the last period, which is gone through, if the device has waited in that.  If it waits
-   neither in the periods before those that are left out nor in the one behind them, it does not in
-   between: what it waits for is convex, and its clock is not. */
+   links that it uses, and what is on its way from block to block.  When a device has last waited,
+   or a link was last idle, is no part of them, since no later time of the stretch asks for it; what
+   comes behind it may.  It is that of the last period, which is gone through, if the device has
+   waited in that.  If it waits neither in the periods before those that are left out nor in the one
+   behind them, it does not in between: what it waits for is convex, and its clock is not. */
 #include "simulator/scan/turns_internal.h"
 
 #include <string.h>
@@ -24,10 +24,12 @@ typedef struct steady {
     int32_t *devices, *links; /* that the period uses */
     live *live;
     int64_t *history[N_HISTORY]; /* [n_times] of period p at p % N_HISTORY */
-    int64_t *waited[N_HISTORY];  /* [n_devices] busy_from */
+    int64_t
+        *waited[N_HISTORY]; /* [n_devices + n_links] busy_from, and until when links were idle */
     int64_t *times, *waits, *by; /* of a try; how much later all times are after a cycle */
     cleave_scan_device *device_copies;
     cleave_scan_link *link_copies;
+    cleave_scan_idle *idle_copies;
     int64_t *store_copy;
     int32_t done, since; /* periods; and of these, the history goes back to */
 } steady;
@@ -137,16 +139,18 @@ static bool begin(steady *s) {
     s->n_times = s->n_devices + s->n_links + 2 * s->n_live;
     s->times = CLEAVE_ARENA_ARRAY(arena, int64_t, s->n_times);
     s->by = CLEAVE_ARENA_ARRAY(arena, int64_t, s->n_times);
-    s->waits = CLEAVE_ARENA_ARRAY(arena, int64_t, n_devices);
+    s->waits = CLEAVE_ARENA_ARRAY(arena, int64_t, n_devices + n_links);
     s->device_copies = CLEAVE_ARENA_ARRAY(arena, cleave_scan_device, n_devices);
     s->link_copies = CLEAVE_ARENA_ARRAY(arena, cleave_scan_link, n_links);
+    s->idle_copies = CLEAVE_ARENA_ARRAY(arena, cleave_scan_idle, n_links);
     s->store_copy =
         CLEAVE_ARENA_ARRAY(arena, int64_t, 2 * (size_t)s->run->crossings.n * (size_t)s->run->ring);
     bool ready = s->times != NULL && s->by != NULL && s->waits != NULL &&
-                 s->device_copies != NULL && s->link_copies != NULL && s->store_copy != NULL;
+                 s->device_copies != NULL && s->link_copies != NULL && s->idle_copies != NULL &&
+                 s->store_copy != NULL;
     for (int h = 0; h < N_HISTORY && ready; h++) {
         s->history[h] = CLEAVE_ARENA_ARRAY(arena, int64_t, s->n_times);
-        s->waited[h] = CLEAVE_ARENA_ARRAY(arena, int64_t, n_devices);
+        s->waited[h] = CLEAVE_ARENA_ARRAY(arena, int64_t, n_devices + n_links);
         ready = s->history[h] != NULL && s->waited[h] != NULL;
     }
     return ready;
@@ -164,8 +168,10 @@ static void gather(const steady *s, int32_t at, int64_t *times, int64_t *waits) 
         *times++ = scan->devices[s->devices[d]].clock[0];
         waits[d] = scan->devices[s->devices[d]].busy_from;
     }
-    for (int32_t l = 0; l < s->n_links; l++)
+    for (int32_t l = 0; l < s->n_links; l++) {
         *times++ = scan->w->links[s->links[l]].free[0];
+        waits[s->n_devices + l] = scan->w->idle != NULL ? scan->w->idle[s->links[l]].until : 0;
+    }
     for (int32_t i = 0; i < s->n_live; i++) {
         const int64_t *stored = turns_stored(s->run, s->live[i].crossing,
                                              s->live[i].micro_batch + at * s->stretch->shift);
@@ -206,6 +212,7 @@ static void keep(const steady *s, bool back) {
            back ? (const void *)(kept) : (const void *)(now), (n) * sizeof *(now))
     MOVE(s->device_copies, scan->devices, n_devices);
     MOVE(s->link_copies, scan->w->links, n_links);
+    MOVE(s->idle_copies, scan->w->idle_room, n_links);
     if (n_stored > 0)
         MOVE(s->store_copy, s->run->store, n_stored);
 #undef MOVE
@@ -240,9 +247,9 @@ static int64_t try_leaving(steady *s, int32_t cycle, int64_t n) {
     gather(s, at + cycle, s->times, s->waits);
     for (int32_t i = 0; i < s->n_times; i++)
         most = cleave_later(most, s->times[i] - (now[i] + (n + 1) * s->by[i]));
-    for (int32_t d = 0; d < s->n_devices && most == 0; d++) {
-        int64_t before = waited(s, s->done - cycle)[d], after = waited(s, s->done)[d];
-        if (after != before && s->waits[d] == after)
+    for (int32_t w = 0; w < s->n_devices + s->n_links && most == 0; w++) {
+        int64_t before = waited(s, s->done - cycle)[w], after = waited(s, s->done)[w];
+        if (after != before && s->waits[w] == after)
             return -1;
     }
     return most;

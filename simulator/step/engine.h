@@ -59,7 +59,8 @@ typedef struct cleave_scan_step {
 typedef struct cleave_engine_problem {
     cleave_priced_fragment step; /* the whole: every item after all that it waits for */
     int32_t n_queues, n_links;
-    int64_t *link_latency;            /* [n_links] picoseconds */
+    bool has_stages;       /* which send each other: links keep when they were idle (scan_rule.h) */
+    int64_t *link_latency; /* [n_links] picoseconds */
     const cleave_poll_profile *polls; /* by which messages leave and arrive later than their links
                                          say; null: they don't */
     /* The items of each queue in order, for the events engine: by cleave_engine_finish. */

@@ -66,7 +66,8 @@ static cleave_status prepare(const cleave_program *program, const cleave_turns *
     const cleave_machine *machine = cleave_cost_cache_machine(cache);
     const cleave_fragment whole = {.program = *program};
     cleave_engine_problem made = {.n_queues = program->n_devices * CLEAVE_N_LANES,
-                                  .n_links = machine->n_links};
+                                  .n_links = machine->n_links,
+                                  .has_stages = program->has_stages};
     if (turns != NULL) {
         made.cuts = turns->first_item;
         made.n_cuts = turns->n_blocks + 1;
