@@ -268,6 +268,41 @@ Test(engine, a_main_transfer_waits_for_a_run_of_communication) {
     engine_case_destroy(c);
 }
 
+/* Device 1 posts what another stage sends it at 1,000, before its communication lane posts a
+   message that is ready at 10 and takes 40, one ready at once that takes 30, and one ready at 970
+   that takes
+   40.  In stages the first two go while the link is idle, one after the other; the third would not
+   be over at 1,000, and follows.  Else all follow. */
+Test(engine, communication_uses_a_link_that_waits_for_another_stage) {
+    for (int staged = 0; staged < 2; staged++) {
+        engine_case *c = engine_case_create(3, 1);
+        int32_t sent = message(c, 0, -1, 30), early = message(c, 0, -1, 40);
+        int32_t next = message(c, 0, -1, 30), late = message(c, 0, -1, 40);
+        c->problem.has_stages = staged;
+        item(c, 0, W, -1, 1000);
+        item(c, 0, P, sent, 0);
+        item(c, 2, P, sent, 0);
+        item(c, 3, P, early, 10);
+        item(c, 5, P, early, 0);
+        item(c, 3, P, next, 0);
+        item(c, 5, P, next, 0);
+        item(c, 5, W, -1, 970);
+        item(c, 3, P, late, 0);
+        item(c, 5, P, late, 0);
+        item(c, 2, A, sent, 0);
+        item(c, 5, A, early, 0);
+        item(c, 5, A, next, 0);
+        item(c, 5, A, late, 0);
+        finish(c);
+        cr_expect_eq(scan(c), staged ? 1070 : 1140);
+        cr_expect_eq(c->timeline.arrival[sent], 1030);
+        cr_expect_eq(c->timeline.arrival[early], staged ? 50 : 1070);
+        cr_expect_eq(c->timeline.arrival[next], staged ? 80 : 1100);
+        cr_expect_eq(c->timeline.arrival[late], staged ? 1070 : 1140);
+        engine_case_destroy(c);
+    }
+}
+
 /* Communication has the link from 0 to 1000 and, after a pause, from 1500 to 2500.  A message that
    main lane and communication lane post at 0, one right after the other, is one of communication,
    since that posts last: it comes behind at 2500, where one of the main lane would wait for one
