@@ -12,7 +12,8 @@ cleave_status cleave_scan_find_steps(cleave_engine_problem *problem, cleave_aren
 struct cleave_scan_memory {
     int64_t *hop_begin, *end_begin, *collective_end; /* of the workspace */
     cleave_scan_link *links;                         /* [n_links] */
-    cleave_scan_idle *idle_room, *idle;              /* [n_links]; null without stages */
+    cleave_scan_idle *idle_room;                     /* [n_links] */
+    cleave_scan_idle *idle;                          /* that; null: the step has no stages */
     int64_t *head;                /* [n_messages] when the first of the two posts ended */
     int64_t *release;             /* [n_messages] when it has left */
     int64_t *collective_ready;    /* [n_collectives] */

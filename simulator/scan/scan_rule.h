@@ -199,8 +199,9 @@ static inline bool cleave_scan_is_idle(const cleave_scan_idle *idle, int32_t lan
 /* When a transfer that reaches a link at `head` begins on it. */
 static inline int64_t cleave_scan_turn(const cleave_scan_link *link, const cleave_scan_idle *idle,
                                        int32_t lane, int64_t head, int64_t duration) {
-    if (idle != NULL && cleave_scan_is_idle(idle, lane, cleave_later(head, idle->from), duration))
-        return cleave_later(head, idle->from);
+    int64_t early = idle != NULL ? cleave_later(head, idle->from) : head;
+    if (cleave_scan_is_idle(idle, lane, early, duration))
+        return early;
     int64_t begin = cleave_later(head, link->free[lane]), ahead = link->free[1] - begin;
     if (ahead <= 0 || begin < link->since)
         return begin;

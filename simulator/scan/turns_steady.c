@@ -24,8 +24,7 @@ typedef struct steady {
     int32_t *devices, *links; /* that the period uses */
     live *live;
     int64_t *history[N_HISTORY]; /* [n_times] of period p at p % N_HISTORY */
-    int64_t
-        *waited[N_HISTORY]; /* [n_devices + n_links] busy_from, and until when links were idle */
+    int64_t *waited[N_HISTORY];  /* [n_devices + n_links] busy_from, and until, of idle links */
     int64_t *times, *waits, *by; /* of a try; how much later all times are after a cycle */
     cleave_scan_device *device_copies;
     cleave_scan_link *link_copies;

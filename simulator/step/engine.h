@@ -14,7 +14,8 @@
    - scan: in program order within each lane: a message is served, over all its links, when the
    second of its posts is met in the global order, in the lane of that post.  A transfer of the main
    lane that finds a link taken by the communication lane waits for one run of its transfers at
-   most, and puts it back by its own (scan_rule.h).  One pass, no queue.
+   most, and puts it back by its own.  In a step of stages one of the communication lane may take
+   a link while that was idle before a transfer of the main lane (scan_rule.h).  One pass, no queue.
 
    One processor for two lanes.  Communication comes first: an item of the communication lane is
    never slowed; an item of the main lane makes no progress while the communication lane works, nor,

@@ -137,17 +137,15 @@ static cleave_status check_parts(const cleave_json_cursor *root, const cleave_js
 
 static cleave_status fail_unknown(const cleave_json_cursor *at, const char *type,
                                   cleave_error *error) {
-    char known[1024] = "", near[96] = "";
-    size_t used = 0;
+    char near[96] = "";
     cleave_nearest_word nearest = {.text = type, .length = strlen(type)};
-    for (int i = 0; i < cleave_n_families && used < sizeof known; i++) {
+    for (int i = 0; i < cleave_n_families; i++)
         cleave_nearest_word_offer(&nearest, cleave_families[i].model_type);
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "",
-                                 cleave_families[i].model_type);
-    }
     if (nearest.word != NULL)
         snprintf(near, sizeof near, " (is it %s?)", nearest.word);
-    return cleave_json_fail(at, error, "\"%.64s\" is not supported%s, but %s", type, near, known);
+    return cleave_json_fail(at, error,
+                            "\"%.64s\" is not supported%s: docs/models.md lists the %d that are",
+                            type, near, cleave_n_families);
 }
 
 static cleave_status fail_typeless(const cleave_json_cursor *root, cleave_error *error) {
