@@ -1,7 +1,8 @@
 /* The scan of a step of many micro-batches by three of them (simulator/scan/turns.h) gives the time
    of the whole scan, to the picosecond, and takes few turns: of drawn pipelines of every kind, with
    unequal stages, links of their own or shared, collectives within stages, second forwards, and
-   gradients that are added up among the devices of a stage beside the last micro-batches.
+   gradients that are added up among the devices of a stage beside the last micro-batches, once they
+   are there or as what is gathered: ready long before, on a link that messages come by.
 
    CLEAVE_TEST_CASES=10000 draws more of them. */
 #include "../support/ok.h"
@@ -30,7 +31,7 @@ typedef struct drawn {
     int64_t *work[CLEAVE_N_BLOCK_KINDS];                     /* [n_stages] picoseconds */
     int64_t first_work, update, post, sent, latency, summed; /* of once, and of messages */
     int64_t combined; /* of a collective in each block; 0: there is none */
-    bool waits_to_leave, is_shared, synchronises;
+    bool waits_to_leave, is_shared, synchronises, gathers;
     cleave_stage_block *sequence;
     int32_t n_blocks;
     char text[120];
@@ -65,6 +66,7 @@ static void draw_times(drawn *of, cleave_random *random) {
     of->waits_to_leave = below(random, 2) == 0;
     of->is_shared = below(random, 2) == 0;
     of->synchronises = below(random, 2) == 0;
+    of->gathers = below(random, 2) == 0;
 }
 
 static void draw(drawn *of, uint64_t seed, int32_t P, int32_t m) {
@@ -146,7 +148,8 @@ static int32_t put_collective(made *to, int lane, cleave_when when, int32_t grou
     step->collective_joins[c] = to->of->n_each;
     step->collective_busy[c] = busy;
     step->collective_rest[c] = 3;
-    step->collective_links[c] = to->of->is_shared ? 0 : group * to->of->P + group;
+    int32_t P = to->of->P, from = lane == 1 && to->of->gathers ? (group + P - 1) % P : group;
+    step->collective_links[c] = to->of->is_shared ? 0 : from * P + group;
     step->collective_link_start[c + 1] = c + 1;
     to->program.n_collectives = step->n_collectives;
     for (int32_t r = 0; r < to->of->n_each; r++)
@@ -196,7 +199,7 @@ static void put_wait(made *to, int kind, int32_t stage, int32_t r, int32_t windo
 static void put_sum(made *to, int32_t stage, const int32_t *work) {
     const drawn *of = to->of;
     int32_t g = of->group[stage];
-    for (int32_t r = 0; r < of->n_each; r++)
+    for (int32_t r = 0; r < of->n_each && !of->gathers; r++)
         put(to, CLEAVE_ITEM_SYNC, 1, CLEAVE_WHEN_LAST, g * of->n_each + r, work[r], 0);
     int32_t last = put_collective(to, 1, CLEAVE_WHEN_LAST, g, of->summed);
     for (int32_t r = 0; r < of->n_each; r++)
@@ -260,6 +263,7 @@ static void begin(made *to, const drawn *of, cleave_arena *arena, int32_t n_wind
                  .collective_links = array(arena, 2 * blocks, sizeof(int32_t))},
         .n_queues = 2 * of->P * of->n_each,
         .n_links = of->n_links,
+        .has_stages = true,
         .link_latency = array(arena, n_links, sizeof(int64_t))};
     for (int64_t l = 0; l < n_links; l++)
         to->problem.link_latency[l] = of->latency;
