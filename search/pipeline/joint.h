@@ -67,9 +67,8 @@ cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_gro
                                      const cleave_joint_shape *shape, cleave_arena *arena,
                                      cleave_joint_plan *plan, bool *fits, cleave_error *error);
 
-/* How it does an operator, on a group. */
-const cleave_group_plan *cleave_joint_plan_of(const cleave_joint_plan *plan, int32_t op,
-                                              int32_t group);
+/* How it does an operator. */
+const cleave_group_plan *cleave_joint_plan_of(const cleave_joint_plan *plan, int32_t op);
 
 /* Its layout on a machine of so many devices, without rules for collectives. */
 cleave_status cleave_joint_plan_layout(const cleave_model *model, const cleave_joint_plan *plan,

@@ -11,23 +11,30 @@ static void note_group(const cleave_model *model, int32_t tensor, int32_t group,
 }
 
 static void shard_under(const cleave_model *model, int32_t tensor, cleave_sharded sharded,
-                        const int32_t *group_of, cleave_layout *layout) {
+                        const int32_t *read_by, cleave_layout *layout) {
     const cleave_tensor *of = &model->tensors[tensor];
     for (int32_t s = 0; s < of->view.n_sources; s++)
-        shard_under(model, of->view.sources[s], sharded, group_of, layout);
+        shard_under(model, of->view.sources[s], sharded, read_by, layout);
     if (of->kind != CLEAVE_TENSOR_PARAMETER || of->view.kind != CLEAVE_VIEW_NONE)
         return;
-    if (group_of[tensor] == SEVERAL && sharded > CLEAVE_SHARDED_UPDATE)
+    if (read_by[tensor] == SEVERAL && sharded > CLEAVE_SHARDED_UPDATE)
         sharded = CLEAVE_SHARDED_UPDATE;
     layout->sharded[tensor] =
         (uint8_t)(of->needs_gradient ? cleave_sharded_as(of, sharded) : CLEAVE_SHARDED_NOTHING);
 }
 
-const cleave_group_plan *cleave_joint_plan_of(const cleave_joint_plan *plan, int32_t op,
-                                              int32_t group) {
+static int32_t group_of(const cleave_joint_plan *plan, int32_t op) {
+    const cleave_schedule schedule = {.n_stages = plan->n_groups * plan->n_virtual,
+                                      .first_operator = plan->first_operator};
+    return cleave_schedule_stage_of(&schedule, op) % plan->n_groups;
+}
+
+const cleave_group_plan *cleave_joint_plan_of(const cleave_joint_plan *plan, int32_t op) {
     const cleave_group_family *family = plan->family;
-    if (plan->places != NULL)
-        family = &plan->places[group].group->families[plan->places[group].family];
+    if (plan->places != NULL) {
+        const cleave_joint_place *place = &plan->places[group_of(plan, op)];
+        family = &place->group->families[place->family];
+    }
     return &family->plans[plan->plan_of[op]];
 }
 
@@ -35,21 +42,19 @@ const cleave_group_plan *cleave_joint_plan_of(const cleave_joint_plan *plan, int
    arise in each of them apart, which does not fold. */
 static cleave_status shard(const cleave_model *model, const cleave_joint_plan *plan,
                            cleave_arena *arena, cleave_layout *layout, cleave_error *error) {
-    int32_t *group_of = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
-    if (group_of == NULL)
+    int32_t *read_by = CLEAVE_ARENA_ARRAY(arena, int32_t, model->n_tensors);
+    if (read_by == NULL)
         return cleave_fail_memory(error, "making a layout");
-    for (int32_t n = 0; n < model->n_nests && plan->group->folds; n++) {
-        int32_t stage = cleave_schedule_stage_of(&layout->schedule, model->nests[n].op);
+    for (int32_t n = 0; n < model->n_nests && plan->group->folds; n++)
         for (int i = 0; i < model->nests[n].n_inputs; i++)
-            note_group(model, model->nests[n].inputs[i].tensor, stage % plan->n_groups, group_of);
-    }
+            note_group(model, model->nests[n].inputs[i].tensor, group_of(plan, model->nests[n].op),
+                       read_by);
     for (int32_t n = model->n_nests - 1; n >= 0; n--) {
         int32_t op = model->nests[n].op;
-        int32_t g = cleave_schedule_stage_of(&layout->schedule, op) % plan->n_groups;
-        const cleave_group_plan *of = cleave_joint_plan_of(plan, op, g);
+        const cleave_group_plan *of = cleave_joint_plan_of(plan, op);
         for (int i = 0; i < model->nests[n].n_inputs; i++)
             shard_under(model, model->nests[n].inputs[i].tensor,
-                        (cleave_sharded)of->sharded[plan->group->stands_for[op]], group_of, layout);
+                        (cleave_sharded)of->sharded[plan->group->stands_for[op]], read_by, layout);
     }
     return CLEAVE_OK;
 }
@@ -68,9 +73,8 @@ cleave_status cleave_joint_plan_layout(const cleave_model *model, const cleave_j
     CLEAVE_TRY(cleave_schedule_copy(&schedule, arena, &made.schedule, error));
     CLEAVE_TRY(shard(model, plan, arena, &made, error));
     for (int32_t op = 0; op < model->n_operators; op++) {
-        int32_t g = cleave_schedule_stage_of(&schedule, op) % plan->n_groups;
-        const cleave_group_plan *of = cleave_joint_plan_of(plan, op, g);
-        int32_t few = plan->group->stands_for[op];
+        const cleave_group_plan *of = cleave_joint_plan_of(plan, op);
+        int32_t few = plan->group->stands_for[op], g = group_of(plan, op);
         const cleave_split *split = &of->splits[few];
         int32_t *devices = CLEAVE_ARENA_ARRAY(arena, int32_t, split->n_parts);
         if (devices == NULL)

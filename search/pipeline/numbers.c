@@ -185,7 +185,7 @@ bool pipeline_shards_more_than_updates(const pipeline_finder *f, const pipeline_
     const int32_t *few = of->plan->group->stands_for;
     bool more = false;
     for (int32_t op = 0; op < f->pricer->model->n_operators && !more; op++)
-        more = cleave_joint_plan_of(of->plan, op, 0)->sharded[few[op]] > CLEAVE_SHARDED_UPDATE;
+        more = cleave_joint_plan_of(of->plan, op)->sharded[few[op]] > CLEAVE_SHARDED_UPDATE;
     return more;
 }
 

@@ -93,7 +93,7 @@ cleave_status pipeline_plan_again(pipeline_finder *f, int64_t excess_bytes, pipe
 static bool is_plain(const pipeline_finder *f, const pipeline_candidate *of) {
     bool is_more = of->n_groups > 1 || of->n_virtual > 1 || of->micro_batches > 1;
     for (int32_t op = 0; op < f->pricer->model->n_operators && !is_more; op++) {
-        const cleave_group_plan *plan = cleave_joint_plan_of(of->plan, op, 0);
+        const cleave_group_plan *plan = cleave_joint_plan_of(of->plan, op);
         int32_t few = of->plan->group->stands_for[op];
         is_more = plan->again[few] || plan->sharded[few] > CLEAVE_SHARDED_UPDATE;
     }

@@ -311,3 +311,23 @@ Test(joint_plans, hide_messages_behind_gradients_of_weights) {
     cr_expect_float_eq(less, MICRO_BATCHES * .24 * slowest + bubble, 1e-3,
                        "%g ps less, the slowest group takes %g of %g", less, slowest, 1000.0 * n);
 }
+
+/* Of groups that are not alike each has plans of its own: the second one's second is none of the
+   first one's. */
+Test(joint_plans, are_those_of_their_place) {
+    static cleave_group groups[2];
+    int32_t first_operator[] = {0, 1, 2, 3};
+    uint8_t plan_of[] = {0, 1, 0, 1};
+    const cleave_joint_place places[] = {{.group = &groups[0], .family = 0},
+                                         {.group = &groups[1], .family = 1}};
+    const cleave_joint_plan plan = {.group = &groups[0],
+                                    .family = &groups[0].families[0],
+                                    .n_groups = 2,
+                                    .n_virtual = 2,
+                                    .first_operator = first_operator,
+                                    .plan_of = plan_of,
+                                    .places = places};
+    for (int32_t op = 0; op < 4; op++)
+        cr_expect_eq(cleave_joint_plan_of(&plan, op),
+                     &groups[op % 2].families[op % 2].plans[op % 2]);
+}
