@@ -16,6 +16,11 @@ static inline int64_t cleave_picoseconds(double seconds) {
     return picoseconds < 0x1p61 ? (picoseconds > 0 ? (int64_t)picoseconds : 0) : INT64_C(1) << 61;
 }
 
+/* Two such times one after the other. */
+static inline int64_t cleave_picoseconds_sum(int64_t a, int64_t b) {
+    return a < (INT64_C(1) << 61) - b ? a + b : INT64_C(1) << 61;
+}
+
 /* How long a link is taken by some bytes, picoseconds: rounded up, at least 1. */
 static inline int64_t cleave_serialization(int64_t bytes, double bytes_per_second) {
     double picoseconds = (double)bytes * 1e12 / bytes_per_second;

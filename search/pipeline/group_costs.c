@@ -106,10 +106,8 @@ cleave_status group_count_sums(group_making *m) {
     return CLEAVE_OK;
 }
 
-/* What weighs more than this is never the answer, and adds up without overflow. */
-static const int64_t most_cost = INT64_C(1) << 48;
-
-static int64_t clamp(double cost) { return cost < (double)most_cost ? (int64_t)cost : most_cost; }
+/* Solvers cut what is never the answer (search/solve/additive.h); it has to be a number. */
+static int64_t clamp(double cost) { return cost < 0x1p61 ? (int64_t)cost : INT64_C(1) << 61; }
 
 /* ---- costs ----------------------------------------------------------------------------------- */
 

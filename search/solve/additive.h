@@ -19,8 +19,8 @@ typedef struct cleave_additive_pair {
     const int64_t *cost; /* [n_values[a]][n_values[b]], may be negative */
 } cleave_additive_pair;
 
-/* Costs lie within +-2^50, and the largest ones of all variables and pairs add up to less than
-   2^61, so that no sum overflows. */
+/* Costs lie within +-2^62.  Solvers cut those that are too dear to be added up (see
+   cleave_additive_fit). */
 typedef struct cleave_additive {
     int32_t n_variables;
     const int32_t *n_values;    /* [n_variables] 1 or more */
@@ -31,7 +31,7 @@ typedef struct cleave_additive {
 
 /* A limit on a sum: over all variables, weight[variable][value] adds up to at most `most`. */
 typedef struct cleave_additive_limit {
-    const int64_t *const *weight; /* [n_variables][n_values] 0 to 2^50; the sum of the largest ones
+    const int64_t *const *weight; /* [n_variables][n_values] 0 or more; the sum of the largest ones
                                      is below 2^61 */
     int64_t most;
 } cleave_additive_limit;
@@ -51,10 +51,15 @@ typedef struct cleave_additive_solution {
                        INT64_MAX where infeasible */
 } cleave_additive_solution;
 
-/* FAILED, with the variable and the value, where an index, a cost or a weight breaks the rules
-   above.  All solvers ask this first. */
-cleave_status cleave_additive_check(const cleave_additive *additive, int32_t n_limits,
-                                    const cleave_additive_limit *limits, cleave_error *error);
+/* A model whose costs, the largest of each variable and pair, add up to less than 2^61 in size, so
+   that no sum of them overflows.  That is the given one, or if need be one in which no cost is
+   above the least of its variable or pair by more than some room, the same for all: totals of
+   choices without such values are what they were, others at most that, so a bound is one of both.
+   FAILED where even the least ones add up to as much, or an index or a weight breaks the rules
+   above.  All solvers begin with this. */
+cleave_status cleave_additive_fit(const cleave_additive *additive, int32_t n_limits,
+                                  const cleave_additive_limit *limits, cleave_arena *arena,
+                                  cleave_additive *fitted, cleave_error *error);
 
 /* The pairs of every variable v, rising: pair_of[start[v]] to before start[v + 1].  `start` is
    [n_variables + 2], zeroed, `pair_of` [2 n_pairs]. */

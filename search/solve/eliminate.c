@@ -295,12 +295,13 @@ static cleave_status eliminate(const cleave_additive *additive, int64_t most_ent
 cleave_status cleave_additive_eliminate(const cleave_additive *additive, int64_t most_entries,
                                         cleave_arena *arena, cleave_additive_solution *solution,
                                         cleave_error *error) {
-    CLEAVE_TRY(cleave_additive_check(additive, 0, NULL, error));
     cleave_arena scratch = {0};
-    shrinking s = {.additive = *additive,
-                   .value = CLEAVE_ARENA_ARRAY(arena, int32_t, additive->n_variables)};
-    cleave_status status = s.value == NULL ? cleave_fail_memory(error, "eliminating variables")
-                                           : eliminate(additive, most_entries, &scratch, &s, error);
+    shrinking s = {.value = CLEAVE_ARENA_ARRAY(arena, int32_t, additive->n_variables)};
+    cleave_status status =
+        s.value == NULL ? cleave_fail_memory(error, "eliminating variables")
+                        : cleave_additive_fit(additive, 0, NULL, &scratch, &s.additive, error);
+    if (status == CLEAVE_OK)
+        status = eliminate(additive, most_entries, &scratch, &s, error);
     if (status == CLEAVE_OK)
         *solution = (cleave_additive_solution){
             .outcome = s.bound >= s.total ? CLEAVE_ADDITIVE_OPTIMAL : CLEAVE_ADDITIVE_FEASIBLE,

@@ -2,6 +2,7 @@
    parameters that it is the first to read, the synchronisation of their gradients, what moves
    between its own nests, and loading data. */
 #include "costmodel/byte_price.h"
+#include "costmodel/cost.h"
 #include "graph/program/work.h"
 #include "search/solve/internal.h"
 
@@ -23,6 +24,10 @@ static double largest_bytes(const cleave_sharding *s) {
 }
 
 int64_t additive_bytes_of(const cleave_sharding *s) { return (int64_t)largest_bytes(s); }
+
+static void add_cost(additive_own *own, int32_t value, int64_t picoseconds) {
+    own->cost[value] = cleave_picoseconds_sum(own->cost[value], picoseconds);
+}
 
 static double slowest_bytes(const cleave_machine *machine, const char *family, double bytes) {
     double seconds = 0;
@@ -110,7 +115,7 @@ static cleave_status price_parameter(additive_making *m, int32_t op, const cleav
     int64_t once =
         added[CLEAVE_SHARDED_NOTHING].once + added[CLEAVE_SHARDED_NOTHING].chores.bucketing;
     own->once[value] += once;
-    own->cost[value] += once;
+    add_cost(own, value, once);
     for (int s = 0; s < CLEAVE_N_SHARDED; s++) {
         state[s].bytes += added[s].bytes;
         state[s].once += added[s].once;
@@ -155,11 +160,11 @@ static cleave_status price_written(additive_making *m, int32_t op, const cleave_
         CLEAVE_TRY(cleave_resharding_cost(m->resharder, write,
                                           set->read != NULL ? sharding_of(set->read, value) : write,
                                           CLEAVE_RESHARD_RESULTS, &cost, error));
-    own->cost[value] += cost;
+    add_cost(own, value, cost);
     if (set->give != NULL) {
         CLEAVE_TRY(cleave_resharding_cost(m->resharder, sharding_of(set->give, value), write,
                                           CLEAVE_RESHARD_RESULTS, &cost, error));
-        own->cost[value] += cost;
+        add_cost(own, value, cost);
     }
     return CLEAVE_OK;
 }
@@ -167,7 +172,7 @@ static cleave_status price_written(additive_making *m, int32_t op, const cleave_
 static cleave_status price_value(additive_making *m, int32_t op, int32_t value, additive_own *own,
                                  cleave_error *error) {
     const cleave_candidate_list *list = &m->candidates->lists[m->candidates->list_of[op]];
-    own->cost[value] = list->items[additive_values_of(m, op)->candidate[value]].picoseconds;
+    add_cost(own, value, list->items[additive_values_of(m, op)->candidate[value]].picoseconds);
     for (int32_t i = 0; i < m->ports[op].n; i++) {
         const cleave_port_set *set = &m->ports[op].items[i];
         bool first = m->first_reader[set->tensor] == op;
@@ -186,7 +191,7 @@ static cleave_status price_value(additive_making *m, int32_t op, int32_t value, 
         case CLEAVE_TENSOR_DATA: {
             double bytes = largest_bytes(sharding_of(set->read, value));
             own->bytes[value] += (int64_t)bytes;
-            own->cost[value] += cleave_picoseconds(slowest_bytes(m->machine, "load", 2 * bytes));
+            add_cost(own, value, cleave_picoseconds(slowest_bytes(m->machine, "load", 2 * bytes)));
             break;
         }
         case CLEAVE_TENSOR_BUFFER:

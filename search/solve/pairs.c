@@ -1,6 +1,7 @@
 #include "search/solve/pairs.h"
 
 #include "base/random.h"
+#include "costmodel/cost.h"
 
 #include <string.h>
 
@@ -12,11 +13,6 @@ static additive_table *find_table(const additive_pairs *p, uint64_t key) {
             return at;
     return NULL;
 }
-
-/* An exchange that takes longer (picoseconds, 281 s) is never the answer, and counts as so long:
-   over slow links some take hours, and sums of costs have to stay within what solvers can add up.
- */
-static const int64_t most_exchange = INT64_C(1) << 48;
 
 /* Spreads the costs of pairs of shardings, [a's distinct][b's distinct], to pairs of values. */
 static cleave_status keep_table(additive_pairs *p, uint64_t key, const cleave_port *a,
@@ -32,8 +28,7 @@ static cleave_status keep_table(additive_pairs *p, uint64_t key, const cleave_po
     for (int32_t x = 0; x < a->n_values; x++)
         for (int32_t y = 0; y < b->n_values; y++) {
             int64_t at = (int64_t)a->of_value[x] * b->n_distinct + b->of_value[y];
-            cost[(int64_t)x * b->n_values + y] =
-                distinct[at] < most_exchange ? distinct[at] : most_exchange;
+            cost[(int64_t)x * b->n_values + y] = distinct[at];
             made->is_zero = made->is_zero && distinct[at] == 0;
         }
     made->next = p->rows[key % ADDITIVE_TABLE_ROWS];
@@ -87,7 +82,8 @@ static cleave_status price_transfers(additive_pairs *p, const cleave_port *write
                 CLEAVE_TRY(cleave_resharding_cost(r, sharding_of(s->give, s->value_of[j]),
                                                   &write->distinct[i], CLEAVE_RESHARD_RESULTS,
                                                   &backward, error));
-            distinct[(int64_t)i * s->port->n_distinct + j] = forward + backward;
+            distinct[(int64_t)i * s->port->n_distinct + j] =
+                cleave_picoseconds_sum(forward, backward);
         }
     return CLEAVE_OK;
 }
@@ -131,7 +127,7 @@ static cleave_status price_shares(additive_pairs *p, const cleave_port *first,
                 CLEAVE_TRY(cleave_resharding_cost(r, a, b, CLEAVE_RESHARD_VALUES, &back, error));
             }
             distinct[(int64_t)i * second->give->n_distinct + j] =
-                (int64_t)((double)(there + back) * exposed);
+                (int64_t)((double)cleave_picoseconds_sum(there, back) * exposed);
         }
     return CLEAVE_OK;
 }
@@ -203,7 +199,7 @@ static bool add_to(additive_pairs *p, additive_meeting *meeting, const int64_t *
     }
     int64_t *sum = (int64_t *)(uintptr_t)meeting->pair.cost; /* it is our own */
     for (int64_t i = 0; i < n; i++)
-        sum[i] += cost[i];
+        sum[i] = cleave_picoseconds_sum(sum[i], cost[i]);
     return true;
 }
 

@@ -59,16 +59,12 @@ static int64_t multiply(double multiplier, int64_t weight) {
     return shift < 127 ? (int64_t)(product >> shift) : 0;
 }
 
-/* Costs beyond the largest allowed are cut there, which only lowers the bound. */
 static void shift_costs(relaxation *r) {
-    const int64_t most_cost = INT64_C(1) << 50;
     for (int32_t v = 0; v < r->additive->n_variables; v++)
         for (int32_t x = 0; x < r->additive->n_values[v]; x++) {
             int64_t cost = r->additive->cost[v][x];
-            for (int32_t k = 0; k < r->n_limits; k++) {
+            for (int32_t k = 0; k < r->n_limits; k++)
                 cost += multiply(r->multiplier[k], r->limits[k].weight[v][x]);
-                cost = cost < most_cost ? cost : most_cost;
-            }
             r->shifted[v][x] = cost;
         }
 }
@@ -354,14 +350,17 @@ cleave_status cleave_additive_relax(const cleave_additive *additive, int32_t n_l
                                     const cleave_additive_limit *limits, int64_t most_entries,
                                     cleave_arena *arena, cleave_additive_solution *solution,
                                     cleave_error *error) {
-    CLEAVE_TRY(cleave_additive_check(additive, n_limits, limits, error));
     int32_t *value = CLEAVE_ARENA_ARRAY(arena, int32_t, additive->n_variables);
     if (value == NULL)
         return cleave_fail_memory(error, "relaxing limits");
     cleave_arena scratch = {0};
     relaxation r = {.most_entries = most_entries, .arena = &scratch};
+    cleave_additive fitted;
     cleave_additive_solution found;
-    cleave_status status = relax_pruned(&r, additive, n_limits, limits, value, &found, error);
+    cleave_status status =
+        cleave_additive_fit(additive, n_limits, limits, &scratch, &fitted, error);
+    if (status == CLEAVE_OK)
+        status = relax_pruned(&r, &fitted, n_limits, limits, value, &found, error);
     cleave_arena_free(&r.round);
     cleave_arena_free(&scratch);
     if (status == CLEAVE_OK)

@@ -301,11 +301,14 @@ static cleave_status find(formulation *f, const cleave_additive_pruned *pruned,
     return CLEAVE_OK;
 }
 
-static cleave_status formulate(const cleave_additive *additive, int32_t n_limits,
+static cleave_status formulate(const cleave_additive *given, int32_t n_limits,
                                const cleave_additive_limit *limits, double seconds,
                                cleave_arena *scratch, int32_t *value,
                                cleave_additive_solution *solution, cleave_error *error) {
+    cleave_additive fitted;
+    const cleave_additive *additive = &fitted;
     cleave_additive_pruned pruned;
+    CLEAVE_TRY(cleave_additive_fit(given, n_limits, limits, scratch, &fitted, error));
     CLEAVE_TRY(cleave_additive_prune(additive, n_limits, limits, scratch, &pruned, error));
     formulation f = {.additive = &pruned.additive, .n_limits = n_limits, .limits = pruned.limits};
     if (!fold_sums(&f, scratch))
@@ -323,7 +326,6 @@ cleave_status solve_integer_program(const cleave_additive *additive, int32_t n_l
                                     const cleave_additive_limit *limits, double seconds,
                                     cleave_arena *arena, cleave_additive_solution *solution,
                                     cleave_error *error) {
-    CLEAVE_TRY(cleave_additive_check(additive, n_limits, limits, error));
     int32_t *value = CLEAVE_ARENA_ARRAY(arena, int32_t, additive->n_variables);
     if (value == NULL)
         return cleave_fail_memory(error, "making an integer program");

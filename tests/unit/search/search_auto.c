@@ -426,3 +426,13 @@ Test(search_auto, every_task_is_done_once_and_the_first_failure_is_told) {
         cr_expect_str_eq(error.message, "task 17");
     }
 }
+
+/* Links over which a matrix of a megabyte takes three hours: no split is worth it, and none may be
+   too dear to be looked at. */
+Test(search_auto, links_may_be_too_slow_for_any_use) {
+    machine = parse_machine(&arena, 2, 2, "1 GiB", "100 GB/s", "1 us",
+                            "\"bandwidth\": \"100 B/s\", \"latency\": \"1 us\"");
+    const cleave_search_result result = run();
+    for (int32_t op = 0; op < model.n_operators; op++)
+        cr_expect_eq(result.best.layout.splits[op].n_parts, 1);
+}
