@@ -185,14 +185,23 @@ static const char *const names[CLEAVE_N_TYPES] = {
     [CLEAVE_F16] = "fp16", [CLEAVE_F8] = "fp8",  [CLEAVE_STATISTICS] = "statistics",
 };
 
+/* CLEAVE_N_TYPES: of none. */
+static cleave_type type_of(const char *name) {
+    for (cleave_type type = 0; type < CLEAVE_N_TYPES; type++)
+        if ((type == CLEAVE_F32 || cleave_type_is_short(type)) && strcmp(name, names[type]) == 0)
+            return type;
+    return CLEAVE_N_TYPES;
+}
+
+bool cleave_precision_is_known(const char *name) { return type_of(name) != CLEAVE_N_TYPES; }
+
 static cleave_status find(const char *option, const char *known, const char *name,
                           cleave_type *precision, cleave_error *error) {
-    for (cleave_type type = 0; type < CLEAVE_N_TYPES; type++)
-        if ((type == CLEAVE_F32 || cleave_type_is_short(type)) &&
-            strcmp(name != NULL ? name : "f32", names[type]) == 0) {
-            *precision = type;
-            return CLEAVE_OK;
-        }
+    cleave_type type = type_of(name != NULL ? name : "f32");
+    if (type != CLEAVE_N_TYPES) {
+        *precision = type;
+        return CLEAVE_OK;
+    }
     return cleave_fail(error, CLEAVE_BAD_INPUT, "%s \"%.64s\" is none of %s", option, name, known);
 }
 

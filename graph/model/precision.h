@@ -70,6 +70,7 @@ static inline bool cleave_has_master(const cleave_tensor *tensor) {
 cleave_status cleave_model_choose_precision(cleave_model *model, const char *precision,
                                             const char *reduce_precision, cleave_error *error);
 const char *cleave_precision_name(cleave_type precision);
+bool cleave_precision_is_known(const char *name);
 const char *cleave_reduce_precision_name(const cleave_model *model);
 
 /* BAD_INPUT where the model is of a precision that has a price alone. */

@@ -13,8 +13,8 @@ static cleave_status read_precision(const cleave_json_cursor *at, const char *ke
     if (found)
         CLEAVE_TRY(cleave_json_string(&member, &name, error));
     bool mixed = strcmp(key, "reduce_precision") == 0 && strcmp(name, "mixed") == 0;
-    if (strcmp(name, "f32") != 0 && strcmp(name, "bf16") != 0 && !mixed)
-        return cleave_json_fail(&member, error, "\"%.64s\" is none of: f32, bf16", name);
+    if (!mixed && !cleave_precision_is_known(name))
+        return cleave_json_fail(&member, error, "\"%.64s\" is none of: f32, bf16, fp16, fp8", name);
     if (!asked && strcmp(name, expected) != 0)
         return cleave_json_fail(found ? &member : at, error,
                                 "was made for %s %s, but it is %s: say which with --precision", key,

@@ -5,6 +5,7 @@
 #include "../../support/perceptron.h"
 #include "base/file.h"
 #include "graph/model/layout.h"
+#include "graph/model/precision.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -537,4 +538,22 @@ Test(layout_file, an_illegal_layout_is_not_written) {
     cr_expect_eq(cleave_layout_write("/tmp/cleave_layout_never.json", &model, &layout, NULL),
                  CLEAVE_BAD_INPUT);
     cr_expect_neq(access("/tmp/cleave_layout_never.json", F_OK), 0);
+}
+
+/* Also those that have prices, but no kernels. */
+Test(layout_file, every_precision_that_is_written_is_read) {
+    for (cleave_type type = 0; type < CLEAVE_N_TYPES; type++) {
+        cleave_model of = model;
+        cleave_layout layout, again;
+        char path[64];
+        if (!cleave_precision_is_known(cleave_precision_name(type)))
+            continue;
+        of.precision = type;
+        of.reduce_precision = type == CLEAVE_F8 ? CLEAVE_BF16 : type;
+        snprintf(path, sizeof path, "/tmp/cleave_layout_precision_%d.json", (int)getpid());
+        OK(cleave_layout_create, &of, 2, &arena, &layout);
+        OK(cleave_layout_write, path, &of, &layout);
+        OK(cleave_layout_read, path, &of, &arena, &again);
+        unlink(path);
+    }
 }
