@@ -71,29 +71,43 @@ static range range_of(const int64_t *cost, int64_t n) {
     return r;
 }
 
-/* As much above the least as `room`, without overflow. */
+/* The most above the least, and no more than `room`. */
 static int64_t cut_of(const range *r, int64_t room) {
-    return r->most - room > r->least ? r->least + room : r->most;
+    int64_t above = r->most - r->least;
+    return above < room ? above : room;
 }
 
 static bool adds_up(const range *ranges, int64_t n, int64_t room) {
     unsigned __int128 sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (unsigned __int128)cut_of(&ranges[i], room);
+    return sum < (unsigned __int128)most_sum;
+}
+
+/* As they are. */
+static bool add_up(const range *ranges, int64_t n) {
+    unsigned __int128 sum = 0;
     for (int64_t i = 0; i < n; i++) {
-        int64_t most = cut_of(&ranges[i], room);
-        sum += (unsigned __int128)(llabs(ranges[i].least) > llabs(most) ? llabs(ranges[i].least)
-                                                                        : llabs(most));
+        int64_t least = llabs(ranges[i].least), most = llabs(ranges[i].most);
+        sum += (unsigned __int128)(least > most ? least : most);
     }
     return sum < (unsigned __int128)most_sum;
 }
 
+/* What all choices have in common. */
+static int64_t sum_of_least(const range *ranges, int64_t n) {
+    static const __int128 most = (__int128)1 << 62;
+    __int128 sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += ranges[i].least;
+    return (int64_t)(sum < -most ? -most : sum < most ? sum : most);
+}
+
 static const int64_t *cut_table(const int64_t *cost, int64_t n, const range *r, int64_t room,
                                 cleave_arena *arena) {
-    int64_t most = cut_of(r, room);
-    if (most == r->most)
-        return cost;
     int64_t *made = CLEAVE_ARENA_ARRAY(arena, int64_t, n);
     for (int64_t i = 0; i < n && made != NULL; i++)
-        made[i] = cost[i] < most ? cost[i] : most;
+        made[i] = cost[i] - r->least < room ? cost[i] - r->least : room;
     return made;
 }
 
@@ -128,7 +142,7 @@ static bool cut(const cleave_additive *additive, const range *ranges, int64_t ro
 
 cleave_status cleave_additive_fit(const cleave_additive *additive, int32_t n_limits,
                                   const cleave_additive_limit *limits, cleave_arena *arena,
-                                  cleave_additive *fitted, cleave_error *error) {
+                                  cleave_additive_fitted *fitted, cleave_error *error) {
     CLEAVE_TRY(check(additive, n_limits, limits, error));
     int64_t n = additive->n_variables, n_ranges = n + additive->n_pairs, room = most_sum;
     range *ranges = CLEAVE_ARENA_ARRAY(arena, range, n_ranges);
@@ -138,14 +152,13 @@ cleave_status cleave_additive_fit(const cleave_additive *additive, int32_t n_lim
         ranges[v] = range_of(additive->cost[v], additive->n_values[v]);
     for (int32_t i = 0; i < additive->n_pairs; i++)
         ranges[n + i] = range_of(additive->pairs[i].cost, entries_of(additive, i));
-    while (room > 0 && !adds_up(ranges, n_ranges, room))
+    *fitted = (cleave_additive_fitted){.additive = *additive};
+    if (add_up(ranges, n_ranges))
+        return CLEAVE_OK;
+    while (!adds_up(ranges, n_ranges, room))
         room /= 2;
-    if (room == 0 && !adds_up(ranges, n_ranges, 0))
-        return cleave_fail(error, CLEAVE_FAILED,
-                           "the least that operators and what lies between them can take adds up "
-                           "to more than 26 days: too long to plan in picoseconds");
-    *fitted = *additive;
-    return room == most_sum || cut(additive, ranges, room, arena, fitted)
+    fitted->common = sum_of_least(ranges, n_ranges);
+    return cut(additive, ranges, room, arena, &fitted->additive)
                ? CLEAVE_OK
                : cleave_fail_memory(error, "making costs add up");
 }

@@ -51,15 +51,20 @@ typedef struct cleave_additive_solution {
                        INT64_MAX where infeasible */
 } cleave_additive_solution;
 
+typedef struct cleave_additive_fitted {
+    cleave_additive additive;
+    int64_t common; /* what all choices cost besides: 0 where it is the given model, and no more
+                       than 2^62 in size */
+} cleave_additive_fitted;
+
 /* A model whose costs, the largest of each variable and pair, add up to less than 2^61 in size, so
-   that no sum of them overflows.  That is the given one, or if need be one in which no cost is
-   above the least of its variable or pair by more than some room, the same for all: totals of
-   choices without such values are what they were, others at most that, so a bound is one of both.
-   FAILED where even the least ones add up to as much, or an index or a weight breaks the rules
-   above.  All solvers begin with this. */
+   that no sum of them overflows.  That is the given one, or if need be what each costs above the
+   least of its variable or pair, and no more than some room, the same for all: totals of choices
+   with none that was cut are what they were, others at most that, so a bound is one of both.
+   FAILED where an index or a weight breaks the rules above.  All solvers begin with this. */
 cleave_status cleave_additive_fit(const cleave_additive *additive, int32_t n_limits,
                                   const cleave_additive_limit *limits, cleave_arena *arena,
-                                  cleave_additive *fitted, cleave_error *error);
+                                  cleave_additive_fitted *fitted, cleave_error *error);
 
 /* The pairs of every variable v, rising: pair_of[start[v]] to before start[v + 1].  `start` is
    [n_variables + 2], zeroed, `pair_of` [2 n_pairs]. */

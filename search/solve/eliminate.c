@@ -296,18 +296,20 @@ cleave_status cleave_additive_eliminate(const cleave_additive *additive, int64_t
                                         cleave_arena *arena, cleave_additive_solution *solution,
                                         cleave_error *error) {
     cleave_arena scratch = {0};
+    cleave_additive_fitted fitted = {0};
     shrinking s = {.value = CLEAVE_ARENA_ARRAY(arena, int32_t, additive->n_variables)};
-    cleave_status status =
-        s.value == NULL ? cleave_fail_memory(error, "eliminating variables")
-                        : cleave_additive_fit(additive, 0, NULL, &scratch, &s.additive, error);
+    cleave_status status = s.value == NULL
+                               ? cleave_fail_memory(error, "eliminating variables")
+                               : cleave_additive_fit(additive, 0, NULL, &scratch, &fitted, error);
+    s.additive = fitted.additive;
     if (status == CLEAVE_OK)
         status = eliminate(additive, most_entries, &scratch, &s, error);
     if (status == CLEAVE_OK)
         *solution = (cleave_additive_solution){
             .outcome = s.bound >= s.total ? CLEAVE_ADDITIVE_OPTIMAL : CLEAVE_ADDITIVE_FEASIBLE,
             .value = s.value,
-            .total = s.total,
-            .bound = s.bound};
+            .total = s.total + fitted.common,
+            .bound = s.bound + fitted.common};
     cleave_arena_free(&s.arenas[0]);
     cleave_arena_free(&s.arenas[1]);
     cleave_arena_free(&scratch);

@@ -355,15 +355,18 @@ cleave_status cleave_additive_relax(const cleave_additive *additive, int32_t n_l
         return cleave_fail_memory(error, "relaxing limits");
     cleave_arena scratch = {0};
     relaxation r = {.most_entries = most_entries, .arena = &scratch};
-    cleave_additive fitted;
+    cleave_additive_fitted fitted;
     cleave_additive_solution found;
     cleave_status status =
         cleave_additive_fit(additive, n_limits, limits, &scratch, &fitted, error);
     if (status == CLEAVE_OK)
-        status = relax_pruned(&r, &fitted, n_limits, limits, value, &found, error);
+        status = relax_pruned(&r, &fitted.additive, n_limits, limits, value, &found, error);
     cleave_arena_free(&r.round);
     cleave_arena_free(&scratch);
-    if (status == CLEAVE_OK)
-        *solution = found;
+    if (status != CLEAVE_OK)
+        return status;
+    found.total += fitted.common;
+    found.bound += found.outcome == CLEAVE_ADDITIVE_INFEASIBLE ? 0 : fitted.common;
+    *solution = found;
     return status;
 }

@@ -81,13 +81,14 @@ Test(relaxation, finds_what_is_cheap_beside_what_takes_weeks) {
         cleave_random random = {.key = i};
         additive_shape shape = additive_small_shape(&random);
         shape.spread = 1000;
-        cleave_additive additive = drawn_additive(&shape, &random, &arena), fitted;
+        cleave_additive additive = drawn_additive(&shape, &random, &arena);
+        cleave_additive_fitted fitted;
         for (int32_t v = 0; v < additive.n_variables; v++)
             if (additive.n_values[v] > 1)
                 ((int64_t *)(uintptr_t)additive.cost[v])[additive.n_values[v] - 1] = weeks;
         cleave_additive_limit limit = drawn_limit(&additive, 10, &random, &arena);
         OK(cleave_additive_fit, &additive, 1, &limit, &arena, &fitted);
-        n_cut += fitted.cost != additive.cost;
+        n_cut += fitted.additive.cost != additive.cost;
         cleave_additive_solution solution = relax(&additive, 1, &limit, INT64_MAX, &arena);
         int64_t least;
         if (drawn_optimum(&additive, 1, &limit, &least) && least < weeks / 2) {

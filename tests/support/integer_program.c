@@ -305,8 +305,8 @@ static cleave_status formulate(const cleave_additive *given, int32_t n_limits,
                                const cleave_additive_limit *limits, double seconds,
                                cleave_arena *scratch, int32_t *value,
                                cleave_additive_solution *solution, cleave_error *error) {
-    cleave_additive fitted;
-    const cleave_additive *additive = &fitted;
+    cleave_additive_fitted fitted;
+    const cleave_additive *additive = &fitted.additive;
     cleave_additive_pruned pruned;
     CLEAVE_TRY(cleave_additive_fit(given, n_limits, limits, scratch, &fitted, error));
     CLEAVE_TRY(cleave_additive_prune(additive, n_limits, limits, scratch, &pruned, error));
