@@ -153,7 +153,9 @@ static void begin_annealing(run *r) {
 
 static void end_descent(run *r, bool first) {
     cleave_refine_state *s = r->state;
-    if (first && s->anneals && is_limited(&s->limits) && spent(r) < 1)
+    /* Nothing that is drawn there would ever be work, of which annealing has an end. */
+    bool is_alone = s->is_local_optimum && s->proposals == 0;
+    if (first && s->anneals && is_limited(&s->limits) && spent(r) < 1 && !is_alone)
         begin_annealing(r);
     else
         s->phase = CLEAVE_REFINE_DONE;

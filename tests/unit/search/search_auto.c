@@ -436,3 +436,12 @@ Test(search_auto, links_may_be_too_slow_for_any_use) {
     for (int32_t op = 0; op < model.n_operators; op++)
         cr_expect_eq(result.best.layout.splits[op].n_parts, 1);
 }
+
+/* Forward on one device there is one layout: nothing to be drawn, and an end all the same. */
+Test(search_auto, ends_where_there_is_one_layout, .timeout = 60) {
+    machine = make_machine(&arena, 1, 1, "1 GiB");
+    model.loss = -1; /* one pass forward */
+    const cleave_search_result result = run();
+    cr_expect(result.is_local_optimum);
+    cr_expect_eq(result.proposals, 0);
+}
