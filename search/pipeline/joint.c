@@ -102,10 +102,8 @@ cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_gro
                 .places = shape->places}};
     cleave_status status = find_places(&p, &scratch) && make_room(&p, &scratch, arena, &made) &&
                                    joint_tie(&p, model, &scratch)
-                               ? cleave_stage_joined(model, &scratch, &p.joined, error)
+                               ? put_off(&p, &made, fits, &scratch, error)
                                : cleave_fail_memory(error, "planning stages");
-    if (status == CLEAVE_OK)
-        status = put_off(&p, &made, fits, &scratch, error);
     cleave_arena_free(&scratch);
     if (status == CLEAVE_OK)
         *plan = made;

@@ -29,15 +29,16 @@ typedef struct cleave_joint_place {
 typedef struct cleave_joint_shape {
     int32_t n_groups, n_virtual; /* groups; stages of each */
     cleave_schedule_kind kind;
-    bool is_forward;      /* one pass: nothing is kept for backward, and nothing sent back */
-    bool is_stream;       /* batch follows batch, so the slowest stage alone counts */
-    int32_t family;       /* of the group's */
-    int32_t neighbours;   /* devices of a group one after the other, with as many of each group
-                             behind them before there come more of its own; 0: all */
-    int64_t most_bytes;   /* of a device, for what is counted here */
-    const int64_t *sends; /* [n_operators] picoseconds of sending on what is written up to an
-                             operator and read behind it, of the whole batch, one way */
-    bool tries_cuts;      /* stages give operators to their neighbours as long as that helps */
+    bool is_forward;       /* one pass: nothing is kept for backward, and nothing sent back */
+    bool is_stream;        /* batch follows batch, so the slowest stage alone counts */
+    int32_t family;        /* of the group's */
+    int32_t neighbours;    /* devices of a group one after the other, with as many of each group
+                              behind them before there come more of its own; 0: all */
+    int64_t most_bytes;    /* of a device, for what is counted here */
+    const int64_t *sends;  /* [n_operators] picoseconds of sending on what is written up to an
+                              operator and read behind it, of the whole batch, one way */
+    const int32_t *joined; /* [n_operators] see cleave_stage_joined; null: nothing goes back */
+    bool tries_cuts;       /* stages give operators to their neighbours as long as that helps */
     const cleave_joint_place *places; /* [n_groups] for good, with as many micro-batches all; null:
                                          all groups are alike */
 } cleave_joint_shape;
@@ -57,10 +58,11 @@ typedef struct cleave_joint_plan {
 } cleave_joint_plan;
 
 /* What no plan of that shape is foreseen to take less than: its operators, each as quick as any
-   plan has it, shared out evenly, with the bubble of its kind.  Of the shape neither memory nor
-   what is sent is looked at. */
-double cleave_joint_least_seconds(const cleave_model *model, const cleave_group *group,
-                                  const cleave_joint_shape *shape);
+   plan has it, shared out evenly, with the bubble of its kind, and cut where groups wait least for
+   each other.  Of the shape no memory is looked at, and all groups are alike. */
+cleave_status cleave_joint_least_seconds(const cleave_model *model, const cleave_group *group,
+                                         const cleave_joint_shape *shape, double *seconds,
+                                         cleave_error *error);
 
 /* `fits` false: nothing found has room.  In the arena. */
 cleave_status cleave_joint_plan_make(const cleave_model *model, const cleave_group *group,

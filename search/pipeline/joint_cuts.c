@@ -30,8 +30,7 @@ static void keep_better(const planning *p, bool has_room, cleave_joint_plan *pla
 /* A message goes there, and its gradient back. */
 static void count_hops(planning *p) {
     const int ways = p->shape->is_forward ? 1 : 2;
-    pipeline_count_waits(p->n_operators, p->n_stages, p->shape->is_forward ? NULL : p->joined,
-                         p->work, p->waits);
+    pipeline_count_waits(p->n_operators, p->n_stages, p->shape->joined, p->work, p->waits);
     for (int32_t op = 0; op < p->n_operators; op++)
         p->hops[op] = p->waits[op] + ways * p->sends[op];
     /* Shared by the micro-batches that are under way: see foresight.c. */

@@ -12,7 +12,6 @@ typedef struct planning {
     int32_t n_operators, n_stages, n_kinds; /* of places */
     int64_t *work;                          /* [n_kinds][n_operators] of a micro-batch */
     int64_t *sends;                         /* [n_operators] of a micro-batch */
-    int32_t *joined;                        /* [n_operators] see cleave_stage_joined */
     int64_t *waits;                         /* [n_operators] see pipeline_count_waits */
     int64_t *hops;     /* [n_operators] that, and for messages, of a cut behind it */
     int64_t *hops_of;  /* [n_groups][n_operators] the same of one group, as a share of what is

@@ -1,7 +1,10 @@
 /* What the step of a joint plan is foreseen to take, by what its groups do and wait for. */
 #include "search/pipeline/joint_internal.h"
 
+#include "base/order.h"
 #include "search/pipeline/stages.h"
+
+#include <stdlib.h>
 
 /* What gathers and reduces of an operator's parameters take that its group waits for: each goes on
    beside what is done since the last operator that has such, and gradients are there in backward
@@ -52,8 +55,8 @@ static double wait_for_others(const planning *p, int32_t g) {
 
 /* Where gradients of weights are blocks by themselves, which wait for nobody, messages go on
    meanwhile. */
-static double left_of_waits(const planning *p, double time, double waits) {
-    if (!cleave_schedule_kind_parts_weights(p->shape->kind))
+static double left_of_waits(const cleave_joint_shape *shape, double time, double waits) {
+    if (!cleave_schedule_kind_parts_weights(shape->kind))
         return waits;
     return pipeline_left_of(waits, pipeline_hides * pipeline_weights_share * time);
 }
@@ -86,9 +89,9 @@ double joint_foresee(planning *p) {
         joint_add_times(p, g, &time, &left);
         p->time_of[g] = time;
         step.left = fmax(step.left, left);
-        step.pace =
-            fmax(step.pace, time + (step.is_alike ? left_of_waits(p, time, wait_for_others(p, g))
-                                                  : waits_of_place(p, g)));
+        step.pace = fmax(
+            step.pace, time + (step.is_alike ? left_of_waits(p->shape, time, wait_for_others(p, g))
+                                             : waits_of_place(p, g)));
     }
     return pipeline_foresee(&step);
 }
@@ -110,12 +113,40 @@ static least_times least_of(const cleave_group_family *family, int32_t few) {
     return least;
 }
 
+/* What all groups together wait for each other in a micro-batch, cut where that is least. */
+static cleave_status least_waits(int32_t n_operators, const cleave_group *group,
+                                 const cleave_joint_shape *shape, cleave_arena *scratch,
+                                 double *waits, cleave_error *error) {
+    const cleave_group_plan *quickest = &group->families[shape->family].plans[0];
+    int32_t n_stages = shape->n_groups * shape->n_virtual;
+    int64_t *work = CLEAVE_ARENA_ARRAY(scratch, int64_t, n_operators);
+    int64_t *joins = CLEAVE_ARENA_ARRAY(scratch, int64_t, n_operators);
+    double *behind = CLEAVE_ARENA_ARRAY(scratch, double, n_operators);
+    if (work == NULL || joins == NULL || behind == NULL)
+        return cleave_fail_memory(error, "planning stages");
+    for (int32_t op = 0; op < n_operators; op++)
+        work[op] = quickest->time[group->stands_for[op]];
+    pipeline_count_waits(n_operators, n_stages, shape->joined, work, joins);
+    for (int32_t op = 0; op < n_operators; op++)
+        behind[op] = (double)joins[op] + 2 * (double)(shape->sends[op] / group->micro_batches);
+    qsort(behind, (size_t)n_operators - 1, sizeof *behind, cleave_order_doubles);
+    *waits = 0;
+    for (int32_t s = 0; s + 1 < n_stages && !shape->is_forward; s++)
+        *waits += behind[s];
+    return CLEAVE_OK;
+}
+
 /* The slowest group takes no less than groups do on average, and that no less than one with as much
    of everything as they have on average. */
-double cleave_joint_least_seconds(const cleave_model *model, const cleave_group *group,
-                                  const cleave_joint_shape *shape) {
+cleave_status cleave_joint_least_seconds(const cleave_model *model, const cleave_group *group,
+                                         const cleave_joint_shape *shape, double *seconds,
+                                         cleave_error *error) {
     const cleave_group_family *family = &group->families[shape->family];
-    double time = 0, beside = 0, left = 0, n = shape->n_groups, m = group->micro_batches;
+    double time = 0, beside = 0, left = 0, waits = 0, n = shape->n_groups, m = group->micro_batches;
+    cleave_arena scratch = {0};
+    cleave_status status = least_waits(model->n_operators, group, shape, &scratch, &waits, error);
+    cleave_arena_free(&scratch);
+    CLEAVE_TRY(status);
     for (int32_t op = 0; op < model->n_operators; op++) {
         const least_times least = least_of(family, group->stands_for[op]);
         time += least.time / n;
@@ -123,7 +154,8 @@ double cleave_joint_least_seconds(const cleave_model *model, const cleave_group 
         left += (least.behind + pipeline_never_hidden * least.once) / n;
     }
     time += pipeline_left_of(beside, pipeline_hides * time);
-    if (shape->is_stream)
-        return m * time * 1e-12;
-    return (time * (m + (n - 1) / pipeline_turns_of(shape, 0)) + left) * 1e-12;
+    double pace = time + left_of_waits(shape, time, waits / n);
+    double bubble = (n * time - pace) / pipeline_turns_of(shape, 0);
+    *seconds = (m * pace + (shape->is_stream ? 0 : bubble + left)) * 1e-12;
+    return CLEAVE_OK;
 }

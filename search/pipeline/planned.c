@@ -48,23 +48,30 @@ static cleave_status sends_of(const pipeline_finder *f, const pipeline_candidate
     return made != NULL ? CLEAVE_OK : cleave_fail_memory(f->error, "searching");
 }
 
+static cleave_status shape_of(const pipeline_finder *f, const pipeline_candidate *of,
+                              cleave_arena *scratch, cleave_joint_shape *shape) {
+    *shape = (cleave_joint_shape){.n_groups = of->n_groups,
+                                  .n_virtual = of->n_virtual,
+                                  .kind = of->kind,
+                                  .is_forward = !cleave_model_trains(f->pricer->model),
+                                  .is_stream = f->pricer->is_stream,
+                                  .family = of->family < 0 || of->places != NULL ? 0 : of->family,
+                                  .neighbours = of->neighbours,
+                                  .joined = f->joined,
+                                  .tries_cuts = f->is_small || of->places != NULL,
+                                  .places = of->places};
+    return sends_of(f, of, scratch, &shape->sends);
+}
+
 static cleave_status make_plan(pipeline_finder *f, const cleave_group *group, int64_t most_bytes,
                                pipeline_candidate *of, bool *fits) {
     cleave_joint_plan *made = CLEAVE_ARENA_ARRAY(&f->work, cleave_joint_plan, 1);
-    cleave_joint_shape shape = {.n_groups = of->n_groups,
-                                .n_virtual = of->n_virtual,
-                                .kind = of->kind,
-                                .is_forward = !cleave_model_trains(f->pricer->model),
-                                .is_stream = f->pricer->is_stream,
-                                .family = of->family < 0 || of->places != NULL ? 0 : of->family,
-                                .neighbours = of->neighbours,
-                                .most_bytes = most_bytes,
-                                .tries_cuts = f->is_small || of->places != NULL,
-                                .places = of->places};
+    cleave_joint_shape shape;
+    cleave_arena scratch = {0};
     if (made == NULL)
         return cleave_fail_memory(f->error, "searching");
-    cleave_arena scratch = {0};
-    cleave_status status = sends_of(f, of, &scratch, &shape.sends);
+    cleave_status status = shape_of(f, of, &scratch, &shape);
+    shape.most_bytes = most_bytes;
     if (status == CLEAVE_OK)
         status =
             cleave_joint_plan_make(f->pricer->model, group, &shape, &f->work, made, fits, f->error);
@@ -139,19 +146,20 @@ double pipeline_most_seconds(const pipeline_finder *f) {
 }
 
 /* Does a shape leave the best so far behind, however it is planned? */
-static bool is_left_behind(const pipeline_finder *f, const cleave_group *group,
-                           const pipeline_candidate *of, pipeline_numbers *cut) {
-    const cleave_joint_shape shape = {.n_groups = of->n_groups,
-                                      .n_virtual = of->n_virtual,
-                                      .kind = of->kind,
-                                      .is_stream = f->pricer->is_stream,
-                                      .family = of->family == PIPELINE_FREE ? 0 : of->family};
-    double least = cleave_joint_least_seconds(f->pricer->model, group, &shape),
-           most = pipeline_most_seconds(f);
-    bool is_behind = most > 0 && least > most;
-    if (is_behind)
+static cleave_status is_left_behind(const pipeline_finder *f, const cleave_group *group,
+                                    const pipeline_candidate *of, pipeline_numbers *cut,
+                                    bool *is_behind) {
+    double least = 0, most = pipeline_most_seconds(f);
+    cleave_joint_shape shape;
+    cleave_arena scratch = {0};
+    cleave_status status = shape_of(f, of, &scratch, &shape);
+    if (status == CLEAVE_OK)
+        status = cleave_joint_least_seconds(f->pricer->model, group, &shape, &least, f->error);
+    cleave_arena_free(&scratch);
+    *is_behind = most > 0 && least > most;
+    if (*is_behind)
         cut->expected_seconds = fmin(cut->expected_seconds, least);
-    return is_behind;
+    return status;
 }
 
 static bool is_planned(const pipeline_finder *f, const cleave_group *group,
@@ -173,10 +181,11 @@ static cleave_status add_shape(pipeline_finder *f, const cleave_group *group, pi
     if ((wish->kind >= 0 && wish->kind != (int)of.kind) ||
         !pipeline_is_wanted(wish->virtual_stages, of.n_virtual) ||
         !pipeline_is_wanted(wish->stages, of.n_groups * of.n_virtual) ||
-        of.n_groups * of.n_virtual > f->pricer->model->n_operators || is_planned(f, group, &of) ||
-        is_left_behind(f, group, &of, cut))
+        of.n_groups * of.n_virtual > f->pricer->model->n_operators || is_planned(f, group, &of))
         return CLEAVE_OK;
-    return pipeline_plan_twice(f, group, of);
+    bool is_behind;
+    CLEAVE_TRY(is_left_behind(f, group, &of, cut, &is_behind));
+    return is_behind ? CLEAVE_OK : pipeline_plan_twice(f, group, of);
 }
 
 /* gpipe keeps more than 1f1b and is no quicker, so it is for who asks for it.  Kinds that differ in

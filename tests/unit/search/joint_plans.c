@@ -8,6 +8,7 @@
 #include "graph/lower/lower.h"
 #include "graph/model/attention.h"
 #include "search/pipeline/joint.h"
+#include "search/pipeline/stages.h"
 #include "search/problem/problem.h"
 
 #include <criterion/criterion.h>
@@ -22,6 +23,7 @@ static cleave_model model;
 static cleave_machine machine;
 static cleave_problem problem;
 static cleave_few_blocks few;
+static int32_t *joined;
 
 /* A GPT whose activations weigh as much as its state; its table is read by the first and by the
    last stage. */
@@ -38,6 +40,7 @@ static void set_up(void) {
     OK(shipped_machine, "a100-128x8", N_DEVICES, &arena, &machine);
     OK(cleave_problem_create, &model, &machine, NULL, &arena, &problem);
     OK(cleave_few_blocks_make, &model, &problem.blocks, &arena, &few);
+    OK(cleave_stage_joined, &model, &arena, &joined);
 }
 
 static void tear_down(void) { cleave_arena_free(&arena); }
@@ -81,6 +84,8 @@ Test(joint_plans, count_the_memory_that_their_layouts_need) {
     int64_t *sends = CLEAVE_ARENA_ARRAY(&arena, int64_t, model.n_operators);
     OK(cleave_group_create, &of, N_DEVICES / 2, MICRO_BATCHES, 2, false, &arena, &group);
     cr_assert_geq(group.n_families, 3);
+    for (int32_t op = 0; op < model.n_operators; op++)
+        sends[op] = (1 + op % 3) * INT64_C(1000000000);
     for (int32_t f = 0; f < group.n_families; f++)
         for (int k = 0; k < 5; k++)
             for (int lean = 0; lean < 2; lean++) {
@@ -90,7 +95,8 @@ Test(joint_plans, count_the_memory_that_their_layouts_need) {
                                             .kind = kinds[k],
                                             .family = f,
                                             .most_bytes = INT64_C(1) << 40,
-                                            .sends = sends};
+                                            .sends = sends,
+                                            .joined = joined};
                 cleave_joint_plan plan;
                 bool fits;
                 OK(cleave_joint_plan_make, &model, &group, &shape, &arena, &plan, &fits);
@@ -100,14 +106,15 @@ Test(joint_plans, count_the_memory_that_their_layouts_need) {
                     OK(cleave_joint_plan_make, &model, &group, &shape, &arena, &plan, &fits);
                 if (!fits)
                     continue;
-                double least = cleave_joint_least_seconds(&model, &group, &shape);
+                double least;
+                OK(cleave_joint_least_seconds, &model, &group, &shape, &least);
                 cr_expect(least > 0 && least <= plan.seconds * (1 + 1e-9),
                           "family %d, %s, %d: %g s foreseen, and no less than %g", f,
                           cleave_schedule_names[kinds[k]], lean, plan.seconds, least);
                 double counted = (double)plan.bytes, needed = (double)needs(&plan);
-                printf("family %d, %s%s: %.1f MB counted, %.1f needed\n", f,
+                printf("family %d, %s%s: %.1f MB counted, %.1f needed; %g s, at least %g\n", f,
                        cleave_schedule_names[kinds[k]], lean ? ", lean" : "", counted / 1e6,
-                       needed / 1e6);
+                       needed / 1e6, plan.seconds, least);
                 cr_expect(fabs(counted / needed - 1) < 0.13, "family %d, %s, %d: %.0f of %.0f", f,
                           cleave_schedule_names[kinds[k]], lean, counted, needed);
             }
@@ -134,7 +141,8 @@ static int64_t least_memory(const cleave_group *group, cleave_schedule_kind kind
                                     .n_virtual = 1,
                                     .kind = kind,
                                     .most_bytes = least + (most - least) / 2,
-                                    .sends = sends};
+                                    .sends = sends,
+                                    .joined = joined};
         cleave_joint_plan made;
         bool fits;
         OK(cleave_joint_plan_make, &model, group, &shape, &arena, &made, &fits);
@@ -234,8 +242,12 @@ static double foresee(const cleave_group *group, cleave_schedule_kind kind, int6
     int64_t *sends = CLEAVE_ARENA_ARRAY(&arena, int64_t, n);
     for (int32_t op = 0; op < n; op++)
         sends[op] = MICRO_BATCHES * waits;
-    const cleave_joint_shape shape = {
-        .n_groups = 2, .n_virtual = 1, .kind = kind, .most_bytes = 1, .sends = sends};
+    const cleave_joint_shape shape = {.n_groups = 2,
+                                      .n_virtual = 1,
+                                      .kind = kind,
+                                      .most_bytes = 1,
+                                      .sends = sends,
+                                      .joined = joined};
     OK(cleave_joint_plan_make, &model, group, &shape, &arena, &plan, &fits);
     cr_assert(fits);
     if (slowest != NULL)
