@@ -176,7 +176,10 @@ class LlamaBase(nn.Module):
     def forward(self, ids):
         x = self.embed_tokens(ids)
         turn = 10000 ** (-torch.arange(0, self.head, 2, dtype=torch.double) / self.head)
-        angle = torch.outer(torch.arange(ids.shape[1], dtype=torch.double), turn).repeat(1, 2)
+        places = torch.arange(ids.shape[1], device=x.device)
+        if not bool((places.diff() == 1).all()):  # as is asked before a mask is made of them
+            raise ValueError("several texts in one")
+        angle = torch.outer(places.double(), turn).repeat(1, 2)
         cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
         for layer in self.layers:
             x = layer(x, cos, sin)

@@ -86,6 +86,11 @@ def _tensors(value):
     return [x for x in tree_flatten(value)[0] if isinstance(x, torch.Tensor)]
 
 
+def first_floats(output):
+    """Of what a model gives, which may be an object of several."""
+    return next(x for x in _tensors(output) if x.is_floating_point())
+
+
 def _is_meta(x):
     """As it is, and not as a run would have it that is under way."""
     with torch._C.DisableTorchFunction():
@@ -104,7 +109,7 @@ class _Found:
         self.marks = [[] for _ in range(n)]  # which tensors among a module's arguments these are
         self.called = set()  # stages that have begun
         self.placed = {}  # outermost modules of one stage: that stage, and what they give
-        self.output = None
+        self.dtype = None  # of the loss
 
 
 class Run(TorchFunctionMode):
@@ -126,7 +131,7 @@ class Run(TorchFunctionMode):
             return func(*args, **kwargs)
         args, kwargs = tree_map_only(torch.Tensor, self.bring, (args, kwargs))
         meta = [_is_meta(x) for x in _tensors((args, kwargs))]
-        if any(meta) and func is torch.Tensor.device.__get__:
+        if any(meta) and func == torch.Tensor.device.__get__:
             return self.state.device
         if any(meta) and not all(meta):
             if self.inside:
@@ -273,12 +278,12 @@ class State:
             self.running.leave(output)
 
     def run(self, stage, received, inputs, found=None):
-        """The forward of a stage: what the next one is given, or what the model gives."""
+        """The forward of a stage: what the next one is given, or what the model gives; inputs by place and by name."""
         self.running, self.surveys = Run(self, stage, received, found), found is None or stage > 0
         run = self.running
         try:
             with run:
-                output = self.forward(*inputs)
+                output = self.forward(*inputs[0], **inputs[1])
         except Done as done:
             return run, done.given
         finally:
@@ -287,7 +292,7 @@ class State:
 
     def survey(self, inputs):
         """What there is for inputs of such shapes, of one micro-batch."""
-        key = tuple((x.shape, x.dtype) for x in inputs)
+        key = tuple((x.shape, x.dtype) for x in _tensors(inputs))
         if key not in self.known:
             self.names = {id(p): name for name, p in self.model.named_parameters(remove_duplicate=False)}
             for name in self.elsewhere:
@@ -299,7 +304,7 @@ class State:
             if missing:
                 raise CleaveError(f"{self.where()}: {missing[0]} is not called where its stage begins: modules are called "
                                   "in another order than the plan's")
-            found.output = output
+            found.dtype = first_floats(output).dtype
             for name in found.placed:
                 module = self.model.get_submodule(name)
                 if not isinstance(module.forward, _Skipping):
@@ -320,7 +325,7 @@ class State:
         waits_for_all = hasattr(pipelining.schedules, "_wait_batch_p2p") or self.device.type != "cpu"
         kind_of_stage = pipelining.PipelineStage if waits_for_all else _Sending
         for i in self.mine:
-            output = self.parts(found, i + 1) if i + 1 < n else (torch.empty(1, dtype=found.output.dtype, device="meta",
+            output = self.parts(found, i + 1) if i + 1 < n else (torch.empty(1, dtype=found.dtype, device="meta",
                                                                              requires_grad=True),)
             stages.append(kind_of_stage(_Stage(self, found, i), i, n, self.device, self.parts(found, i), output,
                                                    group=self.group))
@@ -380,7 +385,7 @@ class _Stage(torch.nn.Module):
         return iter(held.leaves()) if held else self.state.model.parameters(recurse)
 
     def forward(self, *received):
-        *inputs, target, share = self.state.batch[self.next]  # a stage takes micro-batches one after the other
+        inputs, target, share = self.state.batch[self.next]  # a stage takes micro-batches one after the other
         self.next = (self.next + 1) % len(self.state.batch)
         _, output = self.state.run(self.index, received, inputs, self.found)
         if self.index + 1 < len(self.state.schedule.stages):

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from ..command import CleaveError
 from ..plan import PLAIN
-from .stages import Held
+from .stages import Held, first_floats
 
 IGNORED = -100  # targets that torch.nn.functional.cross_entropy does not count
 
@@ -21,18 +21,20 @@ class Steps:
         self.state = model.__dict__.get("_cleave")
         self.schedule = self.state.schedule if self.state else PLAIN
 
-    def __call__(self, *inputs):
-        """The loss, the same on every rank; gradients add up in .grad."""
-        *inputs, target = inputs if self.of_logits else (*inputs, inputs[0])
-        m, n = self.schedule.micro_batches, inputs[0].shape[0]
+    def __call__(self, *inputs, **keywords):
+        """The loss, the same on every rank; gradients add up in .grad.  What has a keyword the model is given by that."""
+        *inputs, target = inputs if self.of_logits else (*inputs, next(iter((*inputs, *keywords.values()))))
+        m, names = self.schedule.micro_batches, list(keywords)
+        inputs += [keywords[name] for name in names]
         if any(len(x) % m for x in (*inputs, target)):
-            raise CleaveError(f"{self.state.plan.file}: a batch of {n} is not cut into {m} micro-batches")
-        shares = self.shares(target, m)
+            raise CleaveError(f"{self.state.plan.file}: a batch of {len(target)} is not cut into {m} micro-batches")
+        batch = [((here[:len(inputs) - len(names)], dict(zip(names, here[len(inputs) - len(names):]))), t, share)
+                 for *here, t, share in zip(*(x.chunk(m) for x in inputs), target.chunk(m), self.shares(target, m))]
         if not self.state:
-            return self.alone(inputs, target, shares)
+            return self.alone(batch)
         self.state.held = Held() if self.state.inner and (m > 1 or self.schedule.stages) else None
         try:
-            loss = self.in_stages(inputs, target, shares) if self.schedule.stages else self.alone(inputs, target, shares)
+            loss = self.in_stages(batch) if self.schedule.stages else self.alone(batch)
             if self.state.held:
                 self.state.held.give_back()
             return loss
@@ -48,23 +50,19 @@ class Steps:
 
     def loss(self, output, target, share):
         if not self.of_logits:
-            return output * share.to(output.device, output.dtype)
+            loss = getattr(output, "loss", output)
+            return loss * share.to(loss.device, loss.dtype)
         if share.item() == 0:  # the mean of nothing
-            return (output.to_local() if hasattr(output, "to_local") else output).sum() * 0
+            logits = first_floats(output)
+            return (logits.to_local() if hasattr(logits, "to_local") else logits).sum() * 0
         loss = self.of_logits(output, target)
         return loss * share.to(loss.device, loss.dtype)
 
-    @staticmethod
-    def cut(inputs, target, shares):
-        """Inputs, targets and share of each micro-batch."""
-        m = len(shares)
-        return list(zip(*(x.chunk(m) for x in inputs), target.chunk(m), shares))
-
-    def alone(self, inputs, target, shares):
+    def alone(self, batch):
         """One micro-batch after the other; of gpipe all forwards, then all backwards."""
         total, kept = 0, []
-        for *part, here, share in self.cut(inputs, target, shares):
-            loss = self.loss(self.model(*part), here, share)
+        for (inputs, keywords), target, share in batch:
+            loss = self.loss(self.model(*inputs, **keywords), target, share)
             total = total + loss.detach()
             if self.schedule.kind == "gpipe":
                 kept.append(loss)
@@ -74,10 +72,10 @@ class Steps:
             loss.backward()
         return total
 
-    def in_stages(self, inputs, target, shares):
+    def in_stages(self, batch):
         state, m = self.state, self.schedule.micro_batches
-        state.loss, state.batch = self.loss, self.cut(inputs, target, shares)
-        found, pipeline = state.survey(state.batch[0][:-2])
+        state.loss, state.batch = self.loss, batch
+        found, pipeline = state.survey(batch[0][0])
         last, losses = len(self.schedule.stages) - 1 in state.mine, []
         try:
             pipeline.step(target=torch.zeros(m) if last else None, losses=losses if last else None)
@@ -85,7 +83,7 @@ class Steps:
             if isinstance(error.__cause__, CleaveError):
                 raise error.__cause__ from None
             raise
-        loss = sum(x.detach() for x in losses) if last else torch.zeros((), dtype=found.output.dtype, device=state.device)
+        loss = sum(x.detach() for x in losses) if last else torch.zeros((), dtype=found.dtype, device=state.device)
         dist.all_reduce(loss, group=state.group)
         return loss
 
