@@ -162,7 +162,8 @@ class LlamaLayer(nn.Module):
 
     def forward(self, x, cos, sin):
         x = x + self.self_attn(self.input_layernorm(x), cos, sin)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        y = self.mlp(self.post_attention_layernorm(x))
+        return x + (y[0] if isinstance(y, tuple) else y)
 
 
 class LlamaBase(nn.Module):
@@ -241,9 +242,9 @@ class Sparse(nn.Module):
     def forward(self, x):
         rows = x.view(-1, x.shape[-1])
         shared = self.shared_expert(rows)
-        _, weights, indices = self.gate(rows)
+        logits, weights, indices = self.gate(rows)
         y = self.experts(rows, indices, weights) + torch.sigmoid(self.shared_expert_gate(rows)) * shared
-        return y.reshape(x.shape)
+        return y.reshape(x.shape), logits
 
 
 class Mixture(Llama):

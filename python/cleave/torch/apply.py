@@ -167,7 +167,7 @@ def apply(model, plan, mesh=None, keep_memory=True):
         lie.plan_on(state.inner)
         clip.register()
         _run_in_parts(model, plan, state.inner, state)
-    for name in (name for name, part in plan.modules.items() if part.type == "Route"):
+    for name in name_experts(plan):
         module = model.get_submodule(name)
         module.forward = Surveyed(module.forward, state)
     _run_again(model, plan, state.inner, state)

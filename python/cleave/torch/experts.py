@@ -46,8 +46,8 @@ def _tensors(value):
 
 
 class Surveyed:
-    """The forward of a layer of experts, which is no forward where a survey runs it on meta tensors: these have no values by
-    which to route.  A layer gives what it is given another of."""
+    """The forward of experts, which is no forward where a survey runs it on meta tensors: these have no values by which
+    experts are chosen.  It gives what it is given another of."""
 
     def __init__(self, forward, state):
         self.forward, self.state = forward, state
@@ -82,6 +82,8 @@ class Layer:
         return lie.join(x, self.mesh, self.words, (rows, *x.shape[1:]))
 
     def __call__(self, x, *rest, **keywords):
+        if self.state.surveys:
+            return self.forward(x, *rest, **keywords)
         x = lie.local(lie.move(x, self.mesh, self.words, self.gradient), self.mesh, self.gradient)
         before, self.state.layer = self.state.layer, self
         try:
