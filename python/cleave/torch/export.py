@@ -28,18 +28,32 @@ def export(model, inputs, file):
     return names
 
 
+def describe(model, inputs, batch, folder):
+    """What the command is given of a model: its config.json, of one that has a `config` as transformers' have, or ONNX."""
+    config = getattr(model, "config", None)
+    if hasattr(config, "to_json_string"):
+        file = os.path.join(folder, "config.json")
+        with open(file, "w", encoding="utf-8") as stream:
+            stream.write(config.to_json_string())
+        length = [] if inputs[0].is_floating_point() else ["--sequence", inputs[0].shape[1]]
+        return ["--model", file, "--batch", batch, *length]
+    file = os.path.join(folder, "model.onnx")
+    floats = [n for n, x in zip(export(model, inputs, file), inputs) if x.is_floating_point()]
+    return ["--model", file, "--batch", batch] + (["--inputs", ",".join(floats)] if floats else [])
+
+
 def plan(model, inputs, *, devices, machine, layout=None, batch=None, seconds=None, options=(), file=None):
-    """A plan for `model` on so many devices of a machine file: exported, searched (`layout`: a layout file is taken
-    instead), and written in torch's words.  `inputs`: an example batch; `batch`: the whole one where that is larger.
-    `seconds`: of the search; `options`: more of them for `cleave search`.  `file`: keep the plan there.
+    """A plan for `model` on so many devices of a machine file: exported (or, of transformers, known by its config), searched
+    (`layout`: a layout file is taken instead), and written in torch's words.  `inputs`: an example batch; `batch`: the
+    whole one where that is larger.  `seconds`: of the search; `options`: more of them for `cleave search`.  `file`: keep
+    the plan there.
 
     Plan on one rank and give the file to all, so that all have the same."""
     batch = batch or inputs[0].shape[0]
     with tempfile.TemporaryDirectory() as folder:
-        onnx, found = os.path.join(folder, "model.onnx"), layout or os.path.join(folder, "model.layout.json")
+        found = layout or os.path.join(folder, "model.layout.json")
         written = file or os.path.join(folder, "model.plan.json")
-        floats = [n for n, x in zip(export(model, inputs, onnx), inputs) if x.is_floating_point()]
-        given = ["--model", onnx, "--batch", batch] + (["--inputs", ",".join(floats)] if floats else [])
+        given = describe(model, inputs, batch, folder)
         if layout is None:
             time = ["--time", seconds] if seconds else []
             run("search", *given, "--machine", machine, "--devices", devices, "--for", "torch", *time, *options, "-o",

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from ..command import CleaveError, run
-from .export import export
+from .export import describe
 
 
 @dataclass
@@ -39,9 +39,7 @@ def predict(model, inputs, machine, layout=None, batch=None, options=()):
     """Seconds of a step of `model` on a machine file: by a layout file, or on a single device."""
     batch = batch or inputs[0].shape[0]
     with tempfile.TemporaryDirectory() as folder:
-        onnx = os.path.join(folder, "model.onnx")
-        floats = [n for n, x in zip(export(model, inputs, onnx), inputs) if x.is_floating_point()]
-        given = ["--model", onnx, "--batch", batch] + (["--inputs", ",".join(floats)] if floats else [])
+        given = describe(model, inputs, batch, folder)
         how = ["--layout", layout] if layout else ["--method", "single", "--devices", 1]
         return run("simulate", *given, "--machine", machine, *how, *options)["step_seconds"]
 
