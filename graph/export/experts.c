@@ -89,6 +89,7 @@ static void lead(const layer *l, int32_t op, int32_t leader) {
 /* Both modules have tokens, which are samples first, in the first dimension of all that they are
    given and give. */
 static void frame_tokens(const cleave_operator *op, const char *cannot, cleave_frame *frame) {
+    frame->rank = 0;
     for (int a = 0; a < op->n_axes; a++) {
         frame->input[a] = frame->output[a] = a == 0 ? 0 : CLEAVE_FRAME_APART;
         frame->cannot[a] = a == 0 ? NULL : cannot;

@@ -140,6 +140,7 @@ static void frame_linear(const cleave_model *model, const cleave_operator *op,
         else if (in_w && in_x)
             summed[n_summed++] = a;
     }
+    frame->rank = (int8_t)(n_rows + 1);
     for (int i = 0; i < n_summed; i++) {
         frame->input[summed[i]] = i == 0 ? n_rows : CLEAVE_FRAME_STRIDED;
         frame->even[summed[i]] = n_summed > 1;
@@ -176,6 +177,7 @@ static void frame_any(const cleave_model *model, const cleave_operator *op, clea
     int x = find_input(model, main, false);
     bool flat =
         strcmp(op->type, "Dropout") == 0; /* behind a flatten, of which the nest knows nothing */
+    frame->rank = (int8_t)(flat ? 0 : model->tensors[main->output.tensor].rank);
     bool grouped = false;
     for (int a = 0; a < op->n_axes; a++)
         grouped = grouped ||

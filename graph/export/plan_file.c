@@ -73,6 +73,8 @@ static void put_operator(cleave_json_writer *out, const cleave_model *model,
         put_words(out, "output", &plan->mesh, &planned->cut, frame->output, frame->sums);
         put_words(out, "then", &plan->mesh, &planned->then, frame->output, NULL);
     }
+    if (frame->rank > 0)
+        cleave_json_set_integer(out, "rank", frame->rank);
     if (planned->name.named == CLEAVE_NAMED_MODULE) {
         cleave_json_open_object(out, "parameters", true);
         for (int32_t i = 0; i < frame->n_parameters; i++) {

@@ -19,6 +19,7 @@ class Part:
     output: list = field(default_factory=list)
     then: list = field(default_factory=list)  # where the output goes
     parameters: dict = field(default_factory=dict)  # own name: words
+    rank: int = None  # dimensions of its output
 
     def gradient(self, words):
         """How the gradient of what lies so comes: whole where the mesh repeats the work, else in parts that add up."""
@@ -102,11 +103,12 @@ def _is_list(value, kind):
 
 
 def _part(record, mesh, where):
-    part = _take(record, where, Part, output=[], then=[], parameters={})
+    part = _take(record, where, Part, output=[], then=[], parameters={}, rank=None)
     _expect(isinstance(part.operator, str) and isinstance(part.type, str), where, "operator and type are no texts")
     _expect(_is_list(part.axes, (str, type(None))) and len(part.axes) == len(mesh), where + ".axes",
             "is not one for each dimension of the mesh")
     _expect(isinstance(part.parameters, dict), where + ".parameters", "is no object")
+    _expect(part.rank is None or (_is_list([part.rank], int) and part.rank > 0), where + ".rank", "is no number above 0")
     _check_words(part.input, mesh, where + ".input", "RS@")
     for words, name, allowed in ((part.output, "output", "RSP@"), (part.then, "then", "RS@")):
         if part.output != [] or part.then != []:

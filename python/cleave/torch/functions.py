@@ -57,11 +57,12 @@ class Functions(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is F.scaled_dot_product_attention and self.attention is not None and any(isinstance(x, DTensor) for x in args):
             return self.attend(func, *args, **kwargs)
-        tensors = _tensors(args)
+        tensors = _tensors((*args, *kwargs.values()))
         parts = [x for x in tensors if isinstance(x, DTensor)]
         if parts and any(not isinstance(x, DTensor) or x.device_mesh != parts[0].device_mesh for x in tensors):
             place = self.place(parts[:1] if _writes(func) else parts)
             args = [self.bring(x, *place) for x in args]
+            kwargs = {name: self.bring(x, *place) for name, x in kwargs.items()}
         elif func in POINTWISE and self.are_across(parts):
             words = self.place(parts)[0]
             args = [lie.move(x, self.mesh, words) if isinstance(x, DTensor) else x for x in args]
@@ -107,6 +108,7 @@ class Functions(TorchFunctionMode):
         if self.n > 1:
             raise RuntimeError(f"{self.attention.operator} is one attention, and its module calls a second one")
         words, gradient = self.attention.input, self.attention.gradient(self.attention.input)
+        k, v = self.repeat(words, q, k), self.repeat(words, q, v)
         shape = (*q.shape[:-1], v.shape[-1])
         parts = [lie.local(lie.move(x, self.mesh, words, gradient), self.mesh, gradient) for x in (q, k, v)]
         absent = lie.is_absent(self.mesh, words)
@@ -114,6 +116,14 @@ class Functions(TorchFunctionMode):
                         {name: self.cut_mask(x, q.dim()) for name, x in kwargs.items()})
         y = lie.nothing(parts) if absent else func(*parts, *rest, **kwargs)
         return lie.join(y, self.mesh, self.attention.output, shape)
+
+    def repeat(self, words, q, x):
+        """Keys or values of heads that share them, where ranks that have some of these would not have theirs."""
+        parts = math.prod(self.mesh.size(i) for i, word in enumerate(words) if word == "S1")
+        if x.shape[1] == q.shape[1] or x.shape[1] % parts == 0:
+            return x
+        n, heads, t, width = x.shape
+        return x[:, :, None].expand(n, heads, q.shape[1] // heads, t, width).reshape(n, q.shape[1], t, width)
 
     def cut_mask(self, mask, rank):
         """What is added to scores, which may be trained, as far as these are cut along its dimensions; it may have fewer."""
@@ -126,15 +136,21 @@ class Functions(TorchFunctionMode):
         return lie.local(lie.move(mask, self.mesh, words, gradient), self.mesh, gradient)
 
     def view(self, func, x, *rest, **kwargs):
-        """What is no block of any dimension then is made whole first.  (DTensor does so, or fails, or makes nonsense of it,
-        as its version is.)"""
+        """What is no block of any dimension then is made whole first, and so is its gradient on the way back.  (DTensor does
+        so, or fails, or makes nonsense of it, as its version is.)"""
+        y = func(self.keep_blocks(x, func(torch.empty(x.shape, dtype=x.dtype, device="meta"), *rest, **kwargs).shape), *rest,
+                 **kwargs)
+        if y.requires_grad:
+            y.register_hook(lambda gradient: self.keep_blocks(gradient, x.shape))
+        return y
+
+    def keep_blocks(self, x, shape):
         words = lie.words_of(x, self.mesh)
-        shape = func(torch.empty(x.shape, dtype=x.dtype, device="meta"), *rest, **kwargs).shape
         parts = {word: math.prod(self.mesh.size(i) for i, w in enumerate(words) if w == word) for word in words}
         stays = [word[0] != "S" or _stays_cut(x.shape, int(word[1:]), parts[word], shape) for word in words]
-        if not all(stays):
-            x = lie.move(x, self.mesh, [word if stay and word != "P" else "R" for word, stay in zip(words, stays)])
-        return func(x, *rest, **kwargs)
+        if all(stays):
+            return x
+        return lie.move(x, self.mesh, [word if stay and word != "P" else "R" for word, stay in zip(words, stays)])
 
     def pool(self, func, x, *rest, **kwargs):
         words = [w if w in ("S0", "S1") or lie.is_alone(w) else "R" for w in lie.words_of(x, self.mesh)]

@@ -26,8 +26,21 @@ def instead(module, tensors):
         module.__dict__.update(before)
 
 
+def _sizes(module, part, tensors):
+    """What a module knows of a size of its output, by which it may shape that, is this part's, where its parameters are cut
+    as its output is.  PyTorch's own modules shape nothing so."""
+    sizes = {}
+    for name, words in part.parameters.items() if not type(module).__module__.startswith("torch.nn.") else ():
+        whole, here = module._parameters.get(name), tensors.get(name)
+        for word, given in zip(words, part.output) if whole is not None and here is not None else ():
+            if word[0] == given[0] == "S":
+                n, own = (x.shape[int(word[1:].partition("/")[0])] for x in (whole, here))
+                sizes.update((key, own) for key, value in module.__dict__.items() if type(value) is int and value == n)
+    return sizes
+
+
 def plain(module, part, x, tensors, mesh, shape, rest, keywords):
-    with instead(module, tensors):
+    with instead(module, {**_sizes(module, part, tensors), **tensors}):
         return type(module).forward(module, x, *rest, **keywords)
 
 

@@ -7,16 +7,39 @@ import torch
 from . import lie, local
 
 
+def _as_given(part, rank, is_table):
+    """The part of a module that gives so many dimensions, where the plan has others: the first and the last are what they
+    were.  Rows of a table that a plan adds to something (positions), of which it knows no ids, are looked up by all."""
+    def place(word):
+        d = int(word[1:]) if word[0] == "S" else 0
+        at = d if d == 0 else rank - 1 if d == part.rank - 1 else d + rank - part.rank
+        return word if at == d else f"S{at}" if at > 0 else "R"
+
+    words = {key: [place(word) for word in getattr(part, key)] for key in ("input", "output", "then")}
+    axes = [None if was != "R" and word == "R" else axis for axis, was, word in zip(part.axes, part.input, words["input"])]
+    if is_table and part.type != "Gather":
+        rows = {"S0": "P", "S1": f"S{rank - 1}"}
+        words["input"] = [word if lie.is_alone(word) else "R" for word in part.input]
+        words["output"] = [rows.get(word, word) for word in part.parameters["weight"]]
+        axes = [axis if word[0] == "S" else None for axis, word in zip(part.axes, part.parameters["weight"])]
+    return dataclasses.replace(part, rank=rank, axes=axes, type="Gather" if is_table else part.type, **words)
+
+
 class Run:
     """The forward of one module under a plan."""
 
     def __init__(self, module, part, mesh, state):
+        weight = part.parameters.get("weight")
+        if isinstance(module, torch.nn.Linear) and module.bias is not None and weight and "bias" not in part.parameters:
+            # Tied to another's, by whose name the plan has it.
+            bias = [word if word == "S0" or lie.is_alone(word) else "R" for word in weight]
+            part = dataclasses.replace(part, parameters={**part.parameters, "bias": bias})
         self.module, self.part, self.mesh, self.state = module, part, mesh, state
         self.rule = local.rule(module)
         self.partial = [i for i, word in enumerate(part.output) if word == "P"]
         self.gradients = {name: part.gradient(words) for name, words in part.parameters.items()}
         self.input_gradient = part.gradient(part.input)
-        self.shapes = {}
+        self.shapes, self.as_others = {}, {}
         # A bias is added to whole sums, where the module lets it be.
         self.adds_later = bool(self.partial) and "bias" in part.parameters and \
             isinstance(module, (torch.nn.Linear, torch.nn.modules.conv._ConvNd))
@@ -69,20 +92,20 @@ class Run:
         if self.state.surveys:
             return type(self.module).forward(self.module, x, *rest, **keywords)
         if layer is None:
-            return self.run(x, *rest, **keywords)
+            return self.as_given(x, rest, keywords).run(x, *rest, **keywords)
         if self.is_local(layer):
             return local.plain(self.module, self.part, layer.own(x), self.tensors(), self.mesh, None, rest, keywords)
-        return self.as_flat(x).run(layer.join(x), *rest, **keywords)
+        return self.as_given(x, rest, keywords).run(layer.join(x), *rest, **keywords)
 
-    def as_flat(self, x):
-        """The same for x, in a layer of experts: a linear module, which a plan has with samples and tokens as dimensions
-        of their own, may be given both in one; of tokens the plan cuts none."""
-        if x.dim() != 2 or not isinstance(self.module, torch.nn.Linear):
+    def as_given(self, x, rest, keywords):
+        """The same as it is called: a plan's model may have samples and tokens as dimensions of their own, where the module is
+        given both in one, or others of one element between them, and of positions those of each sample."""
+        rank, is_table = len(self.shape(x, rest, keywords)), isinstance(self.module, torch.nn.Embedding)
+        if self.part.rank in (None, rank) and not (is_table and self.part.type != "Gather"):
             return self
-        words = [[f"S{min(int(w[1:]), 1)}" if w[0] == "S" else w for w in lie]
-                 for lie in (self.part.input, self.part.output, self.part.then)]
-        part = dataclasses.replace(self.part, input=words[0], output=words[1], then=words[2])
-        return Run(self.module, part, self.mesh, self.state)
+        if rank not in self.as_others:
+            self.as_others[rank] = Run(self.module, _as_given(self.part, rank, is_table), self.mesh, self.state)
+        return self.as_others[rank]
 
     def is_local(self, layer):
         """Is it given tokens as the layer of experts has them in which it is called, and gives the same?"""
