@@ -60,9 +60,10 @@ class Block(nn.Module):
         super().__init__()
         self.norm_1, self.attention = nn.LayerNorm(width), Attention(width, heads)
         self.norm_2, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.scale = nn.Parameter(torch.ones(width))  # that no module has, but a function reads
 
     def forward(self, x):
-        x = x + self.attention(self.norm_1(x))
+        x = x + self.scale * self.attention(self.norm_1(x))
         return x + self.down(F.gelu(self.up(self.norm_2(x))))
 
 

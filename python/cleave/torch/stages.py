@@ -380,9 +380,9 @@ class _Stage(torch.nn.Module):
         self.__dict__.update(state=state, found=found, index=index, next=0)
 
     def parameters(self, recurse=True):
-        """Those that backward reaches."""
-        held = self.state.held
-        return iter(held.leaves()) if held else self.state.model.parameters(recurse)
+        """Those that backward reaches: parts that modules hold, and what functions read."""
+        held = self.state.held.leaves() if self.state.held else ()
+        return itertools.chain(held, self.state.model.parameters(recurse))
 
     def forward(self, *received):
         inputs, target, share = self.state.batch[self.next]  # a stage takes micro-batches one after the other
