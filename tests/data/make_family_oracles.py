@@ -318,18 +318,18 @@ def checkpoint_name(kind, name):
     return name
 
 
-def inputs_of(kind, fields):
+def inputs_of(kind, fields, batch=4):
     """Ids that no family takes for padding, whose row it would not train."""
-    ids = lambda: torch.randint(2, 24, (4, 6))
+    ids = lambda: torch.randint(2, 24, (batch, 6))
     if "image_size" in fields:
         side = fields["image_size"]
-        return {"pixel_values": torch.randn(4, 3, side, side)}, torch.randint(5, (4,))
+        return {"pixel_values": torch.randn(batch, 3, side, side)}, torch.randint(5, (batch,))
     if kind in TOWERS:  # a text ends with its last token alone, 23 of CLIP's
-        texts = torch.cat([torch.randint(2, 23, (4, 5)), torch.full((4, 1), 23)], 1)
-        return {"input_ids": texts}, torch.randint(10, (4,))
-    data = {"input_features": torch.randn(4, 5, 20)} if kind == "whisper" else {"input_ids": ids()}
+        texts = torch.cat([torch.randint(2, 23, (batch, 5)), torch.full((batch, 1), 23)], 1)
+        return {"input_ids": texts}, torch.randint(10, (batch,))
+    data = {"input_features": torch.randn(batch, 5, 20)} if kind == "whisper" else {"input_ids": ids()}
     if kind in ("albert", "bert", "electra", "megatron-bert"):
-        data["token_type_ids"] = torch.randint(2, (4, 6))
+        data["token_type_ids"] = torch.randint(2, (batch, 6))
     if kind in SIDED:
         data["decoder_input_ids"] = ids()
     return data, ids()
