@@ -341,8 +341,8 @@ def drop(module, capacity):
 
     def forward(x):
         logits, weights, choices = route(x)
-        chosen = F.one_hot(choices, module.num_experts).sum(1).reshape(4, 6, -1)  # batch, length, experts
-        position = (chosen.cumsum(1) - chosen).reshape(24, -1).gather(1, choices)
+        chosen = F.one_hot(choices, module.num_experts).sum(1).reshape(-1, 6, module.num_experts)  # batch, length, experts
+        position = (chosen.cumsum(1) - chosen).flatten(0, 1).gather(1, choices)
         print("dropped", (position >= capacity).sum().item(), "of", position.numel())
         return logits, weights * (position < capacity), choices
 
