@@ -196,7 +196,7 @@ def check_script(cleave, folder, given, path, listed):
                    stdout=subprocess.DEVNULL)
     said = cleave.command.run("simulate", *given, "--machine", machine, "--method", "single", "--devices", 1)
     wanted = [e for e in small["operators"] if e["nests"][0]["axes"].get("n") == BATCH]
-    expect(0 < said["step_seconds"] < 1 and wanted, f"a step has a price: {said['step_seconds']}")
+    expect(0 < said["step_seconds"] < 60 and wanted, f"a step has a price: {said['step_seconds']}")
     return said["step_seconds"]
 
 
