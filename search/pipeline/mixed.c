@@ -29,7 +29,7 @@ static int by_seconds(const void *a, const void *b) {
 
 static cleave_status make_places(mixing *x, const shape_of *shape, const pool_group *const *groups,
                                  cleave_joint_place **made) {
-    const arrangement *a = &x->arrangements[shape->arrangement];
+    const arrangement *a = &x->arrangements.items[shape->arrangement];
     cleave_joint_place *places = CLEAVE_ARENA_ARRAY(&x->f->work, cleave_joint_place, a->n_groups);
     if (places == NULL)
         return short_of_memory(x);
@@ -58,7 +58,7 @@ static int32_t name_families(const arrangement *a, const shape_of *shape) {
 }
 
 static cleave_status plan_shape(mixing *x, const shape_of *shape, bool is_free) {
-    const arrangement *a = &x->arrangements[shape->arrangement];
+    const arrangement *a = &x->arrangements.items[shape->arrangement];
     const pool_group *groups[MOST_POOLS];
     cleave_joint_place *places = NULL;
     bool fit;
@@ -167,6 +167,7 @@ cleave_status pipeline_plan_mixed(pipeline_finder *f) {
         return cleave_fail_memory(f->error, "searching");
     x->f = f;
     cleave_status status = mix(x);
+    CLEAVE_LIST_FREE(&x->arrangements);
     CLEAVE_LIST_FREE(&x->groups);
     CLEAVE_LIST_FREE(&x->shapes);
     return status == CLEAVE_OK ? pipeline_try_planned(f) : status;

@@ -2,6 +2,7 @@
    of each make of a share of the model. */
 #include "search/pipeline/mixed_internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -113,13 +114,11 @@ static cleave_status add_arrangement(mixing *x, const run *runs, int32_t n_runs)
         a.n_groups += runs[r].n_groups;
         pace += x->pools[runs[r].pool].n_devices / x->pools[runs[r].pool].seconds;
     }
-    if (x->n_arrangements == MOST_ARRANGEMENTS || (wish > 0 && wish % a.n_groups != 0) ||
-        a.n_groups > x->f->pricer->model->n_operators)
+    if ((wish > 0 && wish % a.n_groups != 0) || a.n_groups > x->f->pricer->model->n_operators)
         return CLEAVE_OK;
     a.work = 1 / pace;
-    CLEAVE_TRY(find_slowness(x, &a));
-    x->arrangements[x->n_arrangements++] = a;
-    return CLEAVE_OK;
+    a.place = x->arrangements.n;
+    return CLEAVE_LIST_PUSH(&x->arrangements, a) ? CLEAVE_OK : short_of_memory(x);
 }
 
 /* All that begin as these do. */
@@ -139,12 +138,24 @@ static cleave_status add_runs(mixing *x, run *runs, int32_t n_runs) {
     return CLEAVE_OK;
 }
 
-/* One more is all devices in one group. */
+static int by_groups(const void *a, const void *b) {
+    const arrangement *x = a, *y = b;
+    return x->n_groups != y->n_groups ? x->n_groups - y->n_groups : x->place - y->place;
+}
+
 cleave_status mixed_list_arrangements(mixing *x) {
     run runs[MOST_POOLS];
     CLEAVE_TRY(add_runs(x, runs, 0));
     runs[0] = (run){x->n_kinds, 1};
-    return add_arrangement(x, runs, 1);
+    CLEAVE_TRY(add_arrangement(x, runs, 1));
+    if (x->arrangements.n > 0)
+        qsort(x->arrangements.items, (size_t)x->arrangements.n, sizeof *x->arrangements.items,
+              by_groups);
+    if (x->arrangements.n > MOST_ARRANGEMENTS)
+        x->arrangements.n = MOST_ARRANGEMENTS;
+    for (int32_t i = 0; i < x->arrangements.n; i++)
+        CLEAVE_TRY(find_slowness(x, &x->arrangements.items[i]));
+    return CLEAVE_OK;
 }
 
 /* ---- plans of groups ------------------------------------------------------------------------- */

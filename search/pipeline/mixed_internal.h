@@ -8,8 +8,9 @@
 
 #include <math.h>
 
-/* Kinds of devices, and arrangements of them. */
-enum { MOST_POOLS = 3, MOST_ARRANGEMENTS = 256 };
+/* Kinds of devices, and arrangements of them: eight of one, sixteen of another and eight of a third
+   have 606. */
+enum { MOST_POOLS = 3, MOST_ARRANGEMENTS = 2048 };
 
 /* Devices of one kind, or all as the slowest. */
 typedef struct pool {
@@ -38,6 +39,7 @@ typedef struct run {
 
 typedef struct arrangement {
     int32_t n_runs, n_groups;
+    int32_t place; /* of all, as they are listed */
     run runs[MOST_POOLS];
     double *slowness; /* [n_groups] see cleave_joint_place */
     double work;      /* seconds of all work, each device at its own pace */
@@ -55,8 +57,7 @@ typedef struct mixing {
     cleave_few_blocks few;
     int32_t n_kinds;
     pool pools[MOST_POOLS + 1]; /* [n_kinds + 1] with that of all devices */
-    int32_t n_arrangements;
-    arrangement arrangements[MOST_ARRANGEMENTS];
+    CLEAVE_LIST(arrangement) arrangements;
     CLEAVE_LIST(pool_group) groups;
     CLEAVE_LIST(shape_of) shapes;
     /* Picoseconds of the whole batch over the slowest link, wherever it is cut. */
@@ -70,7 +71,8 @@ static inline cleave_status short_of_memory(const mixing *x) {
 /* mixed_groups.c */
 /* `made` false: devices of some kind are no machine by themselves, or there are too many kinds. */
 cleave_status mixed_make_pools(mixing *x, bool *made);
-/* All of kinds in any order, and one of all devices as the slowest. */
+/* All of kinds in any order, and one of all devices as the slowest; where these are too many, those
+   of fewest groups. */
 cleave_status mixed_list_arrangements(mixing *x);
 /* Devices of a group. */
 int32_t mixed_group_size(const mixing *x, const run *of);

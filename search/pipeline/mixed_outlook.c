@@ -110,7 +110,7 @@ static void choose_families(outlook *o, shape_of *shape) {
 
 cleave_status mixed_find_groups(mixing *x, const shape_of *shape, bool is_free,
                                 const pool_group **groups, bool *fit) {
-    const arrangement *a = &x->arrangements[shape->arrangement];
+    const arrangement *a = &x->arrangements.items[shape->arrangement];
     int32_t at[MOST_POOLS];
     for (int32_t r = 0; r < a->n_runs; r++)
         CLEAVE_TRY(mixed_find_group(x, &a->runs[r], shape->micro_batches, is_free,
@@ -125,7 +125,7 @@ cleave_status mixed_find_groups(mixing *x, const shape_of *shape, bool is_free,
 
 static bool is_asked_for(const mixing *x, const shape_of *shape) {
     const cleave_schedule_wish *wish = &x->f->options->wish;
-    int32_t n_groups = x->arrangements[shape->arrangement].n_groups;
+    int32_t n_groups = x->arrangements.items[shape->arrangement].n_groups;
     return (wish->kind < 0 || wish->kind == (int)shape->kind) &&
            pipeline_is_wanted(wish->virtual_stages, shape->n_virtual) &&
            pipeline_is_wanted(wish->stages, n_groups * shape->n_virtual) &&
@@ -169,9 +169,9 @@ cleave_status mixed_list_shapes(mixing *x) {
                  .sends = CLEAVE_ARENA_ARRAY(&f->work, double, n_operators)};
     if (o.time == NULL || o.sends == NULL)
         return short_of_memory(x);
-    for (int32_t i = 0; i < x->n_arrangements * n && !pipeline_is_over(f); i++) {
+    for (int32_t i = 0; i < x->arrangements.n * n && !pipeline_is_over(f); i++) {
         shape_of shape = {.arrangement = i / n, .micro_batches = m[i % n]};
-        const arrangement *a = o.a = &x->arrangements[shape.arrangement];
+        const arrangement *a = o.a = &x->arrangements.items[shape.arrangement];
         int64_t largest = 0;
         for (int32_t r = 0; r < a->n_runs; r++)
             largest = mixed_group_size(x, &a->runs[r]) > largest ? mixed_group_size(x, &a->runs[r])
