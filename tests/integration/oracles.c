@@ -1,6 +1,7 @@
 /* Laws 1 and 2 for real: `cleave run` on 1 to 6 MPI ranks under random layouts gives PyTorch's loss
    at every step and its parameters after three, and sends between every pair of devices just the
-   bytes that the program says.  Usage: oracles CLEAVE SOURCE_DIR LAYOUTS [MODELS], which begin so.
+   bytes that the program says.  Usage: oracles CLEAVE SOURCE_DIR LAYOUTS [PATTERN], of a shell, of
+   the models' names; batches are as large, and texts as long, as the inputs beside the model.
  */
 #include "../support/drawn_schedule.h"
 #include "base/json.h"
@@ -10,11 +11,14 @@
 #include "graph/model/attention.h"
 #include "graph/program/traffic.h"
 
+#include <glob.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define INPUTS ".io.safetensors"
 
 enum { N_STEPS = 3 };
 
@@ -209,30 +213,43 @@ static int run_layout(oracle *test, uint64_t seed, int32_t n_devices) {
     return bad;
 }
 
-/* A model that is a configuration starts from weights beside it. */
-static cleave_status set_up(oracle *test, int64_t sequence, cleave_error *error) {
-    const cleave_import_request request = {
-        .file = test->model, .batch = test->batch, .sequence = sequence, .with_loss = true};
-    if (strstr(test->model, ".json") != NULL)
+/* Of entry `name` of the inputs along a dimension; 0: there is none. */
+static int64_t extent_of(const cleave_safetensors *inputs, const char *name, int dimension) {
+    const cleave_safetensors_entry *entry = cleave_safetensors_find(inputs, name);
+    return entry != NULL && dimension < entry->rank ? entry->shape[dimension] : 0;
+}
+
+/* A model that is a configuration starts from weights beside it, and leaves open how long its texts
+   are; those of a decoder that reads another side are its own. */
+static cleave_status set_up(oracle *test, bool is_config, cleave_error *error) {
+    cleave_safetensors inputs;
+    CLEAVE_TRY(cleave_safetensors_open(test->io, &test->arena, &inputs, error));
+    test->batch = (int)extent_of(&inputs, "targets", 0);
+    int64_t sequence = extent_of(&inputs, "decoder_input_ids", 1);
+    sequence = sequence > 0 ? sequence : extent_of(&inputs, "input_ids", 1);
+    cleave_safetensors_close(&inputs);
+    cleave_import_request request = {.file = test->model, .batch = test->batch, .with_loss = true};
+    if (is_config) {
+        request.sequence = sequence;
         snprintf(test->weights, sizeof test->weights,
                  "%s%.0lld --weights '%s/tests/data/oracles/%s.weights.safetensors'",
                  sequence > 0 ? "--sequence " : "", (long long)sequence, test->source, test->name);
+    }
     CLEAVE_TRY(cleave_model_import_as(&request, &test->arena, &test->imported, error));
     return cleave_safetensors_open(test->expect, &test->arena, &test->expected, error);
 }
 
-static int run_oracle(const char *command, const char *source, const char *name, int batch,
-                      int64_t sequence, int n_layouts) {
-    oracle test = {.command = command, .source = source, .name = name, .batch = batch};
+static int run_oracle(const char *command, const char *source, const char *name, int n_layouts) {
+    oracle test = {.command = command, .source = source, .name = name};
     bool is_config = strncmp(name, "family_", 7) == 0;
     cleave_error error = {""};
     snprintf(test.model, sizeof test.model, "%s/tests/data/oracles/%s.%s", source, name,
              is_config ? "json" : "onnx");
-    snprintf(test.io, sizeof test.io, "%s/tests/data/oracles/%s.io.safetensors", source, name);
+    snprintf(test.io, sizeof test.io, "%s/tests/data/oracles/%s" INPUTS, source, name);
     snprintf(test.expect, sizeof test.expect, "%s/tests/data/oracles/%s.expect.safetensors", source,
              name);
     strcpy(test.folder, "/tmp/cleave-oracle-XXXXXX");
-    if (mkdtemp(test.folder) == NULL || set_up(&test, sequence, &error) != CLEAVE_OK)
+    if (mkdtemp(test.folder) == NULL || set_up(&test, is_config, &error) != CLEAVE_OK)
         return fail(&test, "set-up", error.message);
     int failed = 0;
     for (int i = 0; i < n_layouts; i++)
@@ -250,135 +267,23 @@ static int run_oracle(const char *command, const char *source, const char *name,
 
 int main(int n_arguments, char **arguments) {
     if (n_arguments < 4) {
-        fprintf(stderr, "usage: oracles CLEAVE SOURCE_DIR LAYOUTS [MODELS]\n");
+        fprintf(stderr, "usage: oracles CLEAVE SOURCE_DIR LAYOUTS [PATTERN]\n");
         return 2;
     }
-    static const struct {
-        const char *name;
-        int batch, sequence;
-    } models[] = {
-        {"tiny_mlp", 8, 0},
-        {"tiny_cnn", 6, 0},
-        {"tiny_resnet", 4, 0},
-        {"tiny_lstm_lm", 4, 0},
-        {"tiny_dlrm", 8, 0},
-        {"tiny_experts", 8, 0},
-        {"tiny_unet", 4, 0},
-        {"tiny_transformer", 4, 0},
-        {"tiny_transformer_op13", 4, 0},
-        {"tiny_mobile", 6, 0},
-        {"tiny_recurrent", 4, 0},
-        {"tiny_vit", 4, 0},
-        {"tiny_llama", 4, 0},
-        {"tiny_fused", 4, 0},
-        {"family_llama", 4, 6},
-        {"family_mistral", 4, 6},
-        {"family_qwen2", 4, 6},
-        {"family_qwen3", 4, 6},
-        {"family_qwen2_5_vl", 4, 6},
-        {"family_qwen3_vl", 4, 6},
-        {"family_qwen3_vl_moe", 4, 6},
-        {"family_glm4_moe_lite", 4, 6},
-        {"family_eurobert", 4, 6},
-        {"family_hyperclovax", 4, 6},
-        {"family_minicpm3", 4, 6},
-        {"family_flex_olmo", 4, 6},
-        {"family_afmoe", 4, 6},
-        {"family_exaone_moe", 4, 6},
-        {"family_mpnet", 4, 6},
-        {"family_megatron_bert", 4, 6},
-        {"family_esm", 4, 6},
-        {"family_deberta_v2", 4, 6},
-        {"family_deberta_v2_apart", 4, 6},
-        {"family_umt5", 4, 6},
-        {"family_blenderbot", 4, 6},
-        {"family_gemma", 4, 6},
-        {"family_gemma2", 4, 6},
-        {"family_gemma3", 4, 6},
-        {"family_olmo2", 4, 6},
-        {"family_granite", 4, 6},
-        {"family_olmo3", 4, 6},
-        {"family_exaone4", 4, 6},
-        {"family_cohere2", 4, 6},
-        {"family_glm", 4, 6},
-        {"family_glm4", 4, 6},
-        {"family_ernie4_5", 4, 6},
-        {"family_seed_oss", 4, 6},
-        {"family_arcee", 4, 6},
-        {"family_nemotron", 4, 6},
-        {"family_ministral", 4, 6},
-        {"family_ministral3", 4, 6},
-        {"family_smollm3", 4, 6},
-        {"family_starcoder2", 4, 6},
-        {"family_phi3", 4, 6},
-        {"family_phi3_longrope", 4, 6},
-        {"family_phi", 4, 6},
-        {"family_gpt_neox", 4, 6},
-        {"family_gpt2", 4, 6},
-        {"family_opt", 4, 6},
-        {"family_opt_after", 4, 6},
-        {"family_distilbert", 4, 6},
-        {"family_deepseek_v2", 4, 6},
-        {"family_bert", 4, 6},
-        {"family_roberta", 4, 6},
-        {"family_xlm_roberta", 4, 6},
-        {"family_vit", 4, 0},
-        {"family_deit", 4, 0},
-        {"family_clip_text", 4, 6},
-        {"family_clip_vision", 4, 0},
-        {"family_siglip_text", 4, 6},
-        {"family_siglip_vision", 4, 0},
-        {"family_dinov2", 4, 0},
-        {"family_dinov2_gated", 4, 0},
-        {"family_t5", 4, 6},
-        {"family_mixtral", 4, 6},
-        {"family_mixtral_capacity", 4, 6},
-        {"family_qwen3_moe", 4, 6},
-        {"family_qwen2_moe", 4, 6},
-        {"family_olmoe", 4, 6},
-        {"family_glm4_moe", 4, 6},
-        {"family_deepseek_v3", 4, 6},
-        {"family_gpt_oss", 4, 6},
-        {"family_granitemoe", 4, 6},
-        {"family_llama4", 4, 6},
-        {"family_bloom", 4, 6},
-        {"family_falcon", 4, 6},
-        {"family_falcon_groups", 4, 6},
-        {"family_cohere", 4, 6},
-        {"family_stablelm", 4, 6},
-        {"family_stablelm_norms", 4, 6},
-        {"family_persimmon", 4, 6},
-        {"family_granitemoeshared", 4, 6},
-        {"family_olmo", 4, 6},
-        {"family_minimax_m2", 4, 6},
-        {"family_ernie4_5_moe", 4, 6},
-        {"family_dots1", 4, 6},
-        {"family_helium", 4, 6},
-        {"family_hunyuan_v1_dense", 4, 6},
-        {"family_hunyuan_v1_moe", 4, 6},
-        {"family_gptj", 4, 6},
-        {"family_codegen", 4, 6},
-        {"family_gpt_neo", 4, 6},
-        {"family_mpt", 4, 6},
-        {"family_electra", 4, 6},
-        {"family_mt5", 4, 6},
-        {"family_apertus", 4, 6},
-        {"family_modernbert", 4, 6},
-        {"family_dbrx", 4, 6},
-        {"family_albert", 4, 6},
-        {"family_gpt_bigcode", 4, 6},
-        {"family_biogpt", 4, 6},
-        {"family_xglm", 4, 6},
-        {"family_whisper", 4, 6},
-        {"family_m2m_100", 4, 6},
-        {"family_pegasus", 4, 6},
-        {"family_mbart", 4, 6},
-        {"family_bart", 4, 6},
-    };
+    char pattern[512];
+    glob_t found;
+    snprintf(pattern, sizeof pattern, "%s/tests/data/oracles/%s" INPUTS, arguments[2],
+             n_arguments < 5 ? "*" : arguments[4]);
+    if (glob(pattern, 0, NULL, &found) != 0) {
+        fprintf(stderr, "no %s\n", pattern);
+        return 1;
+    }
     int failed = 0;
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        if (n_arguments < 5 || strncmp(arguments[4], models[i].name, strlen(arguments[4])) == 0)
-            failed += run_oracle(arguments[1], arguments[2], models[i].name, models[i].batch,
-                                 models[i].sequence, atoi(arguments[3]));
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        char *name = strrchr(found.gl_pathv[i], '/') + 1;
+        name[strlen(name) - strlen(INPUTS)] = '\0';
+        failed += run_oracle(arguments[1], arguments[2], name, atoi(arguments[3]));
+    }
+    globfree(&found);
     return failed > 0;
 }
