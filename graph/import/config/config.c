@@ -1,7 +1,7 @@
 /* From the text of a configuration to its graph: the family, its sizes, whether they fit. */
 #include "graph/import/config/config.h"
 
-#include "graph/import/config/config_fields.h"
+#include "graph/import/config/families.h"
 #include "graph/model/box.h"
 
 #include <math.h>
@@ -53,10 +53,11 @@ static cleave_status complete(const cleave_json_cursor *root, const cleave_famil
 static cleave_status check_length(const cleave_json_cursor *root, const cleave_family *family,
                                   const cleave_config *config, cleave_error *error) {
     long long sequence = (long long)config->sequence;
-    if (!family->has_text && sequence > 0)
+    bool has_text = config->image == 0;
+    if (!has_text && sequence > 0)
         return cleave_json_fail(root, error, "has no texts: --sequence %lld does not go with it",
                                 sequence);
-    if (family->has_text && sequence == 0)
+    if (has_text && sequence == 0)
         return cleave_json_fail(root, error,
                                 "leaves the length of texts open: one is needed (--sequence N)");
     int most = CLEAVE_MOST_SEQUENCE;
@@ -71,7 +72,7 @@ static cleave_status check_length(const cleave_json_cursor *root, const cleave_f
             "a sequence of %lld is longer than %lld: attention in chunks is not "
             "supported",
             sequence, (long long)config->chunk);
-    bool has_table = family->has_text && !family->turns && config->positions > 0;
+    bool has_table = has_text && !family->turns && config->positions > 0;
     int64_t first = config->first_position;
     if (has_table && sequence > config->positions - first)
         return cleave_json_fail(root, error, "a sequence of %lld is longer than its %lld positions",
@@ -272,7 +273,9 @@ static cleave_status compose(const cleave_json_cursor *root, const cleave_config
     cleave_composer c = {.trains = from->trains, .arena = arena, .error = error};
     CLEAVE_TRY(cleave_config_find_family(root, &family, error));
     CLEAVE_TRY(read_config(root, family, from, arena, &config, error));
-    const char *logits = family->compose(&c, &config);
+    const char *logits = family->compose != NULL
+                             ? family->compose(&c, &config)
+                             : cleave_compose_masked(&c, &config, family->masked);
     return config.labels == 0
                ? cleave_compose_finish(&c, logits, 2,
                                        (int64_t[]){config.sequence, config.vocabulary}, graph)

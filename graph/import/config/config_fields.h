@@ -151,12 +151,16 @@ typedef struct cleave_fields {
     size_t n;
 } cleave_fields;
 
+/* Puts a graph together; gives the name of its logits. */
+typedef const char *cleave_composes(cleave_composer *c, const cleave_config *config);
+typedef struct cleave_masked cleave_masked; /* family_masked.h */
+
 /* A row for each `model_type`. */
 typedef struct cleave_family {
     const char *model_type;
     const cleave_fields *fields;
-    const char *(*compose)(cleave_composer *c, const cleave_config *config);
-    bool has_text;      /* a length is needed */
+    cleave_composes *compose; /* null: as `masked` says */
+    const cleave_masked *masked;
     bool embeds;        /* gives a row for each sample, else classes of it, or of each token */
     bool turns;         /* has rotary positions; else a table of positions, or neither */
     bool turns_share;   /* of a share of each head's dimensions */

@@ -3,7 +3,7 @@
    each bucket of distances, and each score takes one of a query's, or a key's, scores with all
    rows. */
 #include "graph/import/config/families.h"
-#include "graph/import/config/family_encoder.h"
+#include "graph/import/config/family_masked.h"
 
 #include <math.h>
 
@@ -92,32 +92,25 @@ static const char *score(const cleave_encoder *e, const char *scope, const char 
 }
 
 const char *cleave_compose_deberta_v2(cleave_composer *c, const cleave_config *config) {
-    cleave_encoder_names names = cleave_bert_names;
-    names.query = "query_proj";
-    names.key = "key_proj";
-    names.value = "value_proj";
+    cleave_masked of = cleave_masked_bert;
+    of.model = "deberta";
+    of.names.query = "query_proj";
+    of.names.key = "key_proj";
+    of.names.value = "value_proj";
     cleave_config own = *config;
     own.scores_places = !config->scales; /* as `position_biased_input` says */
     if (own.distance < 1)
         own.distance = own.positions;
-    cleave_encoder e = {.c = c,
-                        .config = &own,
-                        .length = own.sequence,
-                        .names = &names,
-                        .biases = true,
-                        .score = score,
-                        .scale = 1 / sqrt(3 * (double)own.head)};
-    const cleave_masked_head head = cleave_bert_head(config);
+    cleave_encoder e = cleave_masked_encoder(c, &own, &of);
+    e.score = score;
+    e.scale = 1 / sqrt(3 * (double)own.head);
     const int64_t shape[] = {2 * span_of(&own), own.width};
-    places of = {cleave_compose_parameter(c, "deberta.encoder.rel_embeddings.weight", 2, shape),
-                 places_of(&e, "deberta.encoder.rows_of_queries", false),
-                 places_of(&e, "deberta.encoder.rows_of_keys", true)};
+    places scored = {cleave_compose_parameter(c, "deberta.encoder.rel_embeddings.weight", 2, shape),
+                     places_of(&e, "deberta.encoder.rows_of_queries", false),
+                     places_of(&e, "deberta.encoder.rows_of_keys", true)};
     if (config->norms_behind)
-        of.rows = cleave_encoder_norm(&e, "deberta.encoder", "LayerNorm", of.rows);
-    e.scored = &of;
-    const char *table, *x = cleave_encoder_embed(&e, "deberta", &table);
-    for (int64_t i = 0; i < own.layers; i++)
-        x = cleave_encoder_normed_block(
-            &e, cleave_compose_name(c, "deberta.encoder.layer.%lld", (long long)i), x);
-    return cleave_encoder_predict(&e, &head, table, x);
+        scored.rows = cleave_encoder_norm(&e, "deberta.encoder", "LayerNorm", scored.rows);
+    e.scored = &scored;
+    const char *table, *x = cleave_masked_embed(&e, &of, &table);
+    return cleave_masked_logits(&e, &of, table, x);
 }

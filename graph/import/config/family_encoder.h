@@ -47,22 +47,4 @@ const char *cleave_encoder_run(const cleave_encoder *e, const char *blocks, cons
 const char *cleave_encoder_row(const cleave_encoder *e, const char *name, const char *x,
                                int64_t row);
 
-/* ---- masked tokens --------------------------------------------------------------------------- */
-
-/* What gives logits over tokens: a layer, a norm, and the embedding's table or one like it. */
-typedef struct cleave_masked_head {
-    const char *layer, *act, *norm, *decoder, *bias, *logits, *activation;
-} cleave_masked_head;
-
-/* As BERT calls them. */
-extern const cleave_encoder_names cleave_bert_names;
-cleave_masked_head cleave_bert_head(const cleave_config *config);
-cleave_masked_head cleave_roberta_head(void);
-
-/* What blocks read of texts, whose tables are in MODEL.embeddings: [batch, length, width]. */
-const char *cleave_encoder_embed(const cleave_encoder *e, const char *model, const char **table);
-/* Logits of what the blocks give. */
-const char *cleave_encoder_predict(const cleave_encoder *e, const cleave_masked_head *head,
-                                   const char *table, const char *x);
-
 #endif
