@@ -149,7 +149,7 @@ const cleave_family cleave_families[] = {
     {"qwen3_vl_text", &cleave_fields_qwen3_vl_text, .compose = cleave_compose_qwen3_vl,
      .turns = true, .has_own_head = true},
     {"roberta", &cleave_fields_roberta, .masked = &cleave_masked_roberta, .skips_padding = true},
-    {"seed_oss", &cleave_fields_seed_oss, .compose = cleave_compose_seed_oss, .turns = true,
+    {"seed_oss", &cleave_fields_seed_oss, .compose = cleave_compose_llama, .turns = true,
      .has_own_head = true},
     {"siglip_text_model", &cleave_fields_siglip_text_model, .compose = cleave_compose_siglip_text,
      .embeds = true},

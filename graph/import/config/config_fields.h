@@ -80,6 +80,7 @@ typedef struct cleave_config {
     /* Latent attention: widths of what queries, and keys and values, are made from (of queries 0:
        the input itself), and of the parts of a head. */
     int64_t query_rank, value_rank, plain_head, value_head;
+    bool qkv_bias; /* of queries, keys and values alone */
     bool tied, attention_bias, output_bias, mlp_bias, head_bias, qk_norm, uses_window, parallel,
         scales, scales_by_layer;
     bool gated;                  /* the unit is */

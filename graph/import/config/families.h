@@ -58,11 +58,11 @@ extern cleave_composes cleave_compose_afmoe, cleave_compose_apertus, cleave_comp
     cleave_compose_olmo2, cleave_compose_olmo3, cleave_compose_olmoe, cleave_compose_opt,
     cleave_compose_pegasus, cleave_compose_persimmon, cleave_compose_phi, cleave_compose_phi3,
     cleave_compose_qwen2, cleave_compose_qwen2_moe, cleave_compose_qwen3, cleave_compose_qwen3_moe,
-    cleave_compose_qwen3_vl, cleave_compose_qwen3_vl_moe, cleave_compose_seed_oss,
-    cleave_compose_siglip_text, cleave_compose_siglip_vision, cleave_compose_smollm3,
-    cleave_compose_solar_open, cleave_compose_stablelm, cleave_compose_starcoder2,
-    cleave_compose_t5, cleave_compose_umt5, cleave_compose_vaultgemma, cleave_compose_vit,
-    cleave_compose_whisper, cleave_compose_xglm, cleave_compose_youtu;
+    cleave_compose_qwen3_vl, cleave_compose_qwen3_vl_moe, cleave_compose_siglip_text,
+    cleave_compose_siglip_vision, cleave_compose_smollm3, cleave_compose_solar_open,
+    cleave_compose_stablelm, cleave_compose_starcoder2, cleave_compose_t5, cleave_compose_umt5,
+    cleave_compose_vaultgemma, cleave_compose_vit, cleave_compose_whisper, cleave_compose_xglm,
+    cleave_compose_youtu;
 const char *cleave_compose_masked(cleave_composer *c, const cleave_config *config,
                                   const cleave_masked *of);
 

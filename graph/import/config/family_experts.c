@@ -159,9 +159,7 @@ static const char *feed_qwen2_moe(const cleave_decoder *d, const char *block, co
 const char *cleave_compose_qwen2_moe(cleave_composer *c, const cleave_config *config) {
     cleave_config own = cleave_with_switched_window(config);
     own.expert_scale = 1;
-    own.attention_bias = false; /* of queries, keys and values alone */
-    return cleave_compose_decoder(
-        c, &own, &(cleave_decoder_style){.biases = config->attention_bias, .feed = feed_qwen2_moe});
+    return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.feed = feed_qwen2_moe});
 }
 
 /* ---- experts beside others that all tokens go through ---------------------------------------- */
@@ -216,12 +214,9 @@ const char *cleave_compose_ernie4_5_moe(cleave_composer *c, const cleave_config 
 
 /* GLM-4.5: DeepSeek's experts behind Llama's attention. */
 const char *cleave_compose_glm4_moe(cleave_composer *c, const cleave_config *config) {
-    cleave_config own = *config;
-    own.attention_bias = false; /* of queries, keys and values alone */
-    return cleave_compose_decoder(c, &own,
-                                  &(cleave_decoder_style){.biases = config->attention_bias,
-                                                          .head_norms = config->qk_norm,
-                                                          .feed = cleave_feed_deepseek});
+    return cleave_compose_decoder(
+        c, config,
+        &(cleave_decoder_style){.head_norms = config->qk_norm, .feed = cleave_feed_deepseek});
 }
 
 /* dots.llm1: DeepSeek's experts behind Qwen3's attention. */
@@ -239,11 +234,7 @@ const char *cleave_compose_exaone_moe(cleave_composer *c, const cleave_config *c
 
 /* Solar Open: all layers have experts. */
 const char *cleave_compose_solar_open(cleave_composer *c, const cleave_config *config) {
-    cleave_config own = *config;
-    own.attention_bias = false; /* of queries, keys and values alone */
-    return cleave_compose_decoder(
-        c, &own,
-        &(cleave_decoder_style){.biases = config->attention_bias, .feed = cleave_feed_deepseek});
+    return cleave_compose_decoder(c, config, &(cleave_decoder_style){.feed = cleave_feed_deepseek});
 }
 
 /* AFMoE: what heads give is weighed, and norms are on both sides. */

@@ -80,7 +80,8 @@ const char *cleave_decoder_project(const cleave_decoder *d, const char *scope, c
     const cleave_config *config = d->config;
     int64_t n = (which[0] == 'q' ? heads->heads : heads->kv_heads) * heads->size;
     x = cleave_compose_linear(c, cleave_compose_name(c, "%s.%s_proj", scope, which), x,
-                              config->width, n, config->attention_bias || d->style->biases);
+                              config->width, n,
+                              config->attention_bias || config->qkv_bias || d->style->biases);
     if (which[0] != 'v' && d->style->wide_norms)
         x = norm(d, cleave_compose_name(c, "%s.%s_norm", scope, which), x, n);
     x = cleave_compose_clip(c, cleave_compose_name(c, "%s.%s_clipped", scope, which), x,
@@ -342,11 +343,8 @@ const char *cleave_compose_cohere(cleave_composer *c, const cleave_config *confi
 }
 
 const char *cleave_compose_stablelm(cleave_composer *c, const cleave_config *config) {
-    cleave_config own = *config;
-    own.attention_bias = false; /* of queries, keys and values alone */
-    return cleave_compose_decoder(c, &own,
-                                  &(cleave_decoder_style){.biases = config->attention_bias,
-                                                          .own_norms = config->qk_norm,
+    return cleave_compose_decoder(c, config,
+                                  &(cleave_decoder_style){.own_norms = config->qk_norm,
                                                           .norm = CLEAVE_NORM_LAYER,
                                                           .parallel = config->parallel});
 }
@@ -367,16 +365,7 @@ const char *cleave_compose_ernie4_5(cleave_composer *c, const cleave_config *con
 const char *cleave_compose_helium(cleave_composer *c, const cleave_config *config) {
     cleave_config own = *config;
     own.rotary[0].interleaved = true;
-    own.attention_bias = false; /* of queries, keys and values alone */
-    return cleave_compose_decoder(c, &own,
-                                  &(cleave_decoder_style){.biases = config->attention_bias});
-}
-
-const char *cleave_compose_seed_oss(cleave_composer *c, const cleave_config *config) {
-    cleave_config own = *config;
-    own.attention_bias = false; /* of queries, keys and values alone */
-    return cleave_compose_decoder(c, &own,
-                                  &(cleave_decoder_style){.biases = config->attention_bias});
+    return cleave_compose_llama(c, &own);
 }
 
 /* InternLM3: all its products have a bias, or none has. */

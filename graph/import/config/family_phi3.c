@@ -64,10 +64,7 @@ static const char *compose_glm(cleave_composer *c, const cleave_config *config,
                                const cleave_decoder_norms *norms) {
     cleave_config own = *config;
     own.rotary[0].interleaved = true;
-    own.attention_bias = false; /* of queries, keys and values alone */
-    return cleave_compose_decoder(
-        c, &own,
-        &(cleave_decoder_style){.biases = config->attention_bias, .norms = norms, .feed = feed});
+    return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.norms = norms, .feed = feed});
 }
 
 const char *cleave_compose_glm(cleave_composer *c, const cleave_config *config) {

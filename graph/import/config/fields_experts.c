@@ -38,7 +38,7 @@ FIELDS_OF(qwen2_moe, LLAMA(16, 32768), EXPERTS(4), EXTENT("num_experts", experts
           EXTENT("moe_intermediate_size", expert_inner, 1408),
           EXTENT("shared_expert_intermediate_size", shared_inner, 5632),
           EXTENT("decoder_sparse_step", sparse_step, 1), FLAG("norm_topk_prob", normalises, 0),
-          FLAG("tie_word_embeddings", tied, 0), FLAG("qkv_bias", attention_bias, 1),
+          FLAG("tie_word_embeddings", tied, 0), FLAG("qkv_bias", qkv_bias, 1),
           NOT("use_sliding_window"), COUNT("sliding_window", window, 0),
           COUNT("max_window_layers", first_windowed_layer, 28), LAYERS, EMPTY("mlp_only_layers"),
           FUNCTION("hidden_act", "silu"));
@@ -135,7 +135,7 @@ FIELDS_OF(glm4_moe, LLAMA_SIZES(8, 131072), TURNED("rope_theta", 10000),
           NUMBER("partial_rotary_factor", rotary[0].share, 0.5),
           NUMBER("rms_norm_eps", epsilon, 1e-5), EXPERTS(8), ROUTED(128, 1, 1408, 1, 1, 1, 1),
           FLAG("norm_topk_prob", normalises, 1), EXTENT("head_dim", head, 0),
-          FLAG("use_qk_norm", qk_norm, 0), FLAG("attention_bias", attention_bias, 0),
+          FLAG("use_qk_norm", qk_norm, 0), FLAG("attention_bias", qkv_bias, 0),
           FLAG("tie_word_embeddings", tied, 0), FUNCTION("hidden_act", "silu"));
 
 FIELDS_OF(dots1, LLAMA_SIZES(32, 2048), TURNED("rope_theta", 10000),
@@ -243,5 +243,5 @@ FIELDS_OF(solar_open, SIZES, NEEDED("vocab_size", vocabulary),
           NUMBER("partial_rotary_factor", rotary[0].share, 1),
           NUMBER("rms_norm_eps", epsilon, 1e-5), EXPERTS(8), ROUTED(128, 1, 1280, 0, 1, 1, 1),
           FLAG("norm_topk_prob", normalises, 1), EXTENT("head_dim", head, 128),
-          FLAG("attention_bias", attention_bias, 0), FLAG("tie_word_embeddings", tied, 0),
+          FLAG("attention_bias", qkv_bias, 0), FLAG("tie_word_embeddings", tied, 0),
           NOT("use_qk_norm"), IDLE("intermediate_size"), FUNCTION("hidden_act", "silu"));

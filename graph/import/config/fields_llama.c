@@ -74,7 +74,7 @@ FIELDS_OF(starcoder2, LLAMA_SIZES(2, 4096), TURNED("rope_theta", 10000),
 FIELDS_OF(seed_oss, LLAMA_SIZES(8, 524288), TURNED("rope_theta", 10000),
           NUMBER("rms_norm_eps", epsilon, 1e-6), RATE("attention_dropout", attention_dropout, 0.1),
           RATE("residual_dropout", dropout, 0.1), EXTENT("head_dim", head, 128),
-          FLAG("attention_bias", attention_bias, 1), FLAG("attention_out_bias", output_bias, 0),
+          FLAG("attention_bias", qkv_bias, 1), FLAG("attention_out_bias", output_bias, 0),
           FLAG("mlp_bias", mlp_bias, 0), FLAG("tie_word_embeddings", tied, 0),
           FUNCTION("hidden_act", "silu"));
 
@@ -99,7 +99,7 @@ FIELDS_OF(nemotron, LLAMA_SIZES(0, 4096), TURNED("rope_theta", 10000),
     LLAMA_SIZES(2, 131072), TURNED("rope_theta", 10000),                                           \
         NUMBER("partial_rotary_factor", rotary[0].share, 0.5),                                     \
         NUMBER("rms_norm_eps", epsilon, 1.5625e-7), EXTENT("head_dim", head, 128),                 \
-        FLAG("attention_bias", attention_bias, 1), FLAG("tie_word_embeddings", tied, 0),           \
+        FLAG("attention_bias", qkv_bias, 1), FLAG("tie_word_embeddings", tied, 0),                 \
         FUNCTION("hidden_act", "silu")
 
 FIELDS_OF(glm, GLM);
@@ -123,7 +123,7 @@ FIELDS_OF(cohere, LLAMA_SIZES(0, 8192), TURNED("rope_theta", 500000),
 FIELDS_OF(stablelm, LLAMA_SIZES(32, 4096), TURNED("rope_theta", 10000),
           NUMBER("partial_rotary_factor", rotary[0].share, 0.25),
           NUMBER("rope_pct", rotary[0].share, 0.25), NUMBER("layer_norm_eps", epsilon, 1e-5),
-          NUMBER("norm_eps", epsilon, 1e-5), FLAG("use_qkv_bias", attention_bias, 0),
+          NUMBER("norm_eps", epsilon, 1e-5), FLAG("use_qkv_bias", qkv_bias, 0),
           FLAG("use_parallel_residual", parallel, 0), FLAG("tie_word_embeddings", tied, 0),
           FLAG("qk_layernorm", qk_norm, 0), ZERO("hidden_dropout"), FUNCTION("hidden_act", "silu"));
 
@@ -183,7 +183,7 @@ FIELDS_OF(phi3, LLAMA_SIZES(0, 4096), TURNED("rope_theta", 10000),
 
 FIELDS_OF(helium, LLAMA_SIZES(20, 4096), TURNED("rope_theta", 100000),
           NUMBER("rms_norm_eps", epsilon, 1e-8), EXTENT("head_dim", head, 128),
-          FLAG("attention_bias", attention_bias, 0), FLAG("mlp_bias", mlp_bias, 0),
+          FLAG("attention_bias", qkv_bias, 0), FLAG("mlp_bias", mlp_bias, 0),
           FLAG("tie_word_embeddings", tied, 0), FUNCTION("hidden_act", "silu"));
 
 /* Rotary positions may be stretched for texts of any length, by `alpha`. */
