@@ -118,29 +118,8 @@ static int32_t rename_buffers(const lifetimes *state, int32_t *renamed) {
     return kept;
 }
 
-/* Unused buffers go; the rest keep their order. */
-static void compact_buffers(const lifetimes *state, lower_assembly *assembly,
-                            cleave_program *program) {
-    int32_t n = assembly->buffers.n;
-    int32_t *renamed = LOWER_ARRAY(assembly->builder, int32_t, n);
-    cleave_buffer *buffers = assembly->buffers.items;
-    join_storage(state);
-    int32_t kept = rename_buffers(state, renamed);
-    for (int32_t b = 0; b < n; b++) {
-        if (renamed[b] < 0)
-            continue;
-        cleave_buffer *to = &buffers[renamed[b]];
-        if (renamed[b] != b)
-            *to = buffers[b];
-        to->first = to->persistent ? 0 : state->spans[b].first;
-        to->last = to->persistent ? assembly->items.n - 1 : state->spans[b].last;
-        to->lane_only = !to->persistent && !state->spans[b].main_lane;
-        to->lane_first = to->lane_only ? state->spans[b].lane_first : 0;
-        to->lane_last = to->lane_only ? state->spans[b].lane_last : 0;
-        to->storage = renamed[to->storage];
-    }
-    assembly->buffers.n = kept;
-    lower_turns_rename_buffers(assembly, renamed);
+/* Whatever has the id of a buffer. */
+static void rename_uses(const int32_t *renamed, lower_assembly *assembly, cleave_program *program) {
 #define RENAME(id) ((id) = (id) < 0 ? -1 : renamed[id])
     for (int32_t i = 0; i < assembly->computes.n; i++) {
         cleave_compute *compute = &assembly->computes.items[i];
@@ -183,6 +162,32 @@ static void compact_buffers(const lifetimes *state, lower_assembly *assembly,
     for (int32_t o = 0; o < program->n_outputs; o++)
         RENAME(program->outputs[o].buffer);
 #undef RENAME
+}
+
+/* Unused buffers go; the rest keep their order. */
+static void compact_buffers(const lifetimes *state, lower_assembly *assembly,
+                            cleave_program *program) {
+    int32_t n = assembly->buffers.n;
+    int32_t *renamed = LOWER_ARRAY(assembly->builder, int32_t, n);
+    cleave_buffer *buffers = assembly->buffers.items;
+    join_storage(state);
+    int32_t kept = rename_buffers(state, renamed);
+    for (int32_t b = 0; b < n; b++) {
+        if (renamed[b] < 0)
+            continue;
+        cleave_buffer *to = &buffers[renamed[b]];
+        if (renamed[b] != b)
+            *to = buffers[b];
+        to->first = to->persistent ? 0 : state->spans[b].first;
+        to->last = to->persistent ? assembly->items.n - 1 : state->spans[b].last;
+        to->lane_only = !to->persistent && !state->spans[b].main_lane;
+        to->lane_first = to->lane_only ? state->spans[b].lane_first : 0;
+        to->lane_last = to->lane_only ? state->spans[b].lane_last : 0;
+        to->storage = renamed[to->storage];
+    }
+    assembly->buffers.n = kept;
+    lower_turns_rename_buffers(assembly, renamed);
+    rename_uses(renamed, assembly, program);
 }
 
 void lower_find_lifetimes(lower_assembly *assembly, cleave_program *program) {

@@ -29,10 +29,8 @@ static bool counts_pieces(const cleave_model *model, const cleave_micro_batches 
     return options->for_price && micro == NULL && model->squares == 0;
 }
 
-static cleave_status lower_devices(const cleave_model *model, const cleave_layout *layout,
-                                   const cleave_fold *fold, const cleave_lower_options *options,
-                                   cleave_arena *arena, cleave_program *program,
-                                   cleave_turns *turns, cleave_error *error) {
+static cleave_status check_request(const cleave_model *model, const cleave_layout *layout,
+                                   const cleave_lower_options *options, cleave_error *error) {
     if (options->training && !cleave_model_trains(model))
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: the model has no loss, so it can't be trained", model->file);
@@ -41,6 +39,14 @@ static cleave_status lower_devices(const cleave_model *model, const cleave_layou
             return cleave_fail(error, CLEAVE_FAILED,
                                "operator %s: keys go round, but the model has no turns of them",
                                model->operators[op].name);
+    return CLEAVE_OK;
+}
+
+static cleave_status lower_devices(const cleave_model *model, const cleave_layout *layout,
+                                   const cleave_fold *fold, const cleave_lower_options *options,
+                                   cleave_arena *arena, cleave_program *program,
+                                   cleave_turns *turns, cleave_error *error) {
+    CLEAVE_TRY(check_request(model, layout, options, error));
     cleave_program result = {.model = model,
                              .n_devices = layout->n_devices,
                              .n_windows = fold == NULL ? 1 : fold->n_windows,

@@ -221,6 +221,30 @@ static cleave_status join_indices(cleave_importer *im, int32_t ids, int n, const
     return cleave_import_end_pointwise(im, &nest);
 }
 
+/* Rows of a table by one position each, behind b dimensions that both have. */
+static cleave_look_up look_up_of(const cleave_importer *im, int32_t table, int32_t ids, int b,
+                                 bool joined) {
+    const cleave_draft_tensor *from = &im->tensors.items[table], *by = &im->tensors.items[ids];
+    cleave_look_up of = {.name = im->node->outputs[0],
+                         .ids = ids,
+                         .table = table,
+                         .axis = b,
+                         .rank = by->tensor.rank};
+    for (int d = 0; d < of.rank; d++) {
+        of.shape[d] = by->tensor.shape[d];
+        of.ids_map[d] = d;
+        of.axes[d] = d < b ? from->axes[d] : by->op >= 0 && !joined ? by->axes[d] : "t";
+    }
+    for (int d = 0; d < b; d++)
+        of.table_map[d] = d;
+    for (int d = b + 1; d < from->tensor.rank; d++) {
+        of.table_map[d] = of.rank;
+        of.axes[of.rank] = from->axes[d];
+        of.shape[of.rank++] = from->tensor.shape[d];
+    }
+    return of;
+}
+
 /* Batch dimensions stay; the indexed ones become one; the tuples become positions in it. */
 cleave_status cleave_import_gather_nd(cleave_importer *im) {
     int64_t batch, shape[2 * CLEAVE_MAX_RANK];
@@ -257,30 +281,10 @@ cleave_status cleave_import_gather_nd(cleave_importer *im) {
     if (name == NULL)
         return cleave_import_no_memory(im);
     CLEAVE_TRY(cleave_import_reshape(im, name, data, rank, shape, &merged));
-    cleave_look_up of = {.name = im->node->outputs[0],
-                         .ids = joined,
-                         .table = merged,
-                         .axis = b,
-                         .rank = by.rank - 1};
-    int inner = rank - b - 1;
-    if (of.rank + inner > CLEAVE_MAX_RANK)
+    if (by.rank - 1 + rank - b - 1 > CLEAVE_MAX_RANK)
         return cleave_import_fail(im, "its result has rank %d, at most %d is supported",
-                                  of.rank + inner, CLEAVE_MAX_RANK);
-    for (int d = 0; d < by.rank - 1; d++) {
-        of.shape[d] = by.shape[d];
-        of.ids_map[d] = d;
-        of.axes[d] = d < b ? im->tensors.items[merged].axes[d]
-                     : im->tensors.items[joined].op >= 0 && n == 1
-                         ? im->tensors.items[joined].axes[d]
-                         : "t";
-    }
-    for (int d = 0; d < b; d++)
-        of.table_map[d] = d;
-    for (int d = b + 1; d < rank; d++) {
-        of.table_map[d] = of.rank;
-        of.axes[of.rank] = im->tensors.items[merged].axes[d];
-        of.shape[of.rank++] = shape[d];
-    }
+                                  by.rank - 1 + rank - b - 1, CLEAVE_MAX_RANK);
+    cleave_look_up of = look_up_of(im, merged, joined, b, n > 1);
     CLEAVE_TRY(cleave_import_look_up(im, &of, &output));
     cleave_import_set_output(im, 0, output, false);
     return CLEAVE_OK;
