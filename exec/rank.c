@@ -128,13 +128,6 @@ cleave_status cleave_rank_new_memory(const cleave_rank *rank, char **memory, cle
     return CLEAVE_OK;
 }
 
-cleave_status cleave_rank_create(cleave_rank *rank, cleave_world *world,
-                                 const cleave_program *program, const cleave_run_options *options,
-                                 cleave_arena *arena, cleave_error *error) {
-    CLEAVE_TRY(cleave_rank_create_within(rank, world, program, options, arena, error));
-    return cleave_rank_new_memory(rank, &rank->memory, error);
-}
-
 void cleave_rank_destroy(cleave_rank *rank) {
     if (rank->kernels != NULL)
         cleave_kernels_destroy(rank->kernels);

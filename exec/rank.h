@@ -44,22 +44,16 @@ typedef struct cleave_rank {
     int64_t *sent, *received; /* [n_devices] bytes in this step, to and from */
 } cleave_rank;
 
-/* Finds the lanes and takes the memory, all of it touched.  Everything but the memory lives in the
-   arena. */
-cleave_status cleave_rank_create(cleave_rank *rank, cleave_world *world,
-                                 const cleave_program *program, const cleave_run_options *options,
-                                 cleave_arena *arena, cleave_error *error);
-void cleave_rank_destroy(cleave_rank *rank);
-
 /* The memory that its program takes, touched; to be freed.  FAILED where it is short. */
 cleave_status cleave_rank_new_memory(const cleave_rank *rank, char **memory, cleave_error *error);
 
-/* A rank without memory, which the caller sets before a step, and to null before the rank is
-   destroyed. */
+/* Finds the lanes.  A rank without memory, which the caller sets before a step, and to null before
+   the rank is destroyed where it is not the rank's to free.  All else lives in the arena. */
 cleave_status cleave_rank_create_within(cleave_rank *rank, cleave_world *world,
                                         const cleave_program *program,
                                         const cleave_run_options *options, cleave_arena *arena,
                                         cleave_error *error);
+void cleave_rank_destroy(cleave_rank *rank);
 
 static inline void *cleave_rank_buffer(const cleave_rank *rank, int32_t buffer) {
     return rank->memory + rank->program->buffers[buffer].offset;

@@ -361,7 +361,8 @@ cleave_status cleave_safetensors_writer_begin(cleave_safetensors_writer *writer,
                                               cleave_safetensors_entry *entries,
                                               cleave_error *error) {
     cleave_json_writer json = {0};
-    cleave_status status = place_entries(n_entries, entries, &writer->data_bytes, error);
+    int64_t bytes;
+    cleave_status status = place_entries(n_entries, entries, &bytes, error);
     writer->written = 0;
     cleave_json_begin_object(&json, false);
     for (int32_t i = 0; i < n_entries && status == CLEAVE_OK; i++)
@@ -373,13 +374,6 @@ cleave_status cleave_safetensors_writer_begin(cleave_safetensors_writer *writer,
     if (status != CLEAVE_OK)
         cleave_file_writer_abandon(&writer->file);
     return status;
-}
-
-cleave_status cleave_safetensors_writer_open(cleave_safetensors_writer *writer, const char *path,
-                                             int32_t n_entries, cleave_safetensors_entry *entries,
-                                             cleave_error *error) {
-    CLEAVE_TRY(cleave_file_writer_open(&writer->file, path, error));
-    return cleave_safetensors_writer_begin(writer, n_entries, entries, error);
 }
 
 static cleave_status write_truths(cleave_safetensors_writer *writer, cleave_type type,
@@ -411,18 +405,4 @@ cleave_status cleave_safetensors_write(cleave_safetensors_writer *writer,
                    : cleave_file_writer_put(&writer->file, data, (size_t)(count * size), error));
     writer->written += count * size;
     return CLEAVE_OK;
-}
-
-cleave_status cleave_safetensors_writer_commit(cleave_safetensors_writer *writer,
-                                               cleave_error *error) {
-    if (writer->written == writer->data_bytes)
-        return cleave_file_writer_commit(&writer->file, error);
-    cleave_file_writer_abandon(&writer->file);
-    return cleave_fail(error, CLEAVE_FAILED, "%s: %lld bytes of data of %lld were written",
-                       writer->file.path, (long long)writer->written,
-                       (long long)writer->data_bytes);
-}
-
-void cleave_safetensors_writer_abandon(cleave_safetensors_writer *writer) {
-    cleave_file_writer_abandon(&writer->file);
 }

@@ -70,7 +70,7 @@ cleave_status cleave_safetensors_read(const cleave_safetensors *file,
 /* A file being written, under a temporary name until it is committed. */
 typedef struct cleave_safetensors_writer {
     cleave_file_writer file;
-    int64_t data_bytes, written; /* data there will be, and is */
+    int64_t written; /* bytes of data that it has */
 } cleave_safetensors_writer;
 
 /* Writes the header to a file that was opened and holds nothing; sets n_elements and offset of
@@ -79,17 +79,9 @@ typedef struct cleave_safetensors_writer {
 cleave_status cleave_safetensors_writer_begin(cleave_safetensors_writer *writer, int32_t n_entries,
                                               cleave_safetensors_entry *entries,
                                               cleave_error *error);
-/* Opens the file and begins. */
-cleave_status cleave_safetensors_writer_open(cleave_safetensors_writer *writer, const char *path,
-                                             int32_t n_entries, cleave_safetensors_entry *entries,
-                                             cleave_error *error);
 /* From the first element of the first entry on, in order: FAILED otherwise. */
 cleave_status cleave_safetensors_write(cleave_safetensors_writer *writer,
                                        const cleave_safetensors_entry *entry, int64_t first,
                                        int64_t count, const void *data, cleave_error *error);
-/* FAILED where data are missing, too. */
-cleave_status cleave_safetensors_writer_commit(cleave_safetensors_writer *writer,
-                                               cleave_error *error);
-void cleave_safetensors_writer_abandon(cleave_safetensors_writer *writer);
 
 #endif

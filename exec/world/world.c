@@ -158,12 +158,6 @@ void cleave_world_broadcast(cleave_world *world, void *data, int64_t bytes) {
     MPI_Bcast(data, (int)bytes, MPI_BYTE, 0, world->communicator);
 }
 
-double cleave_world_largest(cleave_world *world, double value) {
-    double largest = value;
-    MPI_Allreduce(&value, &largest, 1, MPI_DOUBLE, MPI_MAX, world->communicator);
-    return largest;
-}
-
 void cleave_world_set_patience(cleave_world *world, double seconds) {
     world->patience_seconds = seconds;
 }

@@ -48,8 +48,6 @@ void cleave_world_barrier(cleave_world *world);
 void cleave_world_gather(cleave_world *world, const void *data, int64_t bytes, void *all);
 /* From rank 0 to all. */
 void cleave_world_broadcast(cleave_world *world, void *data, int64_t bytes);
-/* The largest of all ranks' values, on every rank. */
-double cleave_world_largest(cleave_world *world, double value);
 /* From here on, who is waited for in the functions below longer than this ends the wait.  0: no
    end, as at first. */
 void cleave_world_set_patience(cleave_world *world, double seconds);

@@ -403,19 +403,3 @@ cleave_status cleave_model_import_as(const cleave_import_request *request, cleav
         cleave_model_choose_precision(model, request->precision, request->reduce_precision, error));
     return request->clips ? cleave_model_clip(model, error) : CLEAVE_OK;
 }
-
-cleave_status cleave_model_import_memory(const void *data, size_t bytes, const char *name,
-                                         int64_t batch, bool with_loss, cleave_arena *arena,
-                                         cleave_model *model, cleave_error *error) {
-    return cleave_model_import_as(
-        &(cleave_import_request){
-            .file = name, .data = data, .bytes = bytes, .batch = batch, .with_loss = with_loss},
-        arena, model, error);
-}
-
-cleave_status cleave_model_import(const char *path, int64_t batch, bool with_loss,
-                                  cleave_arena *arena, cleave_model *model, cleave_error *error) {
-    return cleave_model_import_as(
-        &(cleave_import_request){.file = path, .batch = batch, .with_loss = with_loss}, arena,
-        model, error);
-}

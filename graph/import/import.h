@@ -29,12 +29,6 @@ typedef struct cleave_import_request {
    attribute for whatever can't be used.  The model lives in `arena`. */
 cleave_status cleave_model_import_as(const cleave_import_request *request, cleave_arena *arena,
                                      cleave_model *model, cleave_error *error);
-/* The same of a file, and from memory, where the inputs are as they seem. */
-cleave_status cleave_model_import(const char *path, int64_t batch, bool with_loss,
-                                  cleave_arena *arena, cleave_model *model, cleave_error *error);
-cleave_status cleave_model_import_memory(const void *data, size_t bytes, const char *name,
-                                         int64_t batch, bool with_loss, cleave_arena *arena,
-                                         cleave_model *model, cleave_error *error);
 
 /* The ONNX operators that can be imported, sorted by type; null behind the last one.  Sets whether
    an operator is supported only where it can be computed while importing. */

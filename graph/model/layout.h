@@ -126,11 +126,8 @@ typedef struct cleave_layout_listed {
     const bool *updates;   /* [n_tensors] parameters whose update it says */
 } cleave_layout_listed;
 
-/* The same of a file that need not list all operators, with the same checks; those that it does not
+/* The same of a text that need not list all operators, with the same checks; those that it does not
    list are unsplit on device 0. */
-cleave_status cleave_layout_read_some(const char *path, const cleave_model *model,
-                                      cleave_arena *arena, cleave_layout *layout,
-                                      cleave_layout_listed *listed, cleave_error *error);
 cleave_status cleave_layout_parse_some(const char *text, size_t bytes, const char *name,
                                        const cleave_model *model, cleave_arena *arena,
                                        cleave_layout *layout, cleave_layout_listed *listed,

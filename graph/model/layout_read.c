@@ -324,9 +324,10 @@ static cleave_status read_layout(const cleave_json *document, const cleave_model
     return CLEAVE_OK;
 }
 
-static cleave_status parse(const char *text, size_t bytes, const char *name,
-                           const cleave_model *model, cleave_arena *arena, cleave_layout *layout,
-                           cleave_layout_listed *listed, cleave_error *error) {
+cleave_status cleave_layout_parse_some(const char *text, size_t bytes, const char *name,
+                                       const cleave_model *model, cleave_arena *arena,
+                                       cleave_layout *layout, cleave_layout_listed *listed,
+                                       cleave_error *error) {
     cleave_json *document;
     CLEAVE_TRY(cleave_json_parse(text, bytes, name, &document, error));
     cleave_status status = read_layout(document, model, arena, layout, listed, error);
@@ -337,33 +338,14 @@ static cleave_status parse(const char *text, size_t bytes, const char *name,
 cleave_status cleave_layout_parse(const char *text, size_t bytes, const char *name,
                                   const cleave_model *model, cleave_arena *arena,
                                   cleave_layout *layout, cleave_error *error) {
-    return parse(text, bytes, name, model, arena, layout, NULL, error);
-}
-
-cleave_status cleave_layout_parse_some(const char *text, size_t bytes, const char *name,
-                                       const cleave_model *model, cleave_arena *arena,
-                                       cleave_layout *layout, cleave_layout_listed *listed,
-                                       cleave_error *error) {
-    return parse(text, bytes, name, model, arena, layout, listed, error);
-}
-
-static cleave_status read_file(const char *path, const cleave_model *model, cleave_arena *arena,
-                               cleave_layout *layout, cleave_layout_listed *listed,
-                               cleave_error *error) {
-    cleave_json *document;
-    CLEAVE_TRY(cleave_json_read(path, &document, error));
-    cleave_status status = read_layout(document, model, arena, layout, listed, error);
-    cleave_json_free(document);
-    return status;
+    return cleave_layout_parse_some(text, bytes, name, model, arena, layout, NULL, error);
 }
 
 cleave_status cleave_layout_read(const char *path, const cleave_model *model, cleave_arena *arena,
                                  cleave_layout *layout, cleave_error *error) {
-    return read_file(path, model, arena, layout, NULL, error);
-}
-
-cleave_status cleave_layout_read_some(const char *path, const cleave_model *model,
-                                      cleave_arena *arena, cleave_layout *layout,
-                                      cleave_layout_listed *listed, cleave_error *error) {
-    return read_file(path, model, arena, layout, listed, error);
+    cleave_json *document;
+    CLEAVE_TRY(cleave_json_read(path, &document, error));
+    cleave_status status = read_layout(document, model, arena, layout, NULL, error);
+    cleave_json_free(document);
+    return status;
 }

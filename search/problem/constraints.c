@@ -2,6 +2,7 @@
    either asks, or lets a layout be changed into one that keeps to them. */
 #include "search/problem/constraints.h"
 
+#include "base/file.h"
 #include "graph/model/part.h"
 #include "graph/model/precision.h"
 
@@ -30,9 +31,12 @@ cleave_status cleave_constraints_fix(cleave_constraints *constraints, const char
     cleave_layout *fixed = CLEAVE_ARENA_ARRAY(arena, cleave_layout, 1);
     const char *from = cleave_arena_string(arena, path);
     cleave_layout_listed listed;
+    char *text;
+    size_t bytes;
     if (fixed == NULL || from == NULL)
         return cleave_fail_memory(error, "reading constraints");
-    CLEAVE_TRY(cleave_layout_read_some(path, model, arena, fixed, &listed, error));
+    CLEAVE_TRY(cleave_file_read(path, arena, &text, &bytes, error));
+    CLEAVE_TRY(cleave_layout_parse_some(text, bytes, path, model, arena, fixed, &listed, error));
     CLEAVE_TRY(check_devices(path, model, fixed, listed.operators, n_devices, error));
     constraints->fixed = fixed;
     constraints->fixed_from = from;

@@ -81,10 +81,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-cleave_status cleave_delta_run(cleave_delta *delta, int64_t *step, cleave_error *error) {
-    return cleave_delta_run_below(delta, INT64_MAX, step, error);
-}
-
 cleave_status cleave_delta_run_below(cleave_delta *delta, int64_t below, int64_t *step,
                                      cleave_error *error) {
     (void)error; /* what could be wrong was refused when it was put */

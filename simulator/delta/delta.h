@@ -16,7 +16,7 @@ typedef struct delta_placed cleave_delta_made;
 
 /* What happened since creation, for benches and for the curious. */
 typedef struct cleave_delta_counts {
-    int64_t runs, items;  /* passes of cleave_delta_run, and the items they simulated */
+    int64_t runs, items;  /* passes of cleave_delta_run_below, and the items they simulated */
     int64_t slots, jumps; /* slots they simulated, and how often they jumped over some */
     int64_t slots_jumped; /* slots jumped over */
     int64_t passes;       /* of the runs, those that were plain passes over everything */
@@ -45,11 +45,9 @@ cleave_status cleave_delta_put(cleave_delta *delta, int32_t place, cleave_delta_
 size_t cleave_delta_made_bytes(const cleave_delta_made *made);
 void cleave_delta_unmake(cleave_delta_made *made); /* null: nothing */
 
-/* The time of a step of what is now put, in picoseconds. */
-cleave_status cleave_delta_run(cleave_delta *delta, int64_t *step, cleave_error *error);
-
-/* The same where only a step below `below` is of interest: one that is not may be given as any that
-   is not either, as soon as that is known.  After it, too, what was put may be accepted. */
+/* The time of a step of what is now put, in picoseconds, where only one below `below` is of
+   interest: one that is not may be given as any that is not either, as soon as that is known.
+   Either way what was put may be accepted. */
 cleave_status cleave_delta_run_below(cleave_delta *delta, int64_t below, int64_t *step,
                                      cleave_error *error);
 

@@ -111,7 +111,9 @@ static int run_case(const char *model, int64_t batch, const char *machine, int32
                     double seconds) {
     bench b = {.n_given = 0};
     cleave_error error = {""};
-    cleave_status status = cleave_model_import(model, batch, true, &b.arena, &b.model, &error);
+    cleave_status status = cleave_model_import_as(
+        &(cleave_import_request){.file = model, .batch = batch, .with_loss = true}, &b.arena,
+        &b.model, &error);
     if (status == CLEAVE_OK)
         status = cleave_machine_read(machine, devices, &b.arena, &b.machine, &error);
     const char *slash = strrchr(model, '/');

@@ -189,22 +189,24 @@ static void find_interval(const bench *b, int32_t device, const int64_t *start, 
 
 /* Ranks leave a barrier one after the other, as much apart as a short collective lasts; so they
    agree on a moment that is still to come. */
-static void begin_together(const bench *b) {
+static cleave_status begin_together(const bench *b, cleave_error *error) {
     static const double ahead_seconds = 2e-4;
-    double begin = cleave_world_largest(b->world, cleave_clock_seconds()) + ahead_seconds;
-    while (cleave_clock_seconds() < begin)
+    double latest = cleave_clock_seconds();
+    CLEAVE_TRY(cleave_world_meet(b->world, &latest, 1, "before a step", error));
+    while (cleave_clock_seconds() < latest + ahead_seconds)
         ;
+    return CLEAVE_OK;
 }
 
 static cleave_status measure_step(bench *b, cleave_rank *rank, int64_t step, cleave_error *error) {
-    begin_together(b);
+    CLEAVE_TRY(begin_together(b, error));
     CLEAVE_TRY(cleave_rank_step(rank, step, error));
     int64_t begun, ended;
     find_interval(b, rank->device, rank->start, rank->end, &begun, &ended);
-    double latest_begin =
-        cleave_world_largest(b->world, rank->step_started + 1e-12 * (double)begun);
-    double latest_end = cleave_world_largest(b->world, rank->step_started + 1e-12 * (double)ended);
-    b->took[step] = latest_end - latest_begin;
+    double latest[] = {rank->step_started + 1e-12 * (double)begun,
+                       rank->step_started + 1e-12 * (double)ended};
+    CLEAVE_TRY(cleave_world_meet(b->world, latest, 2, "behind a step", error));
+    b->took[step] = latest[1] - latest[0];
     return CLEAVE_OK;
 }
 
@@ -235,7 +237,9 @@ static cleave_status run(bench *b, cleave_error *error) {
     cleave_rank rank = {0};
     CLEAVE_TRY(cleave_values_open(&b->model, &options, NULL, &values, error));
     cleave_status status =
-        cleave_rank_create(&rank, b->world, &b->program, &options, &b->arena, error);
+        cleave_rank_create_within(&rank, b->world, &b->program, &options, &b->arena, error);
+    if (status == CLEAVE_OK)
+        status = cleave_rank_new_memory(&rank, &rank.memory, error);
     if (status == CLEAVE_OK)
         status = measure_steps(b, &rank, values, error);
     cleave_rank_destroy(&rank);

@@ -422,7 +422,7 @@ static cleave_status take_steps(walk *w, int32_t n, int64_t base, double *ratios
         double t0 = bench_processor_seconds();
         CLEAVE_TRY(put_all(w, error));
         double t1 = bench_processor_seconds();
-        CLEAVE_TRY(cleave_delta_run(w->delta, &step, error));
+        CLEAVE_TRY(cleave_delta_run_below(w->delta, INT64_MAX, &step, error));
         double t2 = bench_processor_seconds();
         full = cleave_delta_full(w->delta);
         double t3 = bench_processor_seconds();
@@ -460,7 +460,7 @@ static cleave_status walk_network(walk *w, int32_t n, result *r, cleave_error *e
         r->items += w->at[p]->f.n_items;
         CLEAVE_TRY(put(w, p, error));
     }
-    CLEAVE_TRY(cleave_delta_run(w->delta, &step, error));
+    CLEAVE_TRY(cleave_delta_run_below(w->delta, INT64_MAX, &step, error));
     cleave_delta_accept(w->delta);
     cleave_delta_counts before = cleave_delta_count(w->delta);
     CLEAVE_TRY(take_steps(w, n, step, ratios, r, error));

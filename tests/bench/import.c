@@ -23,8 +23,10 @@ static cleave_status measure(const void *data, size_t n_bytes, const char *name,
         cleave_arena arena = {0};
         cleave_model model;
         double start = cleave_clock_seconds();
-        cleave_status status =
-            cleave_model_import_memory(data, n_bytes, name, 64, true, &arena, &model, error);
+        cleave_status status = cleave_model_import_as(
+            &(cleave_import_request){
+                .file = name, .data = data, .bytes = n_bytes, .batch = 64, .with_loss = true},
+            &arena, &model, error);
         m->seconds[r] = cleave_clock_seconds() - start;
         if (status == CLEAVE_OK) {
             m->n_operators = model.n_operators;

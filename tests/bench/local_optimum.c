@@ -74,7 +74,9 @@ static void end_worker(worker *w) {
 }
 
 static cleave_status prepare(check *c, cleave_error *error) {
-    CLEAVE_TRY(cleave_model_import(c->model_file, c->batch, true, &c->arena, &c->model, error));
+    CLEAVE_TRY(cleave_model_import_as(
+        &(cleave_import_request){.file = c->model_file, .batch = c->batch, .with_loss = true},
+        &c->arena, &c->model, error));
     CLEAVE_TRY(cleave_machine_read(c->machine_file, c->n_devices, &c->arena, &c->machine, error));
     c->in_steps =
         c->form != NULL ? strcmp(c->form, "steps") == 0 : c->machine.n_devices <= FEW_DEVICES;

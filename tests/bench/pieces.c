@@ -102,7 +102,9 @@ int main(int argc, char **argv) {
     cleave_error error = {{0}};
     cleave_kernels *kernels = NULL;
     memory = cleave_memory_allocate((size_t)memory_bytes);
-    cleave_status status = cleave_model_import(path, batch, true, &arena, &model, &error);
+    cleave_status status = cleave_model_import_as(
+        &(cleave_import_request){.file = path, .batch = batch, .with_loss = true}, &arena, &model,
+        &error);
     if (memory == NULL || status != CLEAVE_OK ||
         cleave_kernels_create(&kernels, &error) != CLEAVE_OK) {
         fprintf(stderr, "bench_pieces: %s\n", error.message);

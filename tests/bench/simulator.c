@@ -28,8 +28,10 @@ static cleave_status prepare(const bench_case *of, cleave_arena *arena,
     if (model == NULL || machine == NULL || program == NULL)
         return cleave_fail_memory(error, "preparing");
     snprintf(path, sizeof path, "%s/configs/machines/%s.json", CLEAVE_SOURCE_DIR, of->machine);
-    CLEAVE_TRY(
-        cleave_model_import(model_path, (int64_t)64 * of->n_devices, true, arena, model, error));
+    CLEAVE_TRY(cleave_model_import_as(&(cleave_import_request){.file = model_path,
+                                                               .batch = (int64_t)64 * of->n_devices,
+                                                               .with_loss = true},
+                                      arena, model, error));
     CLEAVE_TRY(cleave_machine_read(path, of->n_devices, arena, machine, error));
     CLEAVE_TRY(cleave_baseline_layout(model, machine, "data-parallel", 0, arena, &layout, &applies,
                                       error));

@@ -19,8 +19,9 @@ static const cleave_model *small_model(int which) {
     static cleave_model models[N_MODELS];
     static int n_loaded;
     for (; n_loaded < N_MODELS; n_loaded++)
-        if (cleave_model_import(paths[n_loaded], 8, true, &arena, &models[n_loaded], NULL) !=
-            CLEAVE_OK)
+        if (cleave_model_import_as(
+                &(cleave_import_request){.file = paths[n_loaded], .batch = 8, .with_loss = true},
+                &arena, &models[n_loaded], NULL) != CLEAVE_OK)
             abort();
     return &models[which];
 }

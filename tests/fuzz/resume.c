@@ -62,8 +62,11 @@ static const searched *small_search(void) {
     static int ready;
     if (ready)
         return &of;
-    if (cleave_model_import(CLEAVE_SOURCE_DIR "/tests/data/oracles/tiny_mlp.onnx", 8, true,
-                            &of.arena, &of.model, NULL) != CLEAVE_OK ||
+    if (cleave_model_import_as(
+            &(cleave_import_request){.file = CLEAVE_SOURCE_DIR "/tests/data/oracles/tiny_mlp.onnx",
+                                     .batch = 8,
+                                     .with_loss = true},
+            &of.arena, &of.model, NULL) != CLEAVE_OK ||
         shipped_machine("two-cores", 2, &of.arena, &of.machine, NULL) != CLEAVE_OK)
         abort();
     snprintf(of.path, sizeof of.path, "/tmp/cleave_fuzz_resume_%d.json", (int)getpid());

@@ -44,7 +44,8 @@ static cleave_status write_data(const onnx_case *test, const char *path) {
             .rank = input->rank};
         memcpy(entries[i].shape, input->shape, sizeof input->shape);
     }
-    CLEAVE_TRY(cleave_safetensors_writer_open(&writer, path, test->n_inputs, entries, test->error));
+    CLEAVE_TRY(cleave_file_writer_open(&writer.file, path, test->error));
+    CLEAVE_TRY(cleave_safetensors_writer_begin(&writer, test->n_inputs, entries, test->error));
     cleave_status status = CLEAVE_OK;
     for (int i = 0; i < test->n_inputs && status == CLEAVE_OK; i++) {
         const cleave_onnx_tensor *input = &test->inputs[i].tensor;
@@ -52,8 +53,8 @@ static cleave_status write_data(const onnx_case *test, const char *path) {
         status = cleave_safetensors_write(&writer, &entries[i], 0, input->n, values, test->error);
     }
     if (status == CLEAVE_OK)
-        return cleave_safetensors_writer_commit(&writer, test->error);
-    cleave_safetensors_writer_abandon(&writer);
+        return cleave_file_writer_commit(&writer.file, test->error);
+    cleave_file_writer_abandon(&writer.file);
     return status;
 }
 

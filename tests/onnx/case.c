@@ -221,7 +221,9 @@ static cleave_status run_rank(const onnx_case *test, const cleave_model *model,
     CLEAVE_TRY(cleave_layout_create(model, 1, test->arena, &layout, test->error));
     CLEAVE_TRY(lower(test, model, &layout, kernels, &program));
     cleave_status status =
-        cleave_rank_create(&rank, test->world, &program, &options, test->arena, test->error);
+        cleave_rank_create_within(&rank, test->world, &program, &options, test->arena, test->error);
+    if (status == CLEAVE_OK)
+        status = cleave_rank_new_memory(&rank, &rank.memory, test->error);
     if (status == CLEAVE_OK)
         status = step_rank(test, &rank);
     cleave_rank_destroy(&rank);
@@ -286,8 +288,9 @@ static cleave_status try_fixing(onnx_case *test, fixing how, const char *data_se
             CLEAVE_TRY(add_initializer(test, &test->inputs[i], test->values[i]->name, &bytes));
             ++*n_fixed;
         }
-    CLEAVE_TRY(cleave_model_import_memory(bytes.data, bytes.bytes, "model.onnx", 0, false,
-                                          test->arena, &model, test->error));
+    CLEAVE_TRY(cleave_model_import_as(
+        &(cleave_import_request){.file = "model.onnx", .data = bytes.data, .bytes = bytes.bytes},
+        test->arena, &model, test->error));
     return run_model(test, &model, data_set);
 }
 

@@ -171,9 +171,11 @@ static void import(const form *f, cleave_arena *arena, cleave_model *model) {
     parameter(&graph, "w_out", FEATURES, CLASSES);
     node(&graph, "MatMul", "out", "joined w_out", "logits", NULL);
     bytes file = model_file(&graph, 14);
-    cr_assert_eq(
-        cleave_model_import_memory(file.data, file.n, f->what, 0, true, arena, model, &error),
-        CLEAVE_OK, "%s: %s", f->what, error.message);
+    cr_assert_eq(cleave_model_import_as(
+                     &(cleave_import_request){
+                         .file = f->what, .data = file.data, .bytes = file.n, .with_loss = true},
+                     arena, model, &error),
+                 CLEAVE_OK, "%s: %s", f->what, error.message);
 }
 
 /* By the fast kernels, or (null) by the reference. */

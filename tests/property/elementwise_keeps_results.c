@@ -152,7 +152,13 @@ static void build(const network *net, cleave_arena *arena, cleave_model *model) 
              net->nodes[i].outputs, &attributes);
     }
     bytes file = model_file(&graph, 20);
-    OK(cleave_model_import_memory, file.data, file.n, net->name, BATCH, true, arena, model);
+    OK(cleave_model_import_as,
+       &(cleave_import_request){.file = net->name,
+                                .data = file.data,
+                                .bytes = file.n,
+                                .batch = BATCH,
+                                .with_loss = true},
+       arena, model);
 }
 
 static int64_t booleans[BATCH * 11 * 5];

@@ -46,8 +46,13 @@ static cleave_model make_model(bool with_loss, int64_t batch, cleave_arena *aren
     graph_output(&graph, "y");
     graph_output(&graph, "z");
     bytes file = model_file(&graph, 13);
-    OK(cleave_model_import_memory, file.data, file.n, "three layers", batch, with_loss, arena,
-       &model);
+    OK(cleave_model_import_as,
+       &(cleave_import_request){.file = "three layers",
+                                .data = file.data,
+                                .bytes = file.n,
+                                .batch = batch,
+                                .with_loss = with_loss},
+       arena, &model);
     cr_assert_eq(model.n_outputs, 3);
     return model;
 }

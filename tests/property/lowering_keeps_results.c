@@ -206,8 +206,11 @@ Test(lowering, any_layout_of_a_step_without_gradients_has_the_same_loss_and_stat
     node(&graph, "Sign", "sign", "z", "y", NULL);
     graph_output(&graph, "y");
     bytes file = model_file(&graph, 15);
-    cr_assert_eq(cleave_model_import_memory(file.data, file.n, "no gradients", 0, true, &arena,
-                                            &model, &error),
+    cr_assert_eq(cleave_model_import_as(&(cleave_import_request){.file = "no gradients",
+                                                                 .data = file.data,
+                                                                 .bytes = file.n,
+                                                                 .with_loss = true},
+                                        &arena, &model, &error),
                  CLEAVE_OK, "%s", error.message);
     cr_assert_gt(model.n_assignments, 0);
     check_model(&model, &arena);

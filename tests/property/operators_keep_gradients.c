@@ -47,8 +47,11 @@ typedef struct drawn_case {
 
 static void import(drawn_case *c, const bytes *graph, bool with_loss, cleave_model *model) {
     bytes file = model_file(graph, c->drawn->opset);
-    EXPECT_OK(c, cleave_model_import_memory(file.data, file.n, c->name, 0, with_loss, &c->arena,
-                                            model, &error));
+    EXPECT_OK(c, cleave_model_import_as(&(cleave_import_request){.file = c->name,
+                                                                 .data = file.data,
+                                                                 .bytes = file.n,
+                                                                 .with_loss = with_loss},
+                                        &c->arena, model, &error));
 }
 
 /* The model with the outputs drawn so far, without a loss. */

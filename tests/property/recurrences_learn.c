@@ -224,7 +224,10 @@ static void compare_layouts(const cleave_model *model, const cleave_layout *sing
 
 static void import(const form *f, const char *what, cleave_arena *arena, cleave_model *model) {
     bytes graph = graph_of(f), file = model_file(&graph, 14);
-    OK(cleave_model_import_memory, file.data, file.n, what, 0, true, arena, model);
+    OK(cleave_model_import_as,
+       &(cleave_import_request){
+           .file = what, .data = file.data, .bytes = file.n, .with_loss = true},
+       arena, model);
 }
 
 /* The loss is that of the same weights in ONNX's order. */

@@ -283,7 +283,10 @@ static void check_imported(const char *name, int64_t batch, int usually) {
     cleave_model model;
     cleave_error error = {""};
     snprintf(path, sizeof path, "%s/tests/data/oracles/%s.onnx", CLEAVE_SOURCE_DIR, name);
-    ok(cleave_model_import(path, batch, true, &arena, &model, &error), &error, name);
+    ok(cleave_model_import_as(
+           &(cleave_import_request){.file = path, .batch = batch, .with_loss = true}, &arena,
+           &model, &error),
+       &error, name);
     check_model(&model, usually);
     cleave_arena_free(&arena);
 }

@@ -176,8 +176,10 @@ cleave_status deep_transformer_import(const deep_transformer *shape, int64_t bat
                                       cleave_error *error) {
     size_t n_bytes;
     char *file = make_file(shape, &n_bytes);
-    cleave_status status =
-        cleave_model_import_memory(file, n_bytes, "deep", batch, true, arena, model, error);
+    cleave_status status = cleave_model_import_as(
+        &(cleave_import_request){
+            .file = "deep", .data = file, .bytes = n_bytes, .batch = batch, .with_loss = true},
+        arena, model, error);
     free(file);
     return status;
 }

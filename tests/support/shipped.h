@@ -12,7 +12,9 @@ static inline cleave_status shipped_model(const char *name, int64_t batch, cleav
                                           cleave_model *model, cleave_error *error) {
     char path[4096];
     snprintf(path, sizeof path, "%s/configs/models/%s.onnx", CLEAVE_SOURCE_DIR, name);
-    return cleave_model_import(path, batch, true, arena, model, error);
+    return cleave_model_import_as(
+        &(cleave_import_request){.file = path, .batch = batch, .with_loss = true}, arena, model,
+        error);
 }
 
 static inline cleave_status shipped_machine(const char *name, int32_t n_devices,

@@ -18,7 +18,9 @@ void trial_hand_model(trial *t, int which) {
 void trial_import(trial *t, const char *path, int64_t batch) {
     char whole[4096];
     snprintf(whole, sizeof whole, "%s/%s", CLEAVE_SOURCE_DIR, path);
-    trial_ok(t, cleave_model_import(whole, batch, true, &t->arena, &t->model, &t->error));
+    trial_ok(t, cleave_model_import_as(
+                    &(cleave_import_request){.file = whole, .batch = batch, .with_loss = true},
+                    &t->arena, &t->model, &t->error));
 }
 
 void trial_read_machine(trial *t, const char *name, int32_t n_devices) {

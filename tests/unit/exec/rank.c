@@ -153,7 +153,8 @@ static walked walk_as(int32_t pieces, int64_t copied_bytes, bool no_overlap, cle
                                   .no_overlap = no_overlap,
                                   .optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD)};
     cleave_rank rank;
-    OK(cleave_rank_create, &rank, &world, &program, &options, arena);
+    OK(cleave_rank_create_within, &rank, &world, &program, &options, arena);
+    OK(cleave_rank_new_memory, &rank, &rank.memory);
     rank.load = load;
     for (int32_t b = 0; b < program.n_buffers; b++)
         if (program.buffers[b].device == 0 && program.buffers[b].kind == CLEAVE_BUFFER_PARAMETER)
@@ -276,7 +277,7 @@ Test(rank, messages_are_posted_before_receives_from_the_same_rank) {
         for (int32_t device = 0; device < 2; device++) {
             cleave_world world = {.rank = device};
             cleave_rank rank;
-            OK(cleave_rank_create, &rank, &world, &program, &options, &arena);
+            OK(cleave_rank_create_within, &rank, &world, &program, &options, &arena);
             behind_copies += check_order(&rank);
             cleave_rank_destroy(&rank);
         }

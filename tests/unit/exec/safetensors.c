@@ -30,7 +30,8 @@ Test(safetensors, what_is_written_in_pieces_is_read_in_pieces) {
     float weight[6] = {1, 2, 3, 4, 5, 6}, scalar = 7, got[6];
     int64_t ids[2] = {INT64_MIN, 9}, got_ids[2];
     cleave_safetensors_writer writer;
-    OK(cleave_safetensors_writer_open, &writer, path, 3, entries);
+    OK(cleave_file_writer_open, &writer.file, path);
+    OK(cleave_safetensors_writer_begin, &writer, 3, entries);
     cr_expect(cleave_safetensors_write(&writer, &entries[0], 1, 2, weight, &error) != CLEAVE_OK);
     OK(cleave_safetensors_write, &writer, &entries[0], 0, 4, weight);
     cr_expect(cleave_safetensors_write(&writer, &entries[0], 5, 2, weight, &error) != CLEAVE_OK);
@@ -38,7 +39,7 @@ Test(safetensors, what_is_written_in_pieces_is_read_in_pieces) {
     cleave_safetensors_write(&writer, &entries[0], 4, 2, weight + 4, &error);
     cleave_safetensors_write(&writer, &entries[1], 0, 1, &scalar, &error);
     cleave_safetensors_write(&writer, &entries[2], 0, 2, ids, &error);
-    OK(cleave_safetensors_writer_commit, &writer);
+    OK(cleave_file_writer_commit, &writer.file);
 
     cleave_arena arena = {0};
     cleave_safetensors file = {0};
@@ -81,11 +82,12 @@ Test(safetensors, truth_values_are_bytes_of_0_and_1) {
     const float floats[5] = {0, 1, 1, 0, 1};
     const int64_t integers[2] = {1, 0};
     cleave_safetensors_writer writer;
-    OK(cleave_safetensors_writer_open, &writer, path, 2, entries);
+    OK(cleave_file_writer_open, &writer.file, path);
+    OK(cleave_safetensors_writer_begin, &writer, 2, entries);
     OK(cleave_safetensors_write, &writer, &entries[0], 0, 2, floats);
     OK(cleave_safetensors_write, &writer, &entries[0], 2, 3, floats + 2);
     OK(cleave_safetensors_write, &writer, &entries[1], 0, 2, integers);
-    OK(cleave_safetensors_writer_commit, &writer);
+    OK(cleave_file_writer_commit, &writer.file);
     FILE *stream = fopen(path, "r+b");
     char bytes[7];
     cr_assert(stream != NULL && fseek(stream, -7, SEEK_END) == 0);

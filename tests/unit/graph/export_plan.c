@@ -19,8 +19,10 @@ static void load(const char *file, int64_t batch, int32_t n_devices) {
     cleave_error error = {""};
     char path[256];
     snprintf(path, sizeof path, CLEAVE_SOURCE_DIR "/configs/models/%s", file);
-    cr_assert_eq(cleave_model_import(path, batch, true, &arena, &model, &error), CLEAVE_OK, "%s",
-                 error.message);
+    cr_assert_eq(cleave_model_import_as(
+                     &(cleave_import_request){.file = path, .batch = batch, .with_loss = true},
+                     &arena, &model, &error),
+                 CLEAVE_OK, "%s", error.message);
     const int32_t degree[CLEAVE_MAX_AXES] = {0},
                   devices[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     cr_assert_eq(cleave_layout_create(&model, n_devices, &arena, &layout, NULL), CLEAVE_OK);

@@ -39,8 +39,10 @@ static void expect_refusal(const bytes *file, const char *reason) {
     cleave_arena arena = {0};
     cleave_model model;
     cleave_error error = {{0}};
-    cr_expect(cleave_model_import_memory(file->data, file->n, "m.onnx", 2, false, &arena, &model,
-                                         &error) == CLEAVE_BAD_INPUT);
+    cr_expect(cleave_model_import_as(
+                  &(cleave_import_request){
+                      .file = "m.onnx", .data = file->data, .bytes = file->n, .batch = 2},
+                  &arena, &model, &error) == CLEAVE_BAD_INPUT);
     cr_expect(strstr(error.message, reason) != NULL, "\"%s\" lacks \"%s\"", error.message, reason);
     cleave_arena_free(&arena);
 }

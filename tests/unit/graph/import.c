@@ -113,9 +113,15 @@ Test(import, a_hash_covers_the_graph_and_the_batch_but_not_the_name) {
     size_t n;
     snprintf(full, sizeof full, "%s/configs/models/mlp.onnx", CLEAVE_SOURCE_DIR);
     OK(cleave_file_read, full, &arena, &data, &n);
-    OK(cleave_model_import_memory, data, n, "other", 8, true, &arena, &model);
+    OK(cleave_model_import_as,
+       &(cleave_import_request){
+           .file = "other", .data = data, .bytes = n, .batch = 8, .with_loss = true},
+       &arena, &model);
     cr_expect_str_eq(model.hash, hash);
-    OK(cleave_model_import_memory, data, n, "other", 9, true, &arena, &model);
+    OK(cleave_model_import_as,
+       &(cleave_import_request){
+           .file = "other", .data = data, .bytes = n, .batch = 9, .with_loss = true},
+       &arena, &model);
     cr_expect_str_neq(model.hash, hash);
 }
 

@@ -22,8 +22,16 @@ Test(import_refused, empty_random_and_truncated_files_are_refused) {
         broken.data[n] ^= 0x55;
         cleave_model any;
         cleave_error error = {""};
-        cleave_model_import_memory(file.data, n, "hand", 2, true, &arena, &any, &error);
-        cleave_model_import_memory(broken.data, file.n, "hand", 2, true, &arena, &any, &error);
+        cleave_model_import_as(
+            &(cleave_import_request){
+                .file = "hand", .data = file.data, .bytes = n, .batch = 2, .with_loss = true},
+            &arena, &any, &error);
+        cleave_model_import_as(&(cleave_import_request){.file = "hand",
+                                                        .data = broken.data,
+                                                        .bytes = file.n,
+                                                        .batch = 2,
+                                                        .with_loss = true},
+                               &arena, &any, &error);
     }
 }
 

@@ -23,12 +23,20 @@ static inline void tear_down(void) { cleave_arena_free(&arena); }
 static inline void read_model(const char *path, int64_t batch, bool with_loss) {
     char full[4096];
     snprintf(full, sizeof full, "%s/%s", CLEAVE_SOURCE_DIR, path);
-    OK(cleave_model_import, full, batch, with_loss, &arena, &model);
+    OK(cleave_model_import_as,
+       &(cleave_import_request){.file = full, .batch = batch, .with_loss = with_loss}, &arena,
+       &model);
 }
 
 static inline void import(const bytes *graph, int opset, int64_t batch, bool with_loss) {
     bytes file = model_file(graph, opset);
-    OK(cleave_model_import_memory, file.data, file.n, "hand", batch, with_loss, &arena, &model);
+    OK(cleave_model_import_as,
+       &(cleave_import_request){.file = "hand",
+                                .data = file.data,
+                                .bytes = file.n,
+                                .batch = batch,
+                                .with_loss = with_loss},
+       &arena, &model);
 }
 
 /* A config.json, with a loss. */
@@ -42,7 +50,10 @@ static inline void expect_bytes_refused(const void *data, size_t n, int64_t batc
     cleave_error error = {""};
     cleave_model untouched = {.n_nests = 77};
     cr_expect_eq(
-        cleave_model_import_memory(data, n, "hand", batch, true, &arena, &untouched, &error),
+        cleave_model_import_as(
+            &(cleave_import_request){
+                .file = "hand", .data = data, .bytes = n, .batch = batch, .with_loss = true},
+            &arena, &untouched, &error),
         CLEAVE_BAD_INPUT);
     cr_expect_eq(untouched.n_nests, 77, "the model is written on success only");
     cr_expect_not_null(strstr(error.message, message), "'%s' is not in: %s", message,

@@ -143,9 +143,10 @@ Test(integers, ids_go_by_their_tables_and_the_rest_by_f32) {
 static cleave_status open_with(const char *path, const int64_t values[4], cleave_error *error) {
     cleave_safetensors_entry entry = {.name = "x", .type = CLEAVE_I64, .rank = 1, .shape = {4}};
     cleave_safetensors_writer writer;
-    cr_assert_eq(cleave_safetensors_writer_open(&writer, path, 1, &entry, error), CLEAVE_OK);
+    cr_assert_eq(cleave_file_writer_open(&writer.file, path, error), CLEAVE_OK);
+    cr_assert_eq(cleave_safetensors_writer_begin(&writer, 1, &entry, error), CLEAVE_OK);
     cr_assert_eq(cleave_safetensors_write(&writer, &entry, 0, 4, values, error), CLEAVE_OK);
-    cr_assert_eq(cleave_safetensors_writer_commit(&writer, error), CLEAVE_OK);
+    cr_assert_eq(cleave_file_writer_commit(&writer.file, error), CLEAVE_OK);
     cleave_run_options options = {.steps = 1, .forward = true, .data = path};
     cleave_values *opened = NULL;
     cleave_status status = cleave_values_open(&model, &options, NULL, &opened, error);

@@ -25,7 +25,9 @@ static void read_model_of(const char *path, cleave_arena *arena, cleave_model *m
     OK(cleave_json_integer, &batch, 0, INT64_MAX, &size);
     const char *model_path =
         cleave_arena_printf(arena, "%s/configs/models/%s", CLEAVE_SOURCE_DIR, name);
-    OK(cleave_model_import, model_path, size, true, arena, model);
+    OK(cleave_model_import_as,
+       &(cleave_import_request){.file = model_path, .batch = size, .with_loss = true}, arena,
+       model);
     cleave_json_free(document);
 }
 

@@ -71,7 +71,13 @@ static void import_few_queries(void) {
     node(&graph, "MatMul", "mixed", "p v", "m", NULL);
     node(&graph, "MatMul", "out", "m w_o", "y", NULL);
     bytes file = model_file(&graph, 17);
-    OK(cleave_model_import_memory, file.data, file.n, "few queries", 1, true, &arena, &model);
+    OK(cleave_model_import_as,
+       &(cleave_import_request){.file = "few queries",
+                                .data = file.data,
+                                .bytes = file.n,
+                                .batch = 1,
+                                .with_loss = true},
+       &arena, &model);
 }
 
 /* Keys and values of a device then need not leave it, while queries that are split want all. */

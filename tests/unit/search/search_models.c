@@ -25,7 +25,8 @@ TestSuite(search_models, .init = set_up, .fini = tear_down);
 static void import(const char *path, int64_t batch) {
     char whole[4096];
     snprintf(whole, sizeof whole, "%s/%s", CLEAVE_SOURCE_DIR, path);
-    OK(cleave_model_import, whole, batch, true, &arena, &model);
+    OK(cleave_model_import_as,
+       &(cleave_import_request){.file = whole, .batch = batch, .with_loss = true}, &arena, &model);
 }
 
 static void run(void) {

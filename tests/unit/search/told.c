@@ -17,8 +17,11 @@ static cleave_machine machine;
 
 static void set_up(void) {
     machine = make_machine(&arena, 2, 2, "1 GiB");
-    OK(cleave_model_import, CLEAVE_SOURCE_DIR "/configs/models/byte_gpt.onnx", 16, true, &arena,
-       &model);
+    OK(cleave_model_import_as,
+       &(cleave_import_request){.file = CLEAVE_SOURCE_DIR "/configs/models/byte_gpt.onnx",
+                                .batch = 16,
+                                .with_loss = true},
+       &arena, &model);
 }
 static void tear_down(void) { cleave_arena_free(&arena); }
 TestSuite(told, .init = set_up, .fini = tear_down);
