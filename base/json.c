@@ -195,6 +195,22 @@ cleave_status cleave_json_string(const cleave_json_cursor *at, const char **valu
     return CLEAVE_OK;
 }
 
+cleave_status cleave_json_word(const cleave_json_cursor *at, const char *const *words, int n_words,
+                               int *which, cleave_error *error) {
+    const char *text = NULL;
+    char known[256] = "";
+    CLEAVE_TRY(cleave_json_string(at, &text, error));
+    for (int i = 0; i < n_words; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            *which = i;
+            return CLEAVE_OK;
+        }
+        size_t n = strlen(known);
+        snprintf(known + n, sizeof known - n, "%s%s", i == 0 ? "" : ", ", words[i]);
+    }
+    return cleave_json_fail(at, error, "\"%.64s\" is none of: %s", text, known);
+}
+
 cleave_status cleave_json_truth(const cleave_json_cursor *at, bool *value, cleave_error *error) {
     if (!json_is_boolean(value_of(at)))
         return fail_type(at, "true or false", error);

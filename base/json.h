@@ -52,6 +52,9 @@ cleave_json_cursor cleave_json_member(const cleave_json_cursor *at, int32_t inde
  */
 cleave_status cleave_json_string(const cleave_json_cursor *at, const char **value,
                                  cleave_error *error);
+/* Which of so many words a string is. */
+cleave_status cleave_json_word(const cleave_json_cursor *at, const char *const *words, int n_words,
+                               int *which, cleave_error *error);
 cleave_status cleave_json_truth(const cleave_json_cursor *at, bool *value, cleave_error *error);
 cleave_status cleave_json_integer(const cleave_json_cursor *at, int64_t least, int64_t most,
                                   int64_t *value, cleave_error *error);

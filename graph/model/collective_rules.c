@@ -115,17 +115,10 @@ cleave_status cleave_collective_rules_random(cleave_random *random, cleave_arena
 
 static cleave_status read_algorithm(const cleave_json_cursor *at,
                                     cleave_collective_algorithm *algorithm, cleave_error *error) {
-    const char *text;
-    CLEAVE_TRY(cleave_json_string(at, &text, error));
-    for (int i = 0; i < CLEAVE_N_ALGORITHMS; i++)
-        if (strcmp(text, algorithm_names[i]) == 0) {
-            *algorithm = (cleave_collective_algorithm)i;
-            return CLEAVE_OK;
-        }
-    return cleave_json_fail(at, error,
-                            "\"%.64s\" is none of: default, ring, halving-doubling, tree, "
-                            "two-level, direct",
-                            text);
+    int which;
+    CLEAVE_TRY(cleave_json_word(at, algorithm_names, CLEAVE_N_ALGORITHMS, &which, error));
+    *algorithm = (cleave_collective_algorithm)which;
+    return CLEAVE_OK;
 }
 
 static cleave_status read_count(const cleave_json_cursor *at, const char *key, int32_t *count,

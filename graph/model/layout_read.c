@@ -150,24 +150,6 @@ static cleave_status read_operators(const cleave_json_cursor *root, const reader
     return CLEAVE_OK;
 }
 
-/* Which of a null-terminated list of words a string is. */
-static cleave_status read_word(const cleave_json_cursor *at, const char *const *words, int n_words,
-                               int *which, cleave_error *error) {
-    const char *text;
-    CLEAVE_TRY(cleave_json_string(at, &text, error));
-    for (int i = 0; i < n_words; i++)
-        if (strcmp(text, words[i]) == 0) {
-            *which = i;
-            return CLEAVE_OK;
-        }
-    char known[128] = "";
-    for (int i = 0; i < n_words; i++) {
-        strcat(known, i == 0 ? "" : ", ");
-        strcat(known, words[i]);
-    }
-    return cleave_json_fail(at, error, "\"%.64s\" is none of: %s", text, known);
-}
-
 /* How much of a parameter's state is sharded: the update, the gradient only with it, and the weight
    only with both. */
 static cleave_status read_sharded(const cleave_json_cursor *at, uint8_t *sharded,
@@ -182,7 +164,7 @@ static cleave_status read_sharded(const cleave_json_cursor *at, uint8_t *sharded
         int which = 0;
         if (!cleave_json_find(at, cleave_sharded_names[what], &key))
             continue;
-        CLEAVE_TRY(read_word(&key, ways, 2, &which, error));
+        CLEAVE_TRY(cleave_json_word(&key, ways, 2, &which, error));
         if (which == 1 && *sharded + 1 != what)
             return cleave_json_fail(&key, error, "can't be sharded where the %s is not",
                                     cleave_sharded_names[what - 1]);

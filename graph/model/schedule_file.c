@@ -13,19 +13,12 @@ static const char block_letters[CLEAVE_N_BLOCK_KINDS] = {'F', 'B', 'W'};
 static cleave_status read_kind(const cleave_json_cursor *root, cleave_schedule *schedule,
                                cleave_error *error) {
     cleave_json_cursor at;
-    const char *name;
+    int kind;
     if (!cleave_json_find(root, "kind", &at))
         return CLEAVE_OK;
-    CLEAVE_TRY(cleave_json_string(&at, &name, error));
-    for (int kind = 0; kind < CLEAVE_SCHEDULE_ORDERS; kind++)
-        if (strcmp(name, cleave_schedule_names[kind]) == 0) {
-            schedule->kind = (cleave_schedule_kind)kind;
-            return CLEAVE_OK;
-        }
-    return cleave_json_fail(&at, error,
-                            "\"%.64s\" is none of: 1f1b, gpipe, interleaved, zb-h1, "
-                            "zb-interleaved",
-                            name);
+    CLEAVE_TRY(cleave_json_word(&at, cleave_schedule_names, CLEAVE_SCHEDULE_ORDERS, &kind, error));
+    schedule->kind = (cleave_schedule_kind)kind;
+    return CLEAVE_OK;
 }
 
 /* The operators that stages but the first begin with. */
