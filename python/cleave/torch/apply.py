@@ -17,6 +17,7 @@ from . import clip, lie, local, pages, stages
 from .experts import Experts, Layer, Surveyed, name_experts
 from .functions import Functions, register_loss
 from .modules import Run
+from .names import as_here
 
 
 def mesh(plan, device=None):
@@ -154,6 +155,7 @@ def apply(model, plan, mesh=None, keep_memory=True):
     if not isinstance(mesh, DeviceMesh):
         raise CleaveError(f"the mesh is a {type(mesh).__name__}: cleave.torch.mesh(plan) makes one")
     _check_mesh(plan, mesh)
+    plan = as_here(plan, model)
     _check_model(plan, model)
     if keep_memory and mesh.device_type == "cpu":
         pages.keep()
