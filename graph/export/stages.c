@@ -2,7 +2,8 @@
    meshes of neighbours, and stage s is on group s mod G; or one stage on all ranks.
 
    A stage begins where a module is called: functions before it, which the layout may have in that
-   stage, are done where the stage before ends.  Parameters are in one stage alone. */
+   stage, are done where the stage before ends.  A parameter that several stages read each of their
+   groups has. */
 #include "graph/export/make.h"
 
 #include <string.h>
@@ -60,24 +61,6 @@ static bool place_stages(cleave_export_maker *make, int32_t *first, const char *
     return true;
 }
 
-/* A parameter that two stages read, or -1. */
-static int32_t find_shared(const cleave_export_maker *make, const cleave_schedule *schedule,
-                           int32_t *stage_of) {
-    for (int32_t t = 0; t < make->model->n_tensors; t++)
-        stage_of[t] = -1;
-    for (int32_t op = 0, s = 0; op < make->model->n_operators; op++) {
-        const cleave_frame *frame = &make->plan->operators[op].frame;
-        s += s + 1 < schedule->n_stages && schedule->first_operator[s + 1] <= op;
-        for (int32_t i = 0; i < frame->n_parameters; i++) {
-            int32_t t = frame->parameters[i].tensor;
-            if (stage_of[t] >= 0 && stage_of[t] != s)
-                return t;
-            stage_of[t] = s;
-        }
-    }
-    return -1;
-}
-
 /* The operator that writes each base tensor and hangs on parameters, or -1, [n_tensors]. */
 static void find_writers(const cleave_export_maker *make, int32_t *writer) {
     const cleave_model *model = make->model;
@@ -128,8 +111,8 @@ static void note_crossing(int32_t *change, int32_t writer, int32_t last) {
     }
 }
 
-/* Crossings of all activations and parameters, [n_operators + 1]; `first`, `last`: the operators
-   that write a base tensor, or are the first to read a parameter, and the last to read it. */
+/* Crossings of all activations that hang on parameters, [n_operators + 1]; `first`, `last`: the
+   operators that write a base tensor, and are the last to read it. */
 static void count_crossings(const cleave_export_maker *make, int32_t *first, int32_t *last,
                             int32_t *crossing) {
     const cleave_model *model = make->model;
@@ -139,10 +122,8 @@ static void count_crossings(const cleave_export_maker *make, int32_t *first, int
     for (int32_t i = 0; i < model->n_nests; i++)
         for (int k = 0; k < model->nests[i].n_inputs; k++) {
             int32_t base = cleave_tensor_base(model, model->nests[i].inputs[k].tensor);
-            int32_t op = model->nests[i].op;
-            if (model->tensors[base].kind == CLEAVE_TENSOR_PARAMETER)
-                first[base] = first[base] < 0 ? op : first[base];
-            last[base] = op > last[base] ? op : last[base];
+            if (model->nests[i].op > last[base])
+                last[base] = model->nests[i].op;
         }
     for (int32_t t = 0; t < model->n_tensors; t++)
         if (first[t] >= 0)
@@ -151,7 +132,7 @@ static void count_crossings(const cleave_export_maker *make, int32_t *first, int
         crossing[op] += crossing[op - 1];
 }
 
-/* Of what crosses the border before an operator, what it reads itself but for parameters. */
+/* Of what crosses the border before an operator, what it reads itself. */
 static int32_t count_given(const cleave_export_maker *make, int32_t op, const int32_t *first) {
     const cleave_operator *of = &make->model->operators[op];
     int32_t seen[CLEAVE_MAX_INPUTS], n = 0;
@@ -161,8 +142,7 @@ static int32_t count_given(const cleave_export_maker *make, int32_t op, const in
             int32_t base = cleave_tensor_base(make->model, nest->inputs[k].tensor), at = 0;
             while (at < n && seen[at] != base)
                 at++;
-            if (at == n && make->model->tensors[base].kind != CLEAVE_TENSOR_PARAMETER &&
-                first[base] >= 0 && first[base] < op)
+            if (at == n && first[base] >= 0 && first[base] < op)
                 seen[n++] = base;
         }
     }
@@ -233,27 +213,23 @@ static cleave_status take_stages(cleave_export_maker *make, const int32_t *group
     cleave_schedule schedule = {
         .micro_batches = asked->micro_batches, .n_stages = asked->n_stages, .kind = asked->kind};
     const char **begins = CLEAVE_ARENA_ARRAY(arena, const char *, schedule.n_stages);
-    int32_t *stage_of =
-        /* and then the writers */ CLEAVE_ARENA_ARRAY(arena, int32_t, make->model->n_tensors);
+    int32_t *writer = CLEAVE_ARENA_ARRAY(arena, int32_t, make->model->n_tensors), crossing = -1;
     schedule.first_operator = CLEAVE_ARENA_ARRAY(arena, int32_t, schedule.n_stages);
-    if (begins == NULL || stage_of == NULL || schedule.first_operator == NULL)
+    if (begins == NULL || writer == NULL || schedule.first_operator == NULL)
         return cleave_fail_memory(error, "exporting stages");
     const char *why = find_objection(make, group, n_groups);
     bool placed = why == NULL && place_stages(make, schedule.first_operator, begins);
-    int32_t shared = placed ? find_shared(make, &schedule, stage_of) : -1, crossing = -1;
     if (why == NULL && !placed)
         why = "a stage has no module with a name";
-    if (shared >= 0)
-        why = "two stages read it";
     if (why == NULL)
-        find_writers(make, stage_of);
+        find_writers(make, writer);
     for (int32_t s = 1; why == NULL && s < schedule.n_stages && crossing < 0; s++)
-        crossing = find_crossing(make, schedule.first_operator[s], stage_of);
+        crossing = find_crossing(make, schedule.first_operator[s], writer);
     if (crossing >= 0)
         why = "it needs more of earlier stages than what the module is given with which its own "
               "begins";
     if (why != NULL) {
-        cleave_export_lose(make, crossing, shared, "schedule", why);
+        cleave_export_lose(make, crossing, -1, "schedule", why);
         return CLEAVE_OK;
     }
     list_moved(make, &schedule);

@@ -107,6 +107,14 @@ class Language(nn.Module):
         return self.head(self.norm(x)).flatten(0, 1)
 
 
+class Tied(Language):
+    """Its head is the table of its tokens."""
+
+    def __init__(self, layers=1):
+        super().__init__(layers)
+        self.head.weight = self.tokens.weight
+
+
 class RootMeanSquare(nn.Module):
     def __init__(self, width, epsilon):
         super().__init__()
@@ -336,6 +344,7 @@ MODELS = {
     "convolutional": (Convolutional, lambda b: ((torch.randn(b, 3, 16, 16),), _ids(b, below=10))),
     "residual": (Residual, lambda b: ((torch.randn(b, 3, 8, 8),), _ids(b, below=10))),
     "language": (Language, lambda b: ((_ids(b, 16, below=64),), _ids(b * 16, below=64))),
+    "tied": (Tied, lambda b: ((_ids(b, 16, below=64),), _ids(b * 16, below=64))),
     "biased": (Biased, lambda b: ((_ids(b, 16, below=64),), _ids(b * 16, below=64))),
     "llama": (Llama, lambda b: ((_ids(b, LENGTH, below=64),), _ids(b * LENGTH, below=64))),
     "mixture": (Mixture, lambda b: ((_ids(b, LENGTH, below=64),), _ids(b * LENGTH, below=64))),

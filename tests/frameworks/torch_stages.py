@@ -4,7 +4,7 @@ says.
 
 usage: torch_stages.py CLEAVE TREE [--ranks 2,4] [--only WORDS] [--every] [--verbose]
 
-Of a chain of dense layers, a language model of GPT's sort and one of Llama's: stages on single ranks and on several, in
+Of a chain of dense layers, a language model of GPT's sort, its head tied or not, and one of Llama's: stages on single ranks and on several, in
 every kind of schedule, with modules that run again; micro-batches without stages; and what `search --for torch` finds,
 which has to be exported as it is.  Three steps of SGD in double: losses, gradients of the first step and parameters are
 those of one device to 1e-10, and the bytes sent those of the program of the layout that was read back, where stages are
@@ -46,11 +46,16 @@ CASES = [("perceptron", 2, 2, 2, "gpipe", 2, None, False), ("perceptron", 2, 2, 
          ("llama", 4, 2, 2, "zb-h1", 2, "k", False),
          ("language", 4, 4, 4, "gpipe", 2, None, False), ("llama", 4, 4, 4, "1f1b", 4, None, False),
          ("llama", 4, 1, 1, "1f1b", 2, "n", False),
+         ("tied", 2, 2, 2, "gpipe", 2, None, False), ("tied", 2, 2, 2, "1f1b", 4, None, True),
+         ("tied", 2, 2, 4, "interleaved", 4, None, False), ("tied", 2, 2, 2, "zb-h1", 4, None, False),
+         ("tied", 4, 4, 4, "1f1b", 4, None, False), ("tied", 4, 2, 2, "1f1b", 2, "n", False),
+         ("tied", 4, 2, 4, "interleaved", 2, "k", False),
          ("mixture", 2, 2, 2, "1f1b", 2, None, False), ("mixture", 2, 1, 1, "1f1b", 2, "n", False),
          ("mixture", 4, 2, 2, "gpipe", 2, "e", False), ("mixture", 4, 2, 2, "1f1b", 2, "n", False)]
 # model, ranks, what is asked of `search --for torch`
 FOUND = [("perceptron", 2, ("--micro-batches", 2)), ("perceptron", 4, ("--stages", 2)),
          ("language", 4, ("--stages", 2, "--micro-batches", 2)),
+         ("tied", 4, ("--stages", 2, "--micro-batches", 2)),
          ("llama", 4, ("--stages", 2, "--micro-batches", 2, "--recompute", "full"))]
 # By hand: all of gpipe and 1f1b, and on 8 ranks meshes of two dimensions in a group.
 EVERY = [("perceptron", 8, 2, 2, "1f1b", 2, "nk", False), ("llama", 8, 2, 2, "gpipe", 2, "nk", True),
@@ -159,6 +164,24 @@ def write(cleave, folder, name, model, inputs):
 # ---- on a rank ---------------------------------------------------------------------------------------------------
 
 
+def gradients_of(model):
+    return {n: whole(p.grad).clone() for n, p in model.named_parameters() if p.grad is not None}
+
+
+def check_sums(case, reference, model, inputs, targets):
+    """Of steps without zero_grad gradients add up, also where several groups have them."""
+    import cleave.torch
+    model = cleave.torch.apply(model, case.plan)
+    step_of = cleave.torch.steps(model)
+    for _ in range(2):
+        step_of(*inputs, targets)
+    twice = gradients_of(model)
+    off, name = apart(twice, {n: 2 * reference[1][n] for n in twice})
+    if not off <= TOLERANCE:
+        print(f"{case}: the sum of two gradients of {name} is off by {off:.1e}", flush=True)
+    return off <= TOLERANCE
+
+
 def train(model, inputs, targets, traffic):
     import cleave.torch
     optimizer, losses, first = torch.optim.SGD(model.parameters(), lr=0.1), [], {}
@@ -169,7 +192,7 @@ def train(model, inputs, targets, traffic):
             optimizer.zero_grad()
             losses.append(step_of(*(() if named else inputs), targets, **named).item())
         if step == 0:
-            first = {n: whole(p.grad).clone() for n, p in model.named_parameters()}
+            first = gradients_of(model)
         optimizer.step()
     return losses, first, {n: whole(p).clone() for n, p in model.state_dict().items()}, counted
 
@@ -224,6 +247,10 @@ def work(cases, verbose, models):
             known[case.name] = model, inputs, targets, train(copy.deepcopy(model), inputs, targets, contextlib.nullcontext)
         model, inputs, targets, reference = known[case.name]
         ok = check(case, reference, copy.deepcopy(model), inputs, targets, verbose) and ok
+    tied = next((c for c in cases if c.name == "tied"), None)
+    if tied is not None:
+        model, inputs, targets, reference = known["tied"]
+        ok = check_sums(tied, reference, copy.deepcopy(model), inputs, targets) and ok
     chain = next((c for c in cases if c.name == "perceptron" and c.schedule.stages), None)
     if chain is not None:
         model, inputs, targets, _ = known["perceptron"]
@@ -244,7 +271,14 @@ def main():
     import cleave
     import cleave.torch
     import models
-    made = {**models.MODELS, "language": (lambda: models.Language(layers=2), models.MODELS["language"][1])}
+
+
+    def make_tied():
+        model = models.Tied(layers=2)
+        model.spare = torch.nn.Parameter(torch.ones(3))  # that nothing reads, and the plan does not know
+        return model
+    made = {**models.MODELS, "language": (lambda: models.Language(layers=2), models.MODELS["language"][1]),
+            "tied": (make_tied, models.MODELS["tied"][1])}
     failed, n = 0, 0
     for ranks in map(int, a.ranks.split(",")):
         with tempfile.TemporaryDirectory() as folder:

@@ -92,8 +92,13 @@ expect_ok search "${lenet[@]}" --machine "$tree/configs/machines/tpu4-4x4x4.json
 expect_error 2 '--for jax goes without stages' search "${lenet[@]}" --machine "$k80" --devices 4 --for jax --stages 2 -o "$work/output"
 expect_error 2 '--for torch goes without --tensor' search "${lenet[@]}" --machine "$k80" --devices 4 --for torch --tensor 2 \
     -o "$work/output"
-expect_error 2 "torch can't say them: two stages read it (transformer.wte.weight)" search --model "$models/gpt2.json" --batch 8 \
-    --sequence 64 --machine "$k80" --devices 4 --for torch --stages 2 -o "$work/output"
+
+# --- a table that is tied to the head is of both stages that read it
+gpt2=(--model "$models/gpt2.json" --batch 8 --sequence 64 --machine "$k80")
+expect_ok search "${gpt2[@]}" --devices 4 --for torch --stages 2 --time 1 --quiet -o "$work/for.json"
+expect_ok export --to torch "${gpt2[@]}" --layout "$work/for.json" --strict -o "$work/plan.json"
+[ "$(grep -o '"parameters": \[[^]]*\]' "$work/plan.json" | grep -c '"transformer.wte.weight"')" = 2 ] ||
+    fail "the table is not of two stages: $(cat "$work/plan.json")"
 
 # --- on nodes that are not all alike, where a layout folds but the machine does not
 rtx="$tree/configs/machines/rtx-4x8.json"

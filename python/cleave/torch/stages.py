@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 
 from ..command import CleaveError
 from . import lie
+from .shared import Shared
 
 DIMENSION = "stage"  # of the mesh
 SCHEDULES = {"gpipe": pipelining.ScheduleGPipe, "1f1b": pipelining.Schedule1F1B,
@@ -108,6 +109,7 @@ class _Found:
         self.given = [[] for _ in range(n)]  # by stage: what it is given, on meta
         self.marks = [[] for _ in range(n)]  # which tensors among a module's arguments these are
         self.called = set()  # stages that have begun
+        self.read = set()  # parameters
         self.placed = {}  # outermost modules of one stage: that stage, and what they give
         self.dtype = None  # of the loss
 
@@ -145,7 +147,7 @@ class Run(TorchFunctionMode):
         if id(x) in self.bound:
             return self.bound[id(x)][1]
         if self.survey is not None:
-            self.state.check_stage(x, self.stage)
+            self.survey.read.add(self.state.check_stage(x, self.stage))
         return _like(x) if not self.inside and isinstance(x, torch.nn.Parameter) else x
 
     # ---- modules -------------------------------------------------------------------------------------------------
@@ -199,11 +201,12 @@ class State:
     """What a planned model knows of its plan on this rank."""
 
     def __init__(self, plan, mesh):
-        self.plan, self.schedule, self.surveys, self.held, self.running = plan, plan.schedule, False, None, None
+        self.plan, self.schedule, self.mesh = plan, plan.schedule, mesh
+        self.surveys, self.held, self.running = False, None, None
         self.layer = None  # of experts, whose forward is under way
         self.device = torch.device(mesh.device_type)
         self.inner = mesh if plan.mesh else None  # the mesh of modules: with stages that of this rank's group
-        self.begins, self.mine, self.stage_of, self.elsewhere, self.known = {}, [0], {}, set(), {}
+        self.begins, self.mine, self.stages_of, self.elsewhere, self.known = {}, [0], {}, set(), {}
         stages = plan.schedule.stages
         if not stages:
             return
@@ -226,28 +229,31 @@ class State:
     # ---- parameters ----------------------------------------------------------------------------------------------
 
     def keep_own_parameters(self, model):
-        """Those of other stages become meta tensors, which neither optimizers nor state_dict see."""
-        listed = {name: i for i, stage in enumerate(self.schedule.stages) for name in stage.parameters}
-        named = dict(model.named_parameters(remove_duplicate=False))
-        stage_of = {id(p): listed[name] for name, p in named.items() if name in listed}
+        """Those of other stages become meta tensors, which neither optimizers nor state_dict see.  What the plan does not
+        know (fixed positions, what nothing reads) all have."""
+        named, once, stages_of = dict(model.named_parameters(remove_duplicate=False)), dict(model.named_parameters()), {}
+        for i, stage in enumerate(self.schedule.stages):
+            for name in (name for name in stage.parameters if name in named):
+                stages_of.setdefault(id(named[name]), set()).add(i)
         for name, parameter in named.items():
-            if id(parameter) not in stage_of:
-                raise CleaveError(f"{self.plan.file}: no stage has parameter {name}: exclude it, or export the model "
-                                  "by cleave.torch.export")
-        for name, parameter in named.items():
-            stage, (path, _, own) = stage_of[id(parameter)], name.rpartition(".")
+            self.stages_of[name] = stages_of.get(id(parameter), set(range(len(self.schedule.stages))))
+            path, _, own = name.rpartition(".")
             module = model.get_submodule(path)
-            if stage not in self.mine:
+            if self.stages_of[name].isdisjoint(self.mine):
                 module._parameters[own] = None
                 module.__dict__[own] = _like(parameter)
                 self.elsewhere.add(name)
-            self.stage_of[name] = stage
+        groups_of = {name: tuple(sorted({stage % self.schedule.groups for stage in self.stages_of[name]}))
+                     for name in once}
+        self.shared = Shared(model, self.mesh, {name: groups for name, groups in groups_of.items() if len(groups) > 1})
 
     def check_stage(self, x, stage):
+        """Its name, of a parameter."""
         name = self.names.get(id(x))
-        if name is not None and self.stage_of[name] != stage:
-            raise CleaveError(f"{self.where()}: {name} is of stage {self.stage_of[name]}, and the model's forward uses it "
+        if name is not None and stage not in self.stages_of[name]:
+            raise CleaveError(f"{self.where()}: {name} is of stage {min(self.stages_of[name])}, and the model's forward uses it "
                               f"in stage {stage}: modules are called in another order than the plan's")
+        return name
 
     def take_over(self, model):
         """From now on the model is called by cleave.torch.steps alone."""
@@ -294,7 +300,7 @@ class State:
         """What there is for inputs of such shapes, of one micro-batch."""
         key = tuple((x.shape, x.dtype) for x in _tensors(inputs))
         if key not in self.known:
-            self.names = {id(p): name for name, p in self.model.named_parameters(remove_duplicate=False)}
+            self.names = {id(p): name for name, p in self.model.named_parameters()}
             for name in self.elsewhere:
                 path, _, own = name.rpartition(".")
                 self.names[id(self.model.get_submodule(path).__dict__[own])] = name

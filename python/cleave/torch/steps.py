@@ -37,6 +37,8 @@ class Steps:
             loss = self.in_stages(batch) if self.schedule.stages else self.alone(batch)
             if self.state.held:
                 self.state.held.give_back()
+            if self.schedule.stages:
+                self.state.shared.finish()
             return loss
         finally:
             self.state.held = None
@@ -76,6 +78,7 @@ class Steps:
         state, m = self.state, self.schedule.micro_batches
         state.loss, state.batch = self.loss, batch
         found, pipeline = state.survey(batch[0][0])
+        state.shared.begin(found.read)
         last, losses = len(self.schedule.stages) - 1 in state.mine, []
         try:
             pipeline.step(target=torch.zeros(m) if last else None, losses=losses if last else None)

@@ -45,15 +45,17 @@ class _Backward:
                 for group in others:
                     _wait(_send.all_reduce_(flat, "sum", group.group_name))
                 for (parameter, part), found in zip(together, flat.split([part.numel() for _, part in together])):
-                    _accumulate(parameter, found.view(part.shape))
+                    accumulate(parameter, found.view(part.shape))
 
 
 _now = None  # the backward under way
 
 
-def _accumulate(parameter, part):
-    gradient = DTensor.from_local(part, parameter.device_mesh, parameter.placements, run_check=False,
-                                  shape=parameter.shape, stride=parameter.stride())
+def accumulate(parameter, part):
+    """Adds this rank's part of a gradient to .grad."""
+    gradient = part if not isinstance(parameter, DTensor) else \
+        DTensor.from_local(part, parameter.device_mesh, parameter.placements, run_check=False, shape=parameter.shape,
+                           stride=parameter.stride())
     if parameter.grad is None:
         parameter.grad = gradient
     else:
