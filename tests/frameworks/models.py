@@ -115,6 +115,20 @@ class Tied(Language):
         self.head.weight = self.tokens.weight
 
 
+class Brought(nn.Module):
+    """What people bring: names that are no identifiers, PyTorch's own attention, functions that DTensor lacks."""
+
+    def __init__(self, width=16):
+        super().__init__()
+        self.Δ = nn.ModuleDict({"a-b c": nn.Embedding(64, width), "weight": nn.Linear(8, width), "/x": nn.Linear(width, 10)})
+        self.attention, self.MatMul_1 = nn.MultiheadAttention(width, 4, batch_first=True), nn.Parameter(torch.ones(width))
+
+    def forward(self, ids, x):
+        y = F.hardswish(self.Δ["a-b c"](ids)) + F.relu6(self.Δ["weight"](x)).unsqueeze(1) * self.MatMul_1
+        y = y + self.attention(y, y, y, need_weights=False)[0]
+        return self.Δ["/x"](F.elu(y).mean(1))
+
+
 class RootMeanSquare(nn.Module):
     def __init__(self, width, epsilon):
         super().__init__()
@@ -348,6 +362,7 @@ MODELS = {
     "biased": (Biased, lambda b: ((_ids(b, 16, below=64),), _ids(b * 16, below=64))),
     "llama": (Llama, lambda b: ((_ids(b, LENGTH, below=64),), _ids(b * LENGTH, below=64))),
     "mixture": (Mixture, lambda b: ((_ids(b, LENGTH, below=64),), _ids(b * LENGTH, below=64))),
+    "brought": (Brought, lambda b: ((_ids(b, 6, below=64), torch.randn(b, 8)), _ids(b, below=10))),
     "vgg11": (Vgg11, lambda b: ((torch.randn(b, 3, 32, 32),), _ids(b, below=10))),
     "resnet18": (ResNet18, lambda b: ((torch.randn(b, 3, 32, 32),), _ids(b, below=10))),
     "recommender": (Recommender, lambda b: ((torch.randn(b, 16), _ids(b, 3, below=64)), _ids(b, below=2))),
@@ -363,4 +378,4 @@ ALL_MODULES = ("perceptron", "convolutional", "vgg11")
 ALL_MOVES = (*ALL_MODULES, "residual", "language")
 
 # Those that the suite runs; of the others, which are larger, `--models all` does.
-QUICK = ("perceptron", "convolutional", "residual", "language", "biased", "llama", "mixture", "recommender")
+QUICK = ("perceptron", "convolutional", "residual", "language", "biased", "llama", "mixture", "recommender", "brought")

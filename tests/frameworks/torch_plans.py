@@ -80,7 +80,9 @@ class Tools:
                 json.dump(config, stream)
             self.inputs[name] = ["--sequence", inputs[0].shape[1]]
             return file
+        before = copy.deepcopy(model.double().state_dict())
         names = self.cleave.torch.export(model, inputs, file)
+        assert all(torch.equal(x, before[n]) for n, x in model.state_dict().items()), f"to export {name} changes it"
         floats = [i for i, x in zip(names, inputs) if x.is_floating_point()]
         self.inputs[name] = ["--inputs", ",".join(floats)] if floats else []
         return file

@@ -12,6 +12,7 @@ Exits 77 where there is no PyTorch.
 """
 import argparse
 import copy
+import json
 import os
 import sys
 import tempfile
@@ -89,6 +90,40 @@ class Check:
         for hook in hooks:
             hook.remove()
 
+    def losses(self, model, planned, inputs):
+        """Other losses than that of the plan."""
+        for loss in (F.mse_loss, F.smooth_l1_loss, torch.nn.BCEWithLogitsLoss()):
+            found = []
+            for each in (model, planned):
+                each.zero_grad()
+                given = each(*inputs)
+                torch.manual_seed(3)
+                of = getattr(F, loss.__name__) if hasattr(loss, "__name__") else loss
+                value = of(given, torch.rand(given.shape, dtype=torch.double))
+                value.backward()
+                found.append({"loss": value.detach(), **{name: plans.whole(p.grad) for name, p in each.named_parameters()}})
+            self.same(f"{loss}", *reversed(found))
+            planned.zero_grad()
+
+    def compiled(self, first, found, inputs, targets):
+        """torch.compile of all or of modules, before or after: a plan runs as without it."""
+        import cleave.torch
+
+        def of_modules(model):
+            for module in model.children():
+                module.compile(backend="aot_eager")
+            return cleave.torch.apply(model, found)
+        gradients = []
+        for make in (lambda m: m, of_modules, lambda m: cleave.torch.apply(torch.compile(m, backend="aot_eager"), found),
+                     lambda m: torch.compile(cleave.torch.apply(m, found), backend="aot_eager")):
+            model = make(copy.deepcopy(first))
+            for _ in range(2):
+                model.zero_grad()
+                F.cross_entropy(model(*inputs), targets).backward()
+            gradients.append({n.removeprefix("_orig_mod."): plans.whole(p.grad) for n, p in model.named_parameters()})
+        for i, mine in enumerate(gradients[1:]):
+            self.same(f"compiled, {i}", mine, gradients[0])
+
     def run(self, make, data, found, drawn):
         import cleave.torch
         torch.manual_seed(1)
@@ -101,6 +136,9 @@ class Check:
         step(one, inputs, targets)
         after = values(one)
 
+        self.losses(copy.deepcopy(first), cleave.torch.apply(copy.deepcopy(first), found), inputs)
+        self.losses(copy.deepcopy(first), cleave.torch.apply(copy.deepcopy(first), drawn), inputs)
+        self.compiled(first, drawn, inputs, targets)
         self.gradients(cleave.torch.apply(copy.deepcopy(first), found), inputs, targets)
         planned = cleave.torch.apply(copy.deepcopy(first), found)
         mine = [step(planned, inputs, targets) for _ in range(2)]
@@ -158,6 +196,26 @@ def work(cases, models, folder):
     return not wrong
 
 
+class Config(dict):
+    def to_json_string(self):
+        return json.dumps(self)
+
+
+def check_described(models, folder):
+    """A model with a config is planned by that where it is what Cleave makes of it, and else as ONNX."""
+    from cleave.torch.export import describe
+    inputs, _ = models.MODELS["llama"][1](2)
+    model, of = models.Llama(), {}
+    model.config = Config(model.config)
+    of["its own"] = describe(model, inputs, 2, folder)[1]
+    model.lm_head, model.score = torch.nn.Identity(), model.lm_head
+    of["another"] = describe(model, inputs, 2, folder)[1]
+    model.config["model_type"] = "unheard-of"
+    of["an unknown"] = describe(model, inputs, 2, folder)[1]
+    if [os.path.basename(file) for file in of.values()] != ["config.json", "model.onnx", "model.onnx"]:
+        sys.exit(f"described as {of}")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("cleave"), parser.add_argument("tree")
@@ -170,6 +228,7 @@ def main():
     import cleave.torch
     import models
     with tempfile.TemporaryDirectory() as folder:
+        check_described(models, folder)
         tools, cases = plans.Tools(folder, cleave, models), []
         for name in a.models.split(","):
             found, _, drawn = tools.cases(name, *models.MODELS[name], a.ranks, 2, 1)  # the second has some on one rank

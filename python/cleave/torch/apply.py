@@ -17,7 +17,7 @@ from . import clip, lie, local, pages, stages
 from .experts import Experts, Layer, Surveyed, name_experts
 from .functions import Functions, register_loss
 from .modules import Run
-from .names import as_here
+from .names import as_here, unwrapped
 
 
 def mesh(plan, device=None):
@@ -93,6 +93,7 @@ class _Within:
     def __init__(self, forward, mesh, attention, state, result=None):
         self.forward, self.mesh, self.attention, self.state, self.result = forward, mesh, attention, state, result
 
+    @torch._disable_dynamo  # which can't trace what moves between ranks
     def __call__(self, *arguments, **keywords):
         with Functions(self.mesh, self.attention), self.state.running or contextlib.nullcontext():
             y = self.forward(*arguments, **keywords)
@@ -147,7 +148,7 @@ def apply(model, plan, mesh=None, keep_memory=True):
     whole where the plan has no loss.  A parameter that the plan does not name is whole on every rank.
     `keep_memory`: on processors malloc keeps what is freed, for the next step; False leaves it as it was.
     """
-    plan = load(plan)
+    plan, given, model = load(plan), model, unwrapped(model)
     if plan.target != "torch":
         raise CleaveError(f"{plan.file}: is a plan for {plan.target}: export it with --to torch")
     if mesh is None:
@@ -161,6 +162,7 @@ def apply(model, plan, mesh=None, keep_memory=True):
         pages.keep()
     state = model.__dict__["_cleave"] = stages.State(plan, mesh)
     for module in model.modules():
+        module._compiled_call_impl = None  # of torch.compile: its modules run in parts, or in stages
         if getattr(module, "inplace", False) and (plan.mesh or plan.schedule.stages):
             module.inplace = False  # what has to move first, or has come from elsewhere, can't be written over
     if plan.schedule.stages:
@@ -180,4 +182,4 @@ def apply(model, plan, mesh=None, keep_memory=True):
             register_loss(state.inner, plan.loss)
     if plan.schedule.stages:
         state.take_over(model)
-    return model
+    return given

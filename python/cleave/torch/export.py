@@ -7,17 +7,28 @@ import torch
 
 from ..command import CleaveError, run
 from ..plan import load
+from .names import has, unwrapped
+
+
+def _in_single(x, copy=False):
+    """As models are planned, whatever they are in."""
+    return x.to(torch.float if x.is_floating_point() else x.dtype, copy=copy)
+
 
 def export(model, inputs, file):
     """Writes `model` as it trains, without weights, its batch (dimension 0 of every input) left open; the model stays as
     it was.  Nothing is folded or fused, so parameters keep their names."""
+    model = unwrapped(model)
     was_training = model.training
     names = [f"input_{i}" for i in range(len(inputs))]
+    values = [(x, x.data) for x in (*model.parameters(), *model.buffers())]
+    for x, value in values:  # buffers in any case, since running statistics are written to
+        x.data = _in_single(value, copy=not x.requires_grad)
     model.train()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            torch.onnx.export(model, tuple(inputs), file, dynamo=False, export_params=False, do_constant_folding=False,
+            torch.onnx.export(model, tuple(map(_in_single, inputs)), file, dynamo=False, export_params=False, do_constant_folding=False,
                               training=torch.onnx.TrainingMode.TRAINING, opset_version=17, input_names=names,
                               dynamic_axes={name: {0: "batch"} for name in names})
     except Exception as error:
@@ -25,18 +36,33 @@ def export(model, inputs, file):
         raise CleaveError(f"the model can't be written as ONNX: {line}") from error
     finally:
         model.train(was_training)
+        for x, value in values:
+            x.data = value
     return names
 
 
+def _is_of(model, given):
+    """Is this what Cleave makes of its config.json, and not the same with another head, or a family that it does not know?"""
+    try:
+        inputs = run("show", *given[1:])["inputs"]
+    except CleaveError:
+        return False
+    return has(model, [name for name, value in inputs.items() if value["taken_for"] == "parameter"])
+
+
 def describe(model, inputs, batch, folder):
-    """What the command is given of a model: its config.json, of one that has a `config` as transformers' have, or ONNX."""
+    """What the command is given of a model: its config.json, of one that has a `config` as transformers' have and is what
+    that says, or ONNX."""
+    model = unwrapped(model)
     config = getattr(model, "config", None)
     if hasattr(config, "to_json_string"):
         file = os.path.join(folder, "config.json")
         with open(file, "w", encoding="utf-8") as stream:
             stream.write(config.to_json_string())
         length = [] if inputs[0].is_floating_point() else ["--sequence", inputs[0].shape[1]]
-        return ["--model", file, "--batch", batch, *length]
+        given = ["--model", file, "--batch", batch, *length]
+        if _is_of(model, given):
+            return given
     file = os.path.join(folder, "model.onnx")
     floats = [n for n, x in zip(export(model, inputs, file), inputs) if x.is_floating_point()]
     return ["--model", file, "--batch", batch] + (["--inputs", ",".join(floats)] if floats else [])

@@ -1,4 +1,5 @@
 """Functions that DTensor lacks or is wrong about, on parts: attention, pools, dropout, and the loss."""
+import functools
 import itertools
 import math
 
@@ -19,6 +20,11 @@ POOLS = {F.max_pool1d, F.max_pool2d, F.max_pool3d, torch.max_pool1d, torch.max_p
 POINTWISE = {getattr(where, name) for name in ("add", "sub", "mul", "div", "true_divide", "maximum", "minimum", "pow")
              for where in (torch, torch.Tensor)} | \
     {getattr(torch.Tensor, f"__{name}__") for name in ("add", "radd", "sub", "mul", "rmul", "truediv", "pow")}
+
+# Of elements alone, whose gradients DTensor does not know.
+ELEMENTWISE = {getattr(F, name) for name in (
+    "celu", "elu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid", "mish", "relu6", "selu",
+    "softplus", "softshrink", "softsign", "tanhshrink")}
 
 VIEWS = {torch.Tensor.view, torch.Tensor.reshape, torch.reshape, torch.Tensor.flatten, torch.flatten,
          torch.Tensor.unflatten, torch.unflatten}
@@ -55,8 +61,10 @@ class Functions(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func is F.scaled_dot_product_attention and self.attention is not None and any(isinstance(x, DTensor) for x in args):
+        if func is F.scaled_dot_product_attention and any(isinstance(x, DTensor) for x in (*args, *kwargs.values())):
             return self.attend(func, *args, **kwargs)
+        if func is F.multi_head_attention_forward:
+            return self.see_within(func, *args, **kwargs)
         tensors = _tensors((*args, *kwargs.values()))
         parts = [x for x in tensors if isinstance(x, DTensor)]
         if parts and any(not isinstance(x, DTensor) or x.device_mesh != parts[0].device_mesh for x in tensors):
@@ -74,7 +82,20 @@ class Functions(TorchFunctionMode):
             return self.pool(func, *args, **kwargs)
         if func is F.dropout:
             return self.drop(*args, **kwargs)
+        if func is torch.Tensor.__getitem__:
+            return self.pick(*args)
+        if func in ELEMENTWISE and not kwargs.get("inplace"):
+            return self.each(func, *args, **kwargs)
         return func(*args, **kwargs)
+
+    def see_within(self, func, *args, **kwargs):
+        """What is a function to a mode, and many in Python: it asks whether one is there, and here is told no."""
+        asks, F.has_torch_function = F.has_torch_function, lambda tensors: False
+        try:
+            with self:
+                return func(*args, **kwargs)
+        finally:
+            F.has_torch_function = asks
 
     def place(self, parts):
         """How the argument lies that is spread most, and its shape: by what is cut, and then by who alone has it."""
@@ -103,19 +124,29 @@ class Functions(TorchFunctionMode):
         return lie.move(x, self.mesh, [w if lie.is_alone(w) else mine if mine[0] == "S" else "R"
                                        for w, mine in zip(words, own)])
 
-    def attend(self, func, q, k, v, *rest, **kwargs):
-        self.n += 1
-        if self.n > 1:
-            raise RuntimeError(f"{self.attention.operator} is one attention, and its module calls a second one")
-        words, gradient = self.attention.input, self.attention.gradient(self.attention.input)
-        k, v = self.repeat(words, q, k), self.repeat(words, q, v)
-        shape = (*q.shape[:-1], v.shape[-1])
-        parts = [lie.local(lie.move(x, self.mesh, words, gradient), self.mesh, gradient) for x in (q, k, v)]
+    def attend(self, func, query, key, value, *rest, **kwargs):
+        """As the plan cuts it; that of a module that it has whole (nn.MultiheadAttention), by samples and heads as it comes."""
+        if self.attention is None:
+            leading = [f"S{d}" for d in range(query.dim() - 2) if key.shape[d] > 1 or query.shape[d] == 1]
+            words = output = gradient = [word if word in leading else "R" for word in self.words(query)]
+        else:
+            self.n += 1
+            if self.n > 1:
+                raise RuntimeError(f"{self.attention.operator} is one attention, and its module calls a second one")
+            words, output, gradient = self.attention.input, self.attention.output, self.attention.gradient(self.attention.input)
+        key, value = self.repeat(words, query, key), self.repeat(words, query, value)
+        shape = (*query.shape[:-1], value.shape[-1])
+        parts = [lie.local(lie.move(x, self.mesh, words, gradient), self.mesh, gradient) for x in (query, key, value)]
         absent = lie.is_absent(self.mesh, words)
-        rest, kwargs = ([self.cut_mask(x, q.dim()) for x in rest],
-                        {name: self.cut_mask(x, q.dim()) for name, x in kwargs.items()})
+        rest, kwargs = ([self.cut_mask(x, query.dim(), words) for x in rest],
+                        {name: self.cut_mask(x, query.dim(), words) for name, x in kwargs.items()})
         y = lie.nothing(parts) if absent else func(*parts, *rest, **kwargs)
-        return lie.join(y, self.mesh, self.attention.output, shape)
+        return lie.join(y, self.mesh, output, shape)
+
+    def words(self, x):
+        """How it lies; no partial sums."""
+        words = lie.words_of(x, self.mesh) if isinstance(x, DTensor) else ["R"] * self.mesh.ndim
+        return ["R" if word == "P" else word for word in words]
 
     def repeat(self, words, q, x):
         """Keys or values of heads that share them, where ranks that have some of these would not have theirs."""
@@ -125,14 +156,15 @@ class Functions(TorchFunctionMode):
         n, heads, t, width = x.shape
         return x[:, :, None].expand(n, heads, q.shape[1] // heads, t, width).reshape(n, q.shape[1], t, width)
 
-    def cut_mask(self, mask, rank):
+    def cut_mask(self, mask, rank, attention):
         """What is added to scores, which may be trained, as far as these are cut along its dimensions; it may have fewer."""
         if not isinstance(mask, torch.Tensor):
             return mask
-        cuts = [int(word[1:]) - rank + mask.dim() if word[0] == "S" else None for word in self.attention.input]
+        cuts = [int(word[1:]) - rank + mask.dim() if word[0] == "S" else None for word in attention]
         words = [word if cut is None else f"S{cut}" if cut >= 0 and mask.shape[cut] > 1 else "R"
-                 for word, cut in zip(self.attention.input, cuts)]
-        gradient = self.attention.gradient(words)
+                 for word, cut in zip(attention, cuts)]
+        gradient = self.attention.gradient(words) if self.attention else \
+            ["P" if word == "R" and other != "R" else word for word, other in zip(words, attention)]
         return lie.local(lie.move(mask, self.mesh, words, gradient), self.mesh, gradient)
 
     def view(self, func, x, *rest, **kwargs):
@@ -160,11 +192,29 @@ class Functions(TorchFunctionMode):
         y = lie.nothing([part]) if lie.is_absent(self.mesh, words) else func(part, *rest, **kwargs)
         return lie.join(y, self.mesh, words, whole.shape)
 
+    def each(self, func, x, *rest, **kwargs):
+        words = self.words(x)
+        y = func(lie.local(lie.move(x, self.mesh, words, words), self.mesh, words), *rest, **kwargs)
+        return lie.join(y, self.mesh, words, x.shape)
+
+    def pick(self, x, index):
+        """One of a dimension (older versions of DTensor have no rule for that), which is whole then."""
+        items = index if isinstance(index, tuple) else (index,)
+        gone = [d for d, item in enumerate(items) if type(item) is int]
+        if not gone or any(type(item) not in (int, slice) for item in items):
+            return x[index]
+        chosen = [f"S{d}" for d, item in enumerate(items) if item != slice(None)]
+        words = ["R" if word in chosen else word for word in self.words(x)]
+        part = lie.local(lie.move(x, self.mesh, words, words), self.mesh, words)
+        y = lie.nothing([part]) if lie.is_absent(self.mesh, words) else part[index]
+        after = [f"S{int(w[1:]) - sum(d < int(w[1:]) for d in gone)}" if w[0] == "S" else w for w in words]
+        return lie.join(y, self.mesh, after, torch.empty(x.shape, device="meta")[index].shape)
+
     def drop(self, x, p=0.5, training=True, inplace=False):
         """Ranks that have the same part drop the same; others draw numbers of their own."""
         if not training or p == 0:
             return x
-        words = ["R" if w == "P" else w for w in lie.words_of(x, self.mesh)]
+        words = self.words(x)
         x = lie.move(x, self.mesh, words, words)
         part = lie.local(x, self.mesh, words)
         place = 0
@@ -261,7 +311,27 @@ def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-1
     return _usual(input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
 
 
+def _of_whole(usual):
+    """The loss, which no plan cuts, of what a model under a plan gives: gathered."""
+    @functools.wraps(usual)
+    def loss(*arguments, **keywords):
+        return usual(*map(_gathered, arguments), **{name: _gathered(x) for name, x in keywords.items()})
+    return loss
+
+
+def _gathered(x):
+    mesh = lie.planned_mesh(x) if isinstance(x, DTensor) else None
+    return x if mesh is None else lie.whole(x, mesh)
+
+
+# PyTorch's other losses by name.
+OTHERS = {name: _of_whole(getattr(F, name)) for name in dir(F)
+          if name.endswith("_loss") or name in ("binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div")}
+
+
 def register_loss(mesh, part):
-    """From now on cross-entropy knows of this plan; of all other tensors it is what it was."""
+    """From now on losses know of this plan; of all other tensors they are what they were."""
     _losses[mesh] = part
     F.cross_entropy = cross_entropy
+    for name, loss in OTHERS.items():
+        setattr(F, name, loss)

@@ -7,6 +7,11 @@ import sys
 import torch
 
 
+def unwrapped(model):
+    """The model itself, of what torch.compile has made of it."""
+    return model.__dict__.get("_modules", {}).get("_orig_mod", model)
+
+
 def _renamed(model, parameters):
     """Name in files: name here, of parameters that are but renamed."""
     revert = getattr(sys.modules.get("transformers.core_model_loading"), "revert_weight_conversion", None)
@@ -31,12 +36,23 @@ def _modules(renamed):
     return {name: ".".join(os.path.commonprefix(paths)) for name, paths in within.items()} | alike
 
 
+def _find(model, names):
+    """How the model's own names differ from those of files, where it has not all of these as they are."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    return {} if all(name in parameters for name in names) else _renamed(model, parameters)
+
+
+def has(model, names):
+    """Are these all parameters of the model?"""
+    renamed, parameters = _find(model, names), dict(model.named_parameters(remove_duplicate=False))
+    return all(renamed.get(name, name) in parameters for name in names)
+
+
 def as_here(plan, model):
     """The plan in names of this model; as it is where the model has all of them."""
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    if all(name in parameters for name in plan.parameters):
+    renamed = _find(model, plan.parameters)
+    if not renamed:
         return plan
-    renamed = _renamed(model, parameters)
     modules = _modules(renamed)
 
     def of(names, known):

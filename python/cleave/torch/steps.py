@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from ..command import CleaveError
 from ..plan import PLAIN
+from .names import unwrapped
 from .stages import Held, first_floats
 
 IGNORED = -100  # targets that torch.nn.functional.cross_entropy does not count
@@ -18,7 +19,7 @@ IGNORED = -100  # targets that torch.nn.functional.cross_entropy does not count
 class Steps:
     def __init__(self, model, loss):
         self.model, self.of_logits = model, loss
-        self.state = model.__dict__.get("_cleave")
+        self.state = unwrapped(model).__dict__.get("_cleave")
         self.schedule = self.state.schedule if self.state else PLAIN
 
     def __call__(self, *inputs, **keywords):
