@@ -110,7 +110,7 @@ class _Found:
         self.marks = [[] for _ in range(n)]  # which tensors among a module's arguments these are
         self.called = set()  # stages that have begun
         self.read = set()  # parameters
-        self.placed = {}  # outermost modules of one stage: that stage, and what they give
+        self.placed = {}  # outermost modules of one stage that are called once: that stage, and what they give
         self.dtype = None  # of the loss
 
 
@@ -122,7 +122,7 @@ class Run(TorchFunctionMode):
         self.state, self.stage, self.received, self.found = state, stage, received, found
         self.inside = found is not None and stage == 0
         self.bound = {}  # id of a meta tensor: that, and what it is here
-        self.calls, self.survey = [], _Found(len(state.schedule.stages)) if found is None else None
+        self.calls, self.returned, self.survey = [], set(), _Found(len(state.schedule.stages)) if found is None else None
 
     # ---- functions -----------------------------------------------------------------------------------------------
 
@@ -135,6 +135,9 @@ class Run(TorchFunctionMode):
         meta = [_is_meta(x) for x in _tensors((args, kwargs))]
         if any(meta) and func == torch.Tensor.device.__get__:
             return self.state.device
+        if any(meta) and func == torch.Tensor.to:  # that device
+            args = [torch.device("meta") if isinstance(x, (torch.device, str)) else x for x in args]
+            kwargs = {**kwargs, **({"device": "meta"} if kwargs.get("device") else {})}
         if any(meta) and not all(meta):
             if self.inside:
                 raise CleaveError(f"{self.state.where()}: stage {self.stage} needs more of earlier stages than what "
@@ -179,6 +182,9 @@ class Run(TorchFunctionMode):
             for inner in [n for n in self.survey.placed if n.startswith(name + ".")]:
                 del self.survey.placed[inner]
             self.survey.placed[name] = stage, output
+            if name in self.returned:  # and may give something else each time
+                del self.survey.placed[name]
+            self.returned.add(name)
 
     def begin(self, given):
         self.inside, self.state.surveys = True, False
@@ -192,7 +198,7 @@ class Run(TorchFunctionMode):
             raise CleaveError(f"{self.state.where()}: stage {self.stage} has no part in what "
                               f"{self.state.schedule.stages[self.stage + 1].begins} is given")
         if not self.state.inner:
-            return tuple(given)
+            return tuple(x.contiguous() for x in given)
         return tuple(lie.local(lie.move(x, self.state.inner, words, words), self.state.inner, words)
                      for x, words in zip(given, self.state.words(self.stage + 1)))
 
