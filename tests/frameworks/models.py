@@ -135,10 +135,12 @@ class Brought(nn.Module):
         super().__init__()
         self.Δ = nn.ModuleDict({"a-b c": nn.Embedding(64, width), "weight": nn.Linear(8, width), "/x": nn.Linear(width, 10)})
         self.attention, self.MatMul_1 = nn.MultiheadAttention(width, 4, batch_first=True), nn.Parameter(torch.ones(width))
+        self.cells = nn.LSTM(width, width, batch_first=True)
 
     def forward(self, ids, x):
         y = F.hardswish(self.Δ["a-b c"](ids)) + F.relu6(self.Δ["weight"](x)).unsqueeze(1) * self.MatMul_1
         y = y + self.attention(y, y, y, need_weights=False)[0]
+        y = y + self.cells(y)[0]
         return self.Δ["/x"](F.elu(y).mean(1))
 
 

@@ -16,7 +16,7 @@ from ..plan import Part, load
 from . import clip, lie, local, pages, stages
 from .experts import Experts, Layer, Surveyed, name_experts
 from .functions import Functions, register_loss
-from .modules import Run
+from .modules import Run, Whole
 from .names import as_here, unwrapped
 
 
@@ -108,8 +108,7 @@ def _run_others_whole(modules, plan, mesh, state):
         own = [key for key, parameter in module._parameters.items() if parameter is not None]
         if own and name not in plan.modules and not module._modules and not name.startswith(experts):
             part = Part("", "", [None] * mesh.ndim, whole, whole, whole, {key: whole for key in own})
-            local.spread_buffers(module, part, mesh)
-            module.forward = Run(module, part, mesh, state)
+            module.forward = Whole(module, part, mesh, state)
 
 
 MODULES = {"Route": Layer, "Experts": Experts}  # by type of operator; of all others Run

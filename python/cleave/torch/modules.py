@@ -3,6 +3,8 @@ what it gives is a DTensor."""
 import dataclasses
 
 import torch
+from torch.distributed.tensor import DTensor
+from torch.utils._pytree import tree_map_only
 
 from . import lie, local
 
@@ -121,3 +123,20 @@ class Run:
             y = self.rule(self.module, self.part, here, tensors, self.mesh, x.shape, rest, keywords)
         y = lie.join(y, self.mesh, self.part.output, self.shape(x, rest, keywords), self.part.then)
         return self.add_bias(y) if self.adds_later else y
+
+
+class Whole(Run):
+    """The forward of a module that all ranks run alike, whatever it is given and gives."""
+
+    def __call__(self, *arguments, **keywords):
+        if self.state.surveys or self.state.layer is not None:
+            return super().__call__(*arguments, **keywords)
+        whole = self.part.input
+        arguments, keywords = tree_map_only(
+            DTensor, lambda x: lie.local(lie.move(x, self.mesh, whole, whole), self.mesh, whole), (arguments, keywords))
+        tensors = self.tensors()
+        if isinstance(self.module, torch.nn.RNNBase):  # which reads a list of them
+            tensors["_flat_weights"] = [tensors.get(name) for name in self.module._flat_weights_names]
+        with local.instead(self.module, tensors):
+            given = type(self.module).forward(self.module, *arguments, **keywords)
+        return tree_map_only(torch.Tensor, lambda y: lie.join(y, self.mesh, whole, y.shape), given)
