@@ -4,7 +4,8 @@
    Work.  A device runs the items of its main lane one after the other, so the step is at least what
    the busiest device does there, which is at least the sum over all devices divided by their
    number.  That sum is a sum over operators, and each operator's term is at least the least one
-   over its candidates (least_total), plus other work.  More sums, copies and messages only add.
+   over its candidates (least_total), the least of its chores included
+   (search/problem/state_chores.c), plus other work.  More sums, copies and messages only add.
 
    Path.  No pass of a nest takes less than its quickest non-empty part over all candidates.
 

@@ -4,9 +4,10 @@
    extents, in all its passes; any other runs once.  What is recomputed runs more often, and a
    kernel that adds to its output is no quicker than one that does not.  So the main lanes of all
    devices together are busy for at least the sum over operators of m times, or once, the least that
-   all parts of any of their splits take of one micro-batch, and beside that updates, and sums of
-   gradients, of which there are as many bytes in pieces (search/bound/work.c).  However this is
-   shared out over devices, stages or not, one of them has an n-th of it.
+   all parts of any of their splits take of one micro-batch, chores that come once in a step shared
+   out among them, and beside that updates, and sums of gradients, of which there are as many bytes
+   in pieces (search/bound/work.c).  However this is shared out over devices, stages or not, one of
+   them has an n-th of it.
 
    Paths.  Some micro-batch goes through all that it has to go through, forward; and backward.  The
    two may not follow each other: the gradient of a sum over the batch is known before the sum, so
@@ -94,9 +95,9 @@ static cleave_status make_small(bounding *b) {
     }
     CLEAVE_TRY(cleave_problem_create(&b->small, b->of->machine, b->of->constraints, &b->arena,
                                      &b->problem, b->error));
-    return b->costs == NULL
-               ? cleave_node_costs_create(&b->small, b->of->machine, &b->costs, b->error)
-               : cleave_node_costs_take(b->costs, &b->small, b->error);
+    if (b->costs == NULL)
+        CLEAVE_TRY(cleave_node_costs_create(&b->small, b->of->machine, &b->costs, b->error));
+    return cleave_node_costs_take(b->costs, &b->small, b->options->micro_batches, b->error);
 }
 
 /* `known`: see cleave_candidates_list_ways. */

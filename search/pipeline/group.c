@@ -122,8 +122,9 @@ static cleave_status begin(group_making *m) {
     CLEAVE_TRY(cleave_problem_create(&m->small, &m->machine, constraints, m->scratch, &m->problem,
                                      m->error));
     m->costs = m->of->costs;
-    return m->costs != NULL ? cleave_node_costs_take(m->costs, &m->small, m->error)
-                            : cleave_node_costs_create(&m->small, &m->machine, &m->costs, m->error);
+    return m->costs != NULL
+               ? cleave_node_costs_take(m->costs, &m->small, m->micro_batches, m->error)
+               : cleave_node_costs_create(&m->small, &m->machine, &m->costs, m->error);
 }
 
 static int32_t count_groups(const group_making *m) {

@@ -29,7 +29,8 @@ cleave_status cleave_candidate_list_add_way(const cleave_way_pricing *pricing,
     for (int32_t i = 0; i < list->n_least; i++)
         way.least[i] = INT64_MAX;
     CLEAVE_TRY(cleave_node_cost_of(pricing->costs, list->op, split, cost, way.least, error));
-    way.total = cost->total * pricing->n_windows;
+    way.total = cost->total * pricing->n_windows +
+                cleave_node_costs_chores(pricing->costs, list->op, split);
     list->ways[list->n_ways++] = way;
     list->least_total = way.total < list->least_total ? way.total : list->least_total;
     for (int32_t i = 0; i < list->n_least; i++)

@@ -25,7 +25,7 @@ typedef struct cleave_candidate {
 typedef struct cleave_candidate_way {
     int32_t replicas, n_parts;
     int32_t degree[CLEAVE_MAX_AXES];
-    int64_t total;  /* picoseconds of all parts, nests and passes */
+    int64_t total;  /* picoseconds of all parts, nests and passes, and of the least of chores */
     int64_t *least; /* as below, of this way; INT64_MAX where no part has the pass */
 } cleave_candidate_way;
 

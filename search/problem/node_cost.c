@@ -6,6 +6,7 @@
 #include "graph/model/attention.h"
 #include "graph/model/filled.h"
 #include "search/problem/node_cells.h"
+#include "search/problem/state_chores.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -31,6 +32,8 @@ struct cleave_node_costs {
     cleave_cost_cache *cache;
     known_cost *known; /* [capacity] by the first half of the key, the next free one */
     int32_t n_known, capacity;
+    cleave_least_chores chores;
+    int32_t micro_batches;
 };
 
 cleave_status cleave_node_costs_create(const cleave_model *model, const cleave_machine *machine,
@@ -46,8 +49,10 @@ cleave_status cleave_node_costs_create(const cleave_model *model, const cleave_m
     result->capacity = FIRST_CAPACITY;
     bool made = result->parts != NULL && result->padded_axes != NULL &&
                 result->stuck_out_axes != NULL && result->known != NULL;
-    cleave_status status = made ? cleave_node_costs_take(result, model, error)
+    cleave_status status = made ? cleave_node_costs_take(result, model, 1, error)
                                 : cleave_fail_memory(error, "pricing operators");
+    if (status == CLEAVE_OK)
+        status = cleave_least_chores_find(model, machine, &result->arena, &result->chores, error);
     if (status != CLEAVE_OK) {
         cleave_node_costs_destroy(result);
         return status;
@@ -57,12 +62,13 @@ cleave_status cleave_node_costs_create(const cleave_model *model, const cleave_m
 }
 
 cleave_status cleave_node_costs_take(cleave_node_costs *costs, const cleave_model *model,
-                                     cleave_error *error) {
+                                     int32_t micro_batches, cleave_error *error) {
     cleave_cost_cache *cache;
     CLEAVE_TRY(cleave_cost_cache_create(model, costs->machine, &cache, error));
     cleave_cost_cache_destroy(costs->cache);
     costs->cache = cache;
     costs->model = model;
+    costs->micro_batches = micro_batches;
     for (int32_t n = 0; n < model->n_nests; n++) {
         cleave_nest unmasked = model->nests[n];
         unmasked.attention = NULL;
@@ -346,6 +352,11 @@ cleave_status cleave_node_cost_whole(cleave_node_costs *costs, int32_t op, cleav
     for (int a = 0; a < CLEAVE_MAX_AXES; a++)
         whole.degree[a] = 1;
     return cleave_node_cost_of(costs, op, &whole, cost, NULL, error);
+}
+
+int64_t cleave_node_costs_chores(const cleave_node_costs *costs, int32_t op,
+                                 const cleave_split *split) {
+    return cleave_least_chores_of(costs->model, &costs->chores, op, split) / costs->micro_batches;
 }
 
 /* ---- without looking at parts ---------------------------------------------------------------- */

@@ -17,10 +17,10 @@ typedef struct cleave_node_cost {
 typedef struct cleave_node_costs cleave_node_costs;
 cleave_status cleave_node_costs_create(const cleave_model *model, const cleave_machine *machine,
                                        cleave_node_costs **costs, cleave_error *error);
-/* Goes on with another model, which differs in the extents of nests alone, as those of
-   micro-batches do: what is known of parts that are as long stays known. */
+/* Goes on with the model of one of so many micro-batches, which differs in the extents of nests
+   alone: what is known of parts that are as long stays known. */
 cleave_status cleave_node_costs_take(cleave_node_costs *costs, const cleave_model *model,
-                                     cleave_error *error);
+                                     int32_t micro_batches, cleave_error *error);
 void cleave_node_costs_destroy(cleave_node_costs *costs);
 
 /* Prices one split of an operator; its devices do not matter.  `least`, where not null, is
@@ -32,6 +32,11 @@ cleave_status cleave_node_cost_of(cleave_node_costs *costs, int32_t op, const cl
 /* The same for the operator in one piece. */
 cleave_status cleave_node_cost_whole(cleave_node_costs *costs, int32_t op, cleave_node_cost *cost,
                                      cleave_error *error);
+
+/* Picoseconds of a micro-batch: what a step has at least of chores (cleave_least_chores_of), shared
+   out. */
+int64_t cleave_node_costs_chores(const cleave_node_costs *costs, int32_t op,
+                                 const cleave_split *split);
 
 /* What all parts of a split take together at least, whatever the split, and each of them beside
    that, picoseconds: told by the data sheet without looking at any part, and so not of windows that

@@ -25,4 +25,18 @@ cleave_state_chores cleave_state_chores_of(const cleave_machine *machine, const 
 double cleave_state_chores_each(const cleave_state_chores *chores, int32_t micro_batches,
                                 bool again);
 
+/* Picoseconds that all devices together have at least of chores of an operator's gradients under a
+   split, in a step of every layout: what parts give for the same element is packed, or put into a
+   bucket, whatever of the state is sharded.  The proof is in state_chores.c. */
+typedef struct cleave_least_chores {
+    int64_t (*each)[CLEAVE_MAX_INPUTS]; /* [n_nests] of what has each element under one key; 0:
+                                           nothing is told */
+} cleave_least_chores;
+cleave_status cleave_least_chores_find(const cleave_model *model, const cleave_machine *machine,
+                                       cleave_arena *arena, cleave_least_chores *chores,
+                                       cleave_error *error);
+/* `model` may be of a micro-batch. */
+int64_t cleave_least_chores_of(const cleave_model *model, const cleave_least_chores *chores,
+                               int32_t op, const cleave_split *split);
+
 #endif

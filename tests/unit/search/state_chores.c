@@ -9,6 +9,8 @@
 #include "graph/lower/lower.h"
 #include "search/problem/baselines.h"
 
+#include <string.h>
+
 enum { LAYERS = 2, BATCH = 32, WIDTH = 64, MICRO_BATCHES = 4 };
 
 /* Picoseconds of a device's copies of one sort in a step. */
@@ -96,4 +98,62 @@ Test(state_chores, are_of_a_micro_batch) {
     const cleave_state_chores chores = {.unpacking = 5, .packing = 7, .adding = 12};
     cr_expect_float_eq(cleave_state_chores_each(&chores, 4, false), 2 * 5 + 7 + 9, 1e-9);
     cr_expect_float_eq(cleave_state_chores_each(&chores, 1, true), 3 * 5 + 7, 1e-9);
+}
+
+/* Of all devices, what gradients that come together take of a program in one micro-batch. */
+static int64_t sum_of_combining(const cleave_model *model, cleave_machine *machine,
+                                cleave_layout *layout, cleave_sharded sharded,
+                                cleave_arena *arena) {
+    cleave_program program;
+    cleave_cost_cache *cache;
+    int64_t sum = 0;
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        if (model->tensors[t].kind == CLEAVE_TENSOR_PARAMETER)
+            layout->sharded[t] = (uint8_t)sharded;
+    const cleave_lower_options options = {.training = true, .symbolic_collectives = true};
+    OK(cleave_lower, model, layout, &options, arena, &program);
+    OK(cleave_cost_cache_create, model, machine, &cache);
+    int64_t *duration = CLEAVE_ARENA_ARRAY(arena, int64_t, program.n_items);
+    OK(cleave_cost_items, &program, cache, duration);
+    for (int32_t i = 0; i < program.n_items; i++) {
+        const cleave_item *item = &program.items[i];
+        cleave_chore chore = item->kind == CLEAVE_ITEM_COPY ? program.copies[item->subject].chore
+                                                            : CLEAVE_CHORE_NONE;
+        sum += chore == CLEAVE_CHORE_PACK || chore == CLEAVE_CHORE_BUCKET ? duration[i] : 0;
+    }
+    cleave_cost_cache_destroy(cache);
+    return sum;
+}
+
+/* What is told of a split is the least of all ways to shard its state, but for launches, of which
+   each device has its own; of a split in which nothing is combined it is nothing. */
+static void expect_least(const char *baseline, int32_t n_devices) {
+    cleave_arena arena = {0};
+    cleave_model model = make_perceptron(&arena, LAYERS, BATCH, WIDTH);
+    cleave_machine machine = make_machine(&arena, 1, n_devices, "1 GiB");
+    cleave_layout layout;
+    cleave_least_chores chores;
+    bool applies;
+    double launches = 1e12 * n_devices * LAYERS * 2 * machine.kinds[0].launch_seconds;
+    OK(cleave_baseline_layout, &model, &machine, baseline, 0, &arena, &layout, &applies);
+    cr_assert(applies);
+    OK(cleave_least_chores_find, &model, &machine, &arena, &chores);
+    int64_t told = 0, least = INT64_MAX;
+    for (int32_t op = 0; op < model.n_operators; op++)
+        told += cleave_least_chores_of(&model, &chores, op, &layout.splits[op]);
+    for (int sharded = 0; sharded < CLEAVE_N_SHARDED; sharded++) {
+        int64_t sum = sum_of_combining(&model, &machine, &layout, (cleave_sharded)sharded, &arena);
+        least = sum < least ? sum : least;
+    }
+    cr_expect_leq(told, least, "%s", baseline);
+    cr_expect_geq((double)told, (double)least - launches, "%s", baseline);
+    cr_expect_eq(told > 0, n_devices > 1 && strcmp(baseline, "data-parallel") == 0);
+    cleave_arena_free(&arena);
+}
+
+Test(state_chores, least_is_of_any_sharding) {
+    expect_least("data-parallel", 1);
+    expect_least("data-parallel", 2);
+    expect_least("data-parallel", 4);
+    expect_least("single", 4);
 }
