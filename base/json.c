@@ -29,6 +29,49 @@ struct cleave_json {
 /* jansson has no const; only what replaces a member changes a value. */
 static json_t *value_of(const cleave_json_cursor *at) { return (json_t *)at->value; }
 
+/* The word that begins where jansson stopped, or was read before it stopped, if it is a number that
+   Python writes and JSON lacks; null: another one. */
+static const char *find_python_number(const char *text, size_t bytes, size_t stopped,
+                                      size_t *begin) {
+    static const char *const words[] = {"Infinity", "-Infinity", "NaN"};
+    for (*begin = stopped < bytes ? stopped : bytes;
+         *begin > 0 && memchr("-InfityNa", text[*begin - 1], 9) != NULL; --*begin)
+        continue;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i]) <= bytes - *begin &&
+            memcmp(text + *begin, words[i], strlen(words[i])) == 0)
+            return words[i];
+    return NULL;
+}
+
+/* As json_loadb, but that what Python writes of numbers that are not finite becomes a string, for
+   whoever wants a number there to name it.  Where such a word stands is for jansson to say, which
+   begins anew for each: hence not too many. */
+static json_t *load(const char *text, size_t bytes, json_error_t *problem) {
+    enum { MOST_WORDS = 64 };
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, problem);
+    char *quoted = NULL;
+    for (int i = 0; i < MOST_WORDS && root == NULL; i++) {
+        size_t begin;
+        const char *word = json_error_code(problem) != json_error_invalid_syntax
+                               ? NULL
+                               : find_python_number(text, bytes, (size_t)problem->position, &begin);
+        char *longer = word != NULL ? malloc(bytes + sizeof "\"\"") : NULL;
+        if (longer == NULL)
+            break;
+        const size_t end = begin + strlen(word);
+        memcpy(longer, text, begin);
+        snprintf(longer + begin, end - begin + 3, "\"%s\"", word);
+        memcpy(longer + end + 2, text + end, bytes - end);
+        free(quoted);
+        text = quoted = longer;
+        bytes += 2;
+        root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, problem);
+    }
+    free(quoted);
+    return root;
+}
+
 cleave_status cleave_json_parse(const char *text, size_t bytes, const char *name,
                                 cleave_json **document, cleave_error *error) {
     cleave_json *result = calloc(1, sizeof *result + strlen(name) + 1);
@@ -41,7 +84,7 @@ cleave_status cleave_json_parse(const char *text, size_t bytes, const char *name
     strcpy(result->name, name);
     result->place = place;
     json_error_t problem;
-    result->root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
+    result->root = load(text, bytes, &problem);
     if (result->root == NULL) {
         cleave_json_free(result);
         if (bytes == 0)

@@ -33,6 +33,39 @@ Test(json, malformed_text_is_refused_with_its_line) {
     }
 }
 
+/* Python's writer gives them by default, and much of what is written so is in fields that nobody
+   reads.  A text that has the words in a string, or of which one is a part, is as it stands. */
+Test(json, numbers_that_are_not_finite_are_named_by_who_wants_a_number) {
+    cleave_json *document = parse("{\"a\": [0.0, Infinity, -Infinity],\"b\":NaN, \"NaN\": "
+                                  "\"Infinity, NaN\"}");
+    cleave_json_cursor root = cleave_json_root(document), a, b, text;
+    cleave_error error;
+    OK(cleave_json_get, &root, "a", &a);
+    cr_expect_eq(cleave_json_count(&a), 3);
+    for (int32_t i = 1; i < 3; i++) {
+        double number = 7;
+        cleave_json_cursor at = cleave_json_element(&a, i);
+        cr_expect_eq(cleave_json_number(&at, &number, &error), CLEAVE_BAD_INPUT);
+        cr_expect_str_eq(error.message, i == 1 ? "test.json: $.a[1]: a number is expected here, "
+                                                 "not \"Infinity\""
+                                               : "test.json: $.a[2]: a number is expected here, "
+                                                 "not \"-Infinity\"");
+    }
+    const char *value = NULL;
+    OK(cleave_json_get, &root, "b", &b);
+    OK(cleave_json_string, &b, &value);
+    cr_expect_str_eq(value, "NaN");
+    OK(cleave_json_get, &root, "NaN", &text);
+    OK(cleave_json_string, &text, &value);
+    cr_expect_str_eq(value, "Infinity, NaN");
+    cleave_json_free(document);
+    static const char *const refused[] = {"[NaNs]", "[xNaN]", "[1Infinity]", "[-NaN]", "[NaN", "I"};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        cr_expect_eq(
+            cleave_json_parse(refused[i], strlen(refused[i]), "test.json", &document, &error),
+            CLEAVE_BAD_INPUT, "%s", refused[i]);
+}
+
 Test(json, an_empty_file_is_said_to_be_empty) {
     cleave_json *document = NULL;
     cleave_error error = {""};
