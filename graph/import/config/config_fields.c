@@ -107,7 +107,8 @@ static const char *const harmless[] = {"_attn_implementation",
 static const struct {
     const char *name, *why;
 } refused[] = {
-    {"quantization_config", "quantised weights are not supported"},
+    {"quantization_config", "quantised weights are not supported; without the field the model is "
+                            "planned as it trains, in what --precision says"},
     {"text_config", "models of several parts are not supported"},
     {"vision_config", "models of several parts are not supported"},
     {"audio_config", "models of several parts are not supported"},
@@ -175,14 +176,14 @@ static bool is_harmless(const char *name) {
 
 static cleave_status check_name(const cleave_json_cursor *at, const char *inside, const char *name,
                                 const cleave_family *family, cleave_error *error) {
+    if (cleave_json_type_of(at) == CLEAVE_JSON_NULL)
+        return CLEAVE_OK; /* says nothing; what a family has of it is for its row to say */
     for (size_t k = 0; k < sizeof refused / sizeof *refused; k++)
         if (strcmp(refused[k].name, name) == 0)
             return cleave_json_fail(at, error, "%s", refused[k].why);
     const cleave_field *of_all = find_switch(name);
     if (of_all != NULL && !is_field(family, inside, name))
-        return cleave_json_type_of(at) == CLEAVE_JSON_NULL
-                   ? CLEAVE_OK
-                   : cleave_field_read(at, of_all, NULL, NULL, error);
+        return cleave_field_read(at, of_all, NULL, NULL, error);
     return is_field(family, inside, name) || is_harmless(name)
                ? CLEAVE_OK
                : cleave_json_fail(at, error,
@@ -224,6 +225,13 @@ static int other_row(const cleave_json_cursor *root, const cleave_family *family
     return -1;
 }
 
+/* Null of what can follow from other members asks for that, whatever is left out stands for. */
+static bool is_open(const cleave_field *field) {
+    const bool follows = field->offset == offsetof(cleave_config, kv_heads) ||
+                         field->offset == offsetof(cleave_config, head);
+    return field->kind == CLEAVE_FIELD_COUNT || (field->kind == CLEAVE_FIELD_EXTENT && follows);
+}
+
 /* Reads row i.  Two names of a member have to agree. */
 static cleave_status read_row(const cleave_json_cursor *root, const cleave_family *family, int i,
                               cleave_arena *arena, cleave_config *config, cleave_error *error) {
@@ -233,7 +241,7 @@ static cleave_status read_row(const cleave_json_cursor *root, const cleave_famil
     cleave_json_cursor at;
     bool is_given = find_field(root, field->name, &at);
     if (!is_given || cleave_json_type_of(&at) == CLEAVE_JSON_NULL) {
-        if (is_given && field->kind == CLEAVE_FIELD_COUNT)
+        if (is_given && other < 0 && is_open(field))
             *(int64_t *)member = 0;
         if (is_given && field->kind == CLEAVE_FIELD_CAP)
             *(double *)member = 0;

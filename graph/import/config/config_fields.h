@@ -109,7 +109,7 @@ typedef struct cleave_config {
 } cleave_config;
 
 typedef enum cleave_field_kind {
-    CLEAVE_FIELD_EXTENT, /* 1 or more; null: as if left out */
+    CLEAVE_FIELD_EXTENT, /* 1 or more; null: as if left out, or of heads as many as follow */
     CLEAVE_FIELD_COUNT,  /* 0 or more; null: 0 */
     CLEAVE_FIELD_ONE,    /* 1, or null: more are not supported */
     CLEAVE_FIELD_LAST,   /* 0 or more, or -1; null: -1 */

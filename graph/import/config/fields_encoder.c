@@ -1,12 +1,12 @@
 /* Fields of encoders, and of what has one beside a decoder. */
 #include "graph/import/config/field_rows.h"
 
-#define ENCODER                                                                                    \
-    SIZES, EXTENT("intermediate_size", inner, 3072), NUMBER("layer_norm_eps", epsilon, 1e-12),     \
-        FUNCTION("hidden_act", "gelu")
-#define MASKED                                                                                     \
-    ENCODER, NEEDED("vocab_size", vocabulary), EXTENT("type_vocab_size", types, 2),                \
-        EXTENT("max_position_embeddings", positions, 512),                                         \
+#define ENCODER(inner_standard)                                                                    \
+    SIZES, EXTENT("intermediate_size", inner, inner_standard),                                     \
+        NUMBER("layer_norm_eps", epsilon, 1e-12), FUNCTION("hidden_act", "gelu")
+#define MASKED(inner_standard)                                                                     \
+    ENCODER(inner_standard), NEEDED("vocab_size", vocabulary),                                     \
+        EXTENT("type_vocab_size", types, 2), EXTENT("max_position_embeddings", positions, 512),    \
         RATE("hidden_dropout_prob", dropout, 0.1),                                                 \
         RATE("attention_probs_dropout_prob", attention_dropout, 0.1),                              \
         FLAG("tie_word_embeddings", tied, 1), IS("position_embedding_type", "absolute")
@@ -21,26 +21,26 @@
         {"id2label", CLEAVE_FIELD_LABELS, MEMBER(labels), false, 2, NULL},                         \
         FLAG("qkv_bias", attention_bias, 1)
 
-FIELDS_OF(bert, MASKED);
+FIELDS_OF(bert, MASKED(3072));
 
-FIELDS_OF(roberta, MASKED, COUNT("pad_token_id", padding, 1));
+FIELDS_OF(roberta, MASKED(3072), COUNT("pad_token_id", padding, 1));
 
-FIELDS_OF(electra, MASKED, EXTENT("embedding_size", embedded_width, 128),
+FIELDS_OF(electra, MASKED(1024), EXTENT("embedding_size", embedded_width, 128),
           IDLE("summary_last_dropout"));
 
-#define MASKED_ALONE(epsilon_standard)                                                             \
-    SIZES, EXTENT("intermediate_size", inner, 3072), NEEDED("vocab_size", vocabulary),             \
+#define MASKED_ALONE(epsilon_standard, inner_standard)                                             \
+    SIZES, EXTENT("intermediate_size", inner, inner_standard), NEEDED("vocab_size", vocabulary),   \
         NUMBER("layer_norm_eps", epsilon, epsilon_standard),                                       \
         RATE("hidden_dropout_prob", dropout, 0.1),                                                 \
         RATE("attention_probs_dropout_prob", attention_dropout, 0.1),                              \
         FLAG("tie_word_embeddings", tied, 1), FUNCTION("hidden_act", "gelu")
 
-FIELDS_OF(mpnet, MASKED_ALONE(1e-12), EXTENT("max_position_embeddings", positions, 512),
+FIELDS_OF(mpnet, MASKED_ALONE(1e-12, 3072), EXTENT("max_position_embeddings", positions, 512),
           COUNT("pad_token_id", padding, 1), EXACT("relative_attention_num_buckets", 32));
 
 /* Places that are rows of a table alone, or tokens that are not masked as in training, are what the
    class has where nothing is said of them. */
-FIELDS_OF(esm, MASKED_ALONE(1e-12), IDLE("max_position_embeddings"),
+FIELDS_OF(esm, MASKED_ALONE(1e-12, 3072), IDLE("max_position_embeddings"),
           NUMBER("rope_theta", rotary[0].theta, 10000),
           {"position_embedding_type", CLEAVE_FIELD_IS, 0, true, 0, "rotary"},
           NOT("emb_layer_norm_before"), FLAG("token_dropout", drops_masked, 0),
@@ -48,7 +48,7 @@ FIELDS_OF(esm, MASKED_ALONE(1e-12), IDLE("max_position_embeddings"),
           NOT("is_folding_model"), IDLE("esmfold_config"), IDLE("vocab_list"));
 
 /* The class has scores of contents alone where nothing else is said. */
-FIELDS_OF(deberta_v2, MASKED_ALONE(1e-7), COUNT("type_vocab_size", types, 0),
+FIELDS_OF(deberta_v2, MASKED_ALONE(1e-7, 6144), COUNT("type_vocab_size", types, 0),
           EXTENT("max_position_embeddings", positions, 512),
           {"relative_attention", CLEAVE_FIELD_YES, 0, true, 0, NULL},
           {"pos_att_type", CLEAVE_FIELD_IS, 0, true, 0, "p2c|c2p"},
@@ -96,9 +96,9 @@ FIELDS_OF(distilbert, NEEDED("dim", width), NEEDED("n_layers", layers), NEEDED("
           FLAG("tie_word_embeddings", tied, 1), FLAG("tie_weights_", tied, 1),
           NOT("sinusoidal_pos_embds"), FUNCTION("activation", "gelu"));
 
-FIELDS_OF(vit, ENCODER, CLASSES(16));
+FIELDS_OF(vit, ENCODER(3072), CLASSES(16));
 
-FIELDS_OF(deit, ENCODER, CLASSES(16));
+FIELDS_OF(deit, ENCODER(3072), CLASSES(16));
 
 /* What it is as a part of other models changes nothing, nor the number that its scales start at. */
 #define DINOV2                                                                                     \
@@ -140,8 +140,8 @@ FIELDS_OF(umt5, T5(1024, "gated-gelu"), FLAG("scale_decoder_outputs", tied, 1),
         NEEDED("encoder_ffn_dim", inner), NEEDED("decoder_ffn_dim", inner),                        \
         RATE("activation_dropout", unit_dropout, 0), YES("tie_word_embeddings"),                   \
         YES("is_encoder_decoder"), FUNCTION("activation_function", function)
-#define SIDES_OF_TEXT(function)                                                                    \
-    SIDES(function), EXTENT("max_position_embeddings", positions, 1024),                           \
+#define SIDES_OF_TEXT(function, positions_standard)                                                \
+    SIDES(function), EXTENT("max_position_embeddings", positions, positions_standard),             \
         RATE("dropout", dropout, 0.1), RATE("attention_dropout", attention_dropout, 0),            \
         FLAG("scale_embedding", scales, 0), IDLE("add_bias_logits"), IDLE("add_final_layer_norm"), \
         IDLE("classif_dropout"), IDLE("extra_pos_embeddings"),                                     \
@@ -149,9 +149,9 @@ FIELDS_OF(umt5, T5(1024, "gated-gelu"), FLAG("scale_decoder_outputs", tied, 1),
         IDLE("normalize_embedding"), IDLE("static_position_embeddings")
 #define KEEPS_LAYERS ZERO("encoder_layerdrop"), ZERO("decoder_layerdrop")
 
-FIELDS_OF(bart, SIDES_OF_TEXT("gelu"), KEEPS_LAYERS);
+FIELDS_OF(bart, SIDES_OF_TEXT("gelu", 1024), KEEPS_LAYERS);
 
-FIELDS_OF(blenderbot, SIDES_OF_TEXT("gelu"), KEEPS_LAYERS, NOT("extra_layer_norm"),
+FIELDS_OF(blenderbot, SIDES_OF_TEXT("gelu", 128), KEEPS_LAYERS, NOT("extra_layer_norm"),
           IS("layernorm_variant", "prelayernorm"));
 
 /* Sides of M2M-100 drop layers where nothing is said of it. */

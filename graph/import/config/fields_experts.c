@@ -59,7 +59,8 @@ FIELDS_OF(gpt_oss, LLAMA_SIZES(8, 131072), NUMBER("rope_theta", rotary[0].theta,
           COUNT("sliding_window", window, 128), LAYERS, NUMBER("swiglu_alpha", gate_scale, 1.702),
           NUMBER("swiglu_limit", gate_limit, 7), FUNCTION("hidden_act", "silu"));
 
-/* Its experts have the width that is called as that of dense layers is elsewhere. */
+/* Its experts have the width that is called as that of dense layers is elsewhere.  What attention
+   in chunks sees is what any does, of texts no longer than a chunk. */
 FIELDS_OF(llama4, SIZES, NEEDED("vocab_size", vocabulary),
           NEEDED("intermediate_size", expert_inner), EXTENT("intermediate_size_mlp", inner, 16384),
           EXTENT("num_key_value_heads", kv_heads, 8),
@@ -71,10 +72,11 @@ FIELDS_OF(llama4, SIZES, NEEDED("vocab_size", vocabulary),
           EXTENT("interleave_moe_layer_step", sparse_step, 1), FLAG("use_qk_norm", qk_norm, 1),
           EXTENT("no_rope_layer_interval", unturned_every, 4),
           {"no_rope_layers", CLEAVE_FIELD_SWITCHES, MEMBER(turned), false, 0, NULL},
-          COUNT("attention_chunk_size", chunk, 8192), FLAG("attn_temperature_tuning", scales, 1),
-          NUMBER("floor_scale", place_step, 8192), NUMBER("attn_scale", place_scale, 0.1),
-          NOT("for_llm_compressor"), FLAG("attention_bias", attention_bias, 0),
-          FLAG("tie_word_embeddings", tied, 0), FUNCTION("hidden_act", "silu"));
+          COUNT("attention_chunk_size", chunk, 8192), IDLE("layer_types"),
+          FLAG("attn_temperature_tuning", scales, 1), NUMBER("floor_scale", place_step, 8192),
+          NUMBER("attn_scale", place_scale, 0.1), NOT("for_llm_compressor"),
+          FLAG("attention_bias", attention_bias, 0), FLAG("tie_word_embeddings", tied, 0),
+          FUNCTION("hidden_act", "silu"));
 
 #define GRANITEMOE                                                                                 \
     LLAMA(0, 2048), EXPERTS(2), EXTENT("num_local_experts", experts, 8),                           \
@@ -127,9 +129,9 @@ FIELDS_OF(ernie4_5_moe, LLAMA_SIZES(4, 131072), TURNED("rope_theta", 500000),
         EXTENT("qk_nope_head_dim", plain_head, plain_standard),                                    \
         EXTENT("v_head_dim", value_head, head_standard), IDLE("qk_head_dim"),                      \
         FLAG("attention_bias", attention_bias, 0), FUNCTION("hidden_act", "silu")
-#define LATENT                                                                                     \
-    LATENT_HEADS(1536, 512, 64, 128, 128), FLAG("tie_word_embeddings", tied, 0),                   \
-        EXTENT("moe_layer_freq", sparse_step, 1)
+#define LATENT(query_standard, plain_standard, head_standard)                                      \
+    LATENT_HEADS(query_standard, 512, 64, plain_standard, head_standard),                          \
+        FLAG("tie_word_embeddings", tied, 0), EXTENT("moe_layer_freq", sparse_step, 1)
 
 FIELDS_OF(glm4_moe, LLAMA_SIZES(8, 131072), TURNED("rope_theta", 10000),
           NUMBER("partial_rotary_factor", rotary[0].share, 0.5),
@@ -152,19 +154,20 @@ FIELDS_OF(dots1, LLAMA_SIZES(32, 2048), TURNED("rope_theta", 10000),
           IS("scoring_func", "noaux_tc"), FUNCTION("hidden_act", "silu"));
 
 FIELDS_OF(deepseek_v2, LLAMA(0, 2048), EXPERTS(6), ROUTED(64, 2, 1407, 0, 1, 1, 1),
-          EXTENT("num_experts", experts, 64), LATENT, NOT("norm_topk_prob"), NOT("mlp_bias"),
-          IS("scoring_func", "softmax"),
+          EXTENT("num_experts", experts, 64), LATENT(1536, 128, 128), NOT("norm_topk_prob"),
+          NOT("mlp_bias"), IS("scoring_func", "softmax"),
           EITHER("topk_method", limits_groups, "greedy group_limited_greedy"));
 
-FIELDS_OF(deepseek_v3, LLAMA(0, 4096), EXPERTS(8), ROUTED(256, 1, 2048, 3, 8, 4, 2.5), LATENT,
-          FLAG("norm_topk_prob", normalises, 1), FLAG("rope_interleave", rotary[0].interleaved, 1),
-          IS("scoring_func", "sigmoid"), IS("topk_method", "noaux_tc"));
+FIELDS_OF(deepseek_v3, LLAMA(0, 4096), EXPERTS(8), ROUTED(256, 1, 2048, 3, 8, 4, 2.5),
+          LATENT(1536, 128, 128), FLAG("norm_topk_prob", normalises, 1),
+          FLAG("rope_interleave", rotary[0].interleaved, 1), IS("scoring_func", "sigmoid"),
+          IS("topk_method", "noaux_tc"));
 
 /* GLM-4.7-Flash: the first layer is dense where the file does not say how many are. */
 FIELDS_OF(glm4_moe_lite, LLAMA_SIZES(0, 202752), TURNED("rope_theta", 10000),
           NUMBER("partial_rotary_factor", rotary[0].share, 1),
           NUMBER("rms_norm_eps", epsilon, 1e-5), EXPERTS(4), ROUTED(64, 1, 1536, 1, 1, 1, 1.8),
-          LATENT, MLP_TYPES, FLAG("norm_topk_prob", normalises, 1),
+          LATENT(768, 192, 256), MLP_TYPES, FLAG("norm_topk_prob", normalises, 1),
           FLAG("rope_interleave", rotary[0].interleaved, 1), IS("scoring_func", "sigmoid"),
           IS("topk_method", "noaux_tc"));
 

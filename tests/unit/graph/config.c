@@ -12,15 +12,49 @@ static int count_type(const cleave_onnx_graph *graph, const char *type) {
 }
 
 /* LLaVA 1.5 has of its texts what is not as of Llama's class: 6,738,415,616 parameters of Llama 7B,
-   and 64 rows more of 4096 in each of two tables. */
+   and 64 rows more of 4096 in each of two tables.  The others' numbers are the framework's: places
+   of Blenderbot, units of DeBERTa and ELECTRA, latents of GLM; heads of keys, and a head, that null
+   says are those of queries and a share of the width; and what null says nothing of. */
 Test(config, sizes_that_are_left_out_are_those_of_the_class) {
-    static const char text[] =
-        "{\"_name_or_path\": \"lmsys/vicuna-7b-v1.5\", \"architectures\": [\"LlamaForCausalLM\"], "
-        "\"max_position_embeddings\": 4096, \"model_type\": \"llama\", \"rms_norm_eps\": 1e-05, "
-        "\"torch_dtype\": \"float16\", \"vocab_size\": 32064}";
-    cleave_import_request request = config_request(text, 2, 8);
-    OK(cleave_model_import_as, &request, &arena, &model);
-    cr_expect_eq(cleave_model_parameter_count(&model), INT64_C(6738415616) + 2 * 64 * 4096);
+    static const struct {
+        const char *text;
+        int64_t parameters;
+    } cases[] = {
+        {"{\"_name_or_path\": \"lmsys/vicuna-7b-v1.5\", \"architectures\": [\"LlamaForCausalLM\"], "
+         "\"max_position_embeddings\": 4096, \"model_type\": \"llama\", \"rms_norm_eps\": 1e-05, "
+         "\"torch_dtype\": \"float16\", \"vocab_size\": 32064}",
+         INT64_C(6738415616) + 2 * 64 * 4096},
+        {"{\"model_type\": \"blenderbot\", \"d_model\": 16, \"vocab_size\": 20, "
+         "\"encoder_layers\": 1, \"decoder_layers\": 1, \"encoder_attention_heads\": 4, "
+         "\"decoder_attention_heads\": 4, \"encoder_ffn_dim\": 24, \"decoder_ffn_dim\": 24}",
+         9520},
+        {"{\"model_type\": \"deberta-v2\", \"relative_attention\": true, "
+         "\"pos_att_type\": \"p2c|c2p\", " SIZES_OF_OPT "}",
+         434180},
+        {"{\"model_type\": \"electra\", " SIZES_OF_OPT "}", 143044},
+        {"{\"model_type\": \"glm4_moe_lite\", \"n_routed_experts\": 4, " SIZES "}", 3856784},
+        {"{\"model_type\": \"ernie4_5\", \"num_key_value_heads\": null, \"head_dim\": null, " SIZES
+         "}",
+         4752},
+        {"{\"model_type\": \"internlm3\", \"num_key_value_heads\": null, " SIZES "}", 68560},
+        {"{" LLAMA ", \"sliding_window\": null, \"quantization_config\": null}", 5072},
+        {"{\"model_type\": \"llama4_text\", \"num_local_experts\": 2, \"num_key_value_heads\": 4, "
+         "\"layer_types\": [\"chunked_attention\", \"full_attention\"], " SIZES "}",
+         73232},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const cleave_import_request request = {.file = "hand.json",
+                                               .data = cases[i].text,
+                                               .bytes = strlen(cases[i].text),
+                                               .batch = 2,
+                                               .sequence = 8,
+                                               .with_loss = true};
+        cleave_error error = {""};
+        cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
+                     error.message);
+        cr_expect_eq(cleave_model_parameter_count(&model), cases[i].parameters, "%s: %lld",
+                     cases[i].text, (long long)cleave_model_parameter_count(&model));
+    }
 }
 
 /* Of the embedding, the weights of attention, and behind attention and unit. */

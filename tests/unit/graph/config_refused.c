@@ -107,7 +107,7 @@ static const struct {
     {"{" DEEPSEEK ", \"scoring_func\": \"softmax\"}", "$.scoring_func", 8},
     {"{" DEEPSEEK ", \"topk_method\": \"greedy\"}", "$.topk_method", 8},
     {"{" LLAMA ", \"mixes_in\": 2}", "$.mixes_in: is no field that is known", 8},
-    {"{" LLAMA ", \"quantization_config\": {}}", "$.quantization_config", 8},
+    {"{" LLAMA ", \"quantization_config\": {}}", "without the field the model is planned", 8},
     {"{" LLAMA ", \"vision_config\": {}}", "$.vision_config", 8},
     {"{" LLAMA ", \"num_key_value_heads\": 3}", "4 heads of queries are no multiple of 3", 8},
     {"{\"model_type\": \"qwen2\", \"hidden_size\": 18, \"num_hidden_layers\": 2, "
