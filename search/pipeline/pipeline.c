@@ -83,6 +83,16 @@ static bool are_uncut(int32_t stages, int32_t n_devices) {
     return !cuts;
 }
 
+/* Can stages go round: two groups or more, of two stages or more each, whose number divides that of
+   micro-batches? */
+static bool may_go_round(const cleave_schedule_wish *wish, int32_t n_devices) {
+    bool may = false;
+    for (int32_t g = 2; g <= n_devices && !may; g++)
+        may = n_devices % g == 0 && wish->micro_batches % g == 0 && wish->stages % g == 0 &&
+              wish->stages != g;
+    return may;
+}
+
 /* For who asks for numbers that not even shapes can be made of. */
 static void say_why_none(const pipeline_finder *f) {
     const cleave_schedule_wish *wish = &f->options->wish;
@@ -107,6 +117,11 @@ static void say_why_none(const pipeline_finder *f) {
     else if (are_uncut(wish->stages, n_devices / group))
         snprintf(why, bytes, "%d devices can't be cut into equal groups for %d stages", n_devices,
                  wish->stages);
+    else if (wish->kind >= 0 && cleave_schedule_kind_goes_round((cleave_schedule_kind)wish->kind) &&
+             !may_go_round(wish, n_devices / group))
+        snprintf(why, bytes,
+                 "it takes two groups of devices or more, of two stages or more each, whose number "
+                 "divides that of micro-batches");
 }
 
 /* ", stages 3, micro-batches 2, schedule zb-h1, recompute full, zero 2" */

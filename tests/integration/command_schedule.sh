@@ -103,6 +103,7 @@ expect_error 2 'takes statistics over the batch' search --model "$models/resnet5
 expect_error 2 'none of: 1f1b, gpipe, interleaved, zb-h1, zb-interleaved' search "${four[@]}" --schedule 2f2b -o "$work/x.json"
 expect_error 2 'none of: none, selective, alternate, full' search "${four[@]}" --recompute all -o "$work/x.json"
 expect_error 2 'no layout is as it is asked for (stages 3, micro-batches 2)' search "${four[@]}" --stages 3 --micro-batches 2 -o "$work/x.json"
+expect_error 2 'interleaved): it takes two groups of devices or more' search "${four[@]}" --stages 2 --schedule interleaved -o "$work/x.json"
 expect_error 2 'no layout is as it is asked for (recompute full): ' search "${four[@]}" --method single --recompute full -o "$work/x.json"
 expect_error 3 'no layout that was tried is as it is asked for under --only sample' search "${four[@]}" --only sample --stages 2 \
     -o "$work/x.json"
