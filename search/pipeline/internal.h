@@ -31,6 +31,7 @@ typedef struct pipeline_candidate {
     bool by_room;         /* of a baseline: stages are cut by the memory of their devices, too */
     bool is_doubtful;     /* of a baseline: it comes when all others have been tried */
     bool is_done;         /* it was tried, and will not be again */
+    bool is_put_off;      /* of a plan: it has more parts than are lowered for what is in doubt */
     int32_t tries;        /* how often it has been planned with less memory */
     double least_kept;    /* of a baseline, bytes that some device keeps for backward at least */
     double least_seconds; /* of a baseline, that it may take, as far as is known from work alone; of
@@ -107,7 +108,7 @@ typedef struct pipeline_finder {
     bool is_little, is_small;           /* so few operators and devices that more is looked at */
     CLEAVE_LIST(pipeline_start) starts; /* of what is small */
     pipeline_lessons lessons, known_lessons, failed; /* of plans; of baselines; these did not fit */
-    bool lacks_fold;                                 /* what was not priced last, for that */
+    bool lacks_fold, lacks_lowering;                 /* what was not priced last, for that */
     int64_t most_lowered; /* parts of what is tried from now on; what has more is not */
     cleave_pipelines *found;
     cleave_error *error;

@@ -66,8 +66,9 @@ static int32_t most_promising(const pipeline_finder *f) {
     int32_t best = -1;
     double least = 0;
     for (int32_t i = 0; i < f->planned.n; i++) {
-        double seconds = pipeline_expect(f, &f->planned.items[i]);
-        if (!f->planned.items[i].is_done && (best < 0 || seconds < least)) {
+        const pipeline_candidate *of = &f->planned.items[i];
+        double seconds = pipeline_expect(f, of);
+        if (!of->is_done && !of->is_put_off && (best < 0 || seconds < least)) {
             best = i;
             least = seconds;
         }
@@ -106,11 +107,15 @@ static void leave_out_like(pipeline_finder *f, const pipeline_candidate *of) {
 }
 
 /* What gathers or reduces in every micro-batch is lowered for each, and so may be too large where
-   what does so once is not; but where more is not lowered for now. */
+   what does so once is not.  What has more than is lowered for now may come later. */
 static cleave_status leave_out(pipeline_finder *f, pipeline_candidate *of) {
+    if (f->lacks_lowering) {
+        of->is_put_off = true;
+        return CLEAVE_OK;
+    }
     of->is_done = true;
     of->least_seconds = (double)INFINITY;
-    if (!f->lacks_fold && f->most_lowered > 0 && pipeline_shards_more_than_updates(f, of))
+    if (!f->lacks_fold && pipeline_shards_more_than_updates(f, of))
         return pipeline_shard_updates_alone(f, *of);
     if (f->options->only_folds)
         leave_out_like(f, of);
@@ -298,6 +303,7 @@ static int32_t most_promising_known(const pipeline_finder *f, double *seconds) {
     return best;
 }
 
+/* What that teaches of others may have made them promising. */
 cleave_status pipeline_try_doubtful(pipeline_finder *f) {
     if (f->is_little)
         CLEAVE_TRY(pipeline_plan_doubtful(f, doubtful_by * pipeline_best_known(f)));
@@ -314,5 +320,8 @@ cleave_status pipeline_try_doubtful(pipeline_finder *f) {
         CLEAVE_TRY(plan_seconds <= known_seconds ? try_plan(f, &f->planned.items[plan])
                                                  : try_known(f, &f->known.items[known], &outcome));
     }
-    return CLEAVE_OK;
+    f->most_lowered = INT64_MAX;
+    for (int32_t i = 0; i < f->planned.n; i++)
+        f->planned.items[i].is_put_off = false;
+    return pipeline_try_planned(f);
 }

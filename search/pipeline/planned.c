@@ -107,8 +107,22 @@ static bool is_plain(const pipeline_finder *f, const pipeline_candidate *of) {
     return !is_more;
 }
 
+/* As when a shape is planned again with updates sharded alone, of which that was the best. */
+static bool is_there(const pipeline_finder *f, const pipeline_candidate *of) {
+    bool found = false;
+    for (int32_t i = 0; i < f->planned.n && !found; i++) {
+        const pipeline_candidate *other = &f->planned.items[i];
+        found = other->n_groups == of->n_groups && other->n_virtual == of->n_virtual &&
+                other->micro_batches == of->micro_batches && other->kind == of->kind &&
+                other->family == of->family && other->neighbours == of->neighbours &&
+                other->arrangement == of->arrangement && other->plan->bytes == of->plan->bytes &&
+                other->plan->seconds == of->plan->seconds;
+    }
+    return found;
+}
+
 static cleave_status add_plan(pipeline_finder *f, const pipeline_candidate *of, bool fits) {
-    if (!fits || is_plain(f, of))
+    if (!fits || is_plain(f, of) || is_there(f, of))
         return CLEAVE_OK;
     return CLEAVE_LIST_PUSH(&f->planned, *of) ? CLEAVE_OK
                                               : cleave_fail_memory(f->error, "searching");

@@ -178,8 +178,10 @@ cleave_status pipeline_try_layout(pipeline_finder *f, const cleave_layout *layou
 static bool takes_lowering(pipeline_finder *f, const cleave_layout *layout) {
     int64_t parts = count_lowered(cleave_layout_count_parts(layout), layout->schedule.micro_batches,
                                   pipeline_most_sharded(layout));
-    f->most_lowered = f->most_lowered >= parts ? f->most_lowered - parts : 0;
-    return f->most_lowered > 0;
+    f->lacks_lowering = parts > f->most_lowered;
+    if (!f->lacks_lowering)
+        f->most_lowered -= parts;
+    return !f->lacks_lowering;
 }
 
 cleave_status pipeline_try_candidate(pipeline_finder *f, const pipeline_candidate *of, bool *tried,
@@ -187,7 +189,7 @@ cleave_status pipeline_try_candidate(pipeline_finder *f, const pipeline_candidat
     cleave_arena scratch = {0};
     cleave_layout layout;
     *price = (cleave_price){0};
-    f->lacks_fold = false;
+    f->lacks_fold = f->lacks_lowering = false;
     cleave_status status = make_layout(f, of, &scratch, &layout);
     *tried = status == CLEAVE_OK &&
              !pipeline_is_too_large(f, &layout, pipeline_most_sharded(&layout)) &&
