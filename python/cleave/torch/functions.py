@@ -8,6 +8,7 @@ import torch.distributed
 import torch.nn.functional as F
 from torch.distributed.tensor import DTensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
 
 from . import lie
 
@@ -86,7 +87,9 @@ class Functions(TorchFunctionMode):
             return self.pick(*args)
         if func in ELEMENTWISE and not kwargs.get("inplace"):
             return self.each(func, *args, **kwargs)
-        return func(*args, **kwargs)
+        y = func(*args, **kwargs)
+        is_several = isinstance(y, tuple) and not isinstance(y, torch.Size)
+        return tree_map_only(DTensor, lie.settle, y) if is_several else lie.settle(y)
 
     def see_within(self, func, *args, **kwargs):
         """What is a function to a mode, and many in Python: it asks whether one is there, and here is told no."""

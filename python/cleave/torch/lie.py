@@ -68,6 +68,34 @@ def words_of(x, mesh):
     return [next(own) if c is None else f"@{c}" for c in chosen]
 
 
+def _adds_up(place):
+    return not place.is_partial() or (type(place) is Partial and place.reduce_op == "sum")
+
+
+class _Settle(torch.autograd.Function):
+    """A mean is a sum of shares (gloo has no means); all else comes together.  What it is stays, so its gradient does."""
+
+    @staticmethod
+    def forward(ctx, x):
+        is_mean = [place.is_partial() and place.reduce_op == "avg" for place in x.placements]
+        share = x.to_local() / math.prod(x.device_mesh.size(i) for i, mean in enumerate(is_mean) if mean)
+        placements = [Partial() if mean else place for mean, place in zip(is_mean, x.placements)]
+        y = DTensor.from_local(share, x.device_mesh, placements, run_check=False, shape=x.shape, stride=x.stride())
+        if all(map(_adds_up, placements)):
+            return y
+        return y.redistribute(placements=[Replicate() if place.is_partial() else place for place in placements])
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+def settle(x):
+    """x, of which ranks may have parts whose mean, largest or the like it is, as DTensor leaves them: here what is partial
+    adds up."""
+    return _Settle.apply(x) if isinstance(x, DTensor) and not all(map(_adds_up, x.placements)) else x
+
+
 def strides(shape):
     stride, step = [], 1
     for extent in reversed(shape):
@@ -355,7 +383,7 @@ def whole(x, mesh=None):
     """All of a tensor under a plan, on every rank, also of one that some alone have; every rank has to ask."""
     if not isinstance(x, DTensor):
         return x
-    mesh = mesh or planned_mesh(x)
+    x, mesh = settle(x), mesh or planned_mesh(x)
     return redistribute(x, mesh, ["R"] * mesh.ndim).to_local() if mesh else x.full_tensor()
 
 
