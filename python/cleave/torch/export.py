@@ -28,8 +28,9 @@ def export(model, inputs, file):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            torch.onnx.export(model, tuple(map(_in_single, inputs)), file, dynamo=False, export_params=False, do_constant_folding=False,
-                              training=torch.onnx.TrainingMode.TRAINING, opset_version=17, input_names=names,
+            torch.onnx.export(model, tuple(map(_in_single, inputs)), file, dynamo=False, export_params=False,
+                              do_constant_folding=False, training=torch.onnx.TrainingMode.TRAINING, opset_version=17,
+                              input_names=names,
                               dynamic_axes={name: {0: "batch"} for name in names})
     except Exception as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
