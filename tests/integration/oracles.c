@@ -4,6 +4,7 @@
    the models' names; batches are as large, and texts as long, as the inputs beside the model.
  */
 #include "../support/drawn_schedule.h"
+#include "../support/draws.h"
 #include "base/json.h"
 #include "exec/data/safetensors.h"
 #include "graph/import/import.h"
@@ -252,8 +253,8 @@ static int run_oracle(const char *command, const char *source, const char *name,
     if (mkdtemp(test.folder) == NULL || set_up(&test, is_config, &error) != CLEAVE_OK)
         return fail(&test, "set-up", error.message);
     int failed = 0;
-    for (int i = 0; i < n_layouts; i++)
-        failed += run_layout(&test, (uint64_t)i, 1 + i % 6);
+    for (uint64_t seed = seed_from(0); seed < seed_from((uint64_t)n_layouts); seed++)
+        failed += run_layout(&test, seed, 1 + (int32_t)(seed % 6));
     printf("%s: %d of %d layouts, %d in micro-batches, %d in stages, %d recomputing, %d sharding "
            "gradients or weights, equal PyTorch; largest deviation %.3f of the tolerance\n",
            name, n_layouts - failed, n_layouts, test.n_cut, test.n_staged, test.n_recomputed,
@@ -282,7 +283,7 @@ int main(int n_arguments, char **arguments) {
     for (size_t i = 0; i < found.gl_pathc; i++) {
         char *name = strrchr(found.gl_pathv[i], '/') + 1;
         name[strlen(name) - strlen(INPUTS)] = '\0';
-        failed += run_oracle(arguments[1], arguments[2], name, atoi(arguments[3]));
+        failed += run_oracle(arguments[1], arguments[2], name, n_draws(atoi(arguments[3])));
     }
     globfree(&found);
     return failed > 0;

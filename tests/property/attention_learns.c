@@ -2,6 +2,7 @@
    too, it learns what one device does.  Each part then has a maximum, a sum and a weighted sum of
    values of its own keys only, some of which a mask may hide altogether.  And so it does as one
    nest that stores no scores (graph/model/attention.h). */
+#include "../support/draws.h"
 #include "../support/interpreter.h"
 #include "../support/ok.h"
 #include "../support/onnx_writer.h"
@@ -300,7 +301,7 @@ static void check(form f) {
     int keys = keys_of(&model, op, &f);
     OK(cleave_layout_create, &model, 1, &arena, &single);
     train(&model, &single, 1, &arena, &expected, f.what);
-    for (uint64_t seed = 0; seed < N_LAYOUTS; seed++) {
+    for (uint64_t seed = seed_from(0); seed < seed_end(N_LAYOUTS); seed++) {
         char what[96];
         cleave_arena scratch = {0};
         cleave_layout layout;

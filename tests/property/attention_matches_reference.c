@@ -6,6 +6,7 @@
    Results are poisoned before each call, the workspace has a fence behind it, and whatever the
    number of pieces the bits are the same.  By one thread, and by three. */
 #include "../support/config_request.h"
+#include "../support/draws.h"
 #include "../support/ok.h"
 #include "../support/one_nest.h"
 #include "base/random.h"
@@ -306,7 +307,7 @@ static void check_rows(const char *config, int n_attentions, const int64_t *leng
                        bool hides) {
     for (int32_t threads = 1; threads <= 3; threads += 2) {
         cleave_kernels *kernels;
-        cleave_random random = {.key = 11};
+        cleave_random random = {.key = seed_from(11)};
         int n_cuts = 0;
         OK(cleave_kernels_create_threads, threads, &kernels);
         for (int i = 0; i < n_lengths; i++)

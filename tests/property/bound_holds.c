@@ -3,6 +3,7 @@
    both rules of time and with collectives in closed form or in steps; and it is at least what two
    simpler bounds say.  So does the bound of a space of one layout, which is closer, and what it
    says that devices and nodes receive is no more than the program sends. */
+#include "../support/draws.h"
 #include "../support/models.h"
 #include "../support/trial.h"
 #include "search/bound/shares.h"
@@ -40,7 +41,7 @@ static void begin(trial *t) {
     add_baselines(t);
     trial_begin(t, 1);
     find_bounds(t);
-    t->random.key = 7;
+    t->random.key = seed_from(7);
 }
 
 static void expect_above(trial *t, const cleave_layout *layout) {
@@ -212,7 +213,7 @@ static void check(trial *t, int n_drawn) {
     expect_no_less_than_simple_bounds(t);
     for (int32_t g = 0; g < t->n_given; g++)
         expect_above_its_own(t, t->given[g]);
-    for (int i = 0; i < n_drawn; i++) {
+    for (int i = 0; i < n_draws(n_drawn); i++) {
         cleave_layout layout;
         draw(t, i % 3, &layout);
         draw_rules(t, &layout);

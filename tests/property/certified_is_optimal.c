@@ -1,6 +1,7 @@
 /* What branch and bound certifies is what exhaustive search finds: small models of every kind, with
    few candidates for each operator, drawn, on several machines.  And of every layout of the space
    the bounds that it rests on lie below the simulated step. */
+#include "../support/draws.h"
 #include "../support/models.h"
 #include "../support/price_whole.h"
 #include "../support/trial.h"
@@ -167,7 +168,7 @@ static void check(trial *t, int m, uint64_t seed, const char *name) {
 Test(certified, is_optimal_for_models_made_by_hand) {
     for (int which = 0; which < N_MODELS; which++)
         for (int m = 0; m < N_MACHINES; m++)
-            for (uint64_t seed = 0; seed < N_SEEDS; seed++) {
+            for (uint64_t seed = seed_from(0); seed < seed_end(N_SEEDS); seed++) {
                 trial t = {.optimum = 0};
                 trial_hand_model(&t, which);
                 check(&t, m, seed, hand_model_names[which]);
@@ -184,7 +185,7 @@ Test(certified, is_optimal_for_real_models) {
                   {"tests/data/oracles/tiny_lstm_lm.onnx", 16}};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         for (int m = 0; m < N_MACHINES; m++)
-            for (uint64_t seed = 0; seed < N_SEEDS; seed++) {
+            for (uint64_t seed = seed_from(0); seed < seed_end(N_SEEDS); seed++) {
                 trial t = {.name = "import"};
                 trial_import(&t, models[i].path, models[i].batch);
                 check(&t, m, seed, models[i].path);

@@ -4,6 +4,7 @@
    and recomputation, has that norm, and learns what one device learns; and law 6: whatever the
    timing, to the bit. */
 #include "../support/drawn_schedule.h"
+#include "../support/draws.h"
 #include "../support/interpreter.h"
 #include "../support/models.h"
 #include "../support/ok.h"
@@ -128,7 +129,8 @@ static void check_model(int which, const char *frozen, cleave_type precision) {
     double norm = check_single(&s);
     s.optimizer.momentum = 0.9;
     run_single(&s, 0.5, N_STEPS, &one);
-    for (uint64_t seed = 0; seed < N_LAYOUTS && precision == CLEAVE_F32; seed++)
+    for (uint64_t seed = seed_from(0); seed < seed_end(N_LAYOUTS) && precision == CLEAVE_F32;
+         seed++)
         check_layout(&s, seed, &one, norm);
     cleave_arena_free(&s.arena);
 }

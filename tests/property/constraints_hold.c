@@ -1,5 +1,6 @@
 /* With constraints, nothing that a search offers or finds breaks them: candidates, layouts that are
    made to keep to them, starts, and results. */
+#include "../support/draws.h"
 #include "../support/models.h"
 #include "../support/ok.h"
 #include "search/improve/mcmc.h"
@@ -96,7 +97,7 @@ static void expect_layout_keeps(const drawn *d, const cleave_layout *layout, con
 /* ---- layouts ---- */
 
 static void check_layouts(drawn *d) {
-    for (uint64_t seed = 0; seed < 10; seed++) {
+    for (uint64_t seed = seed_from(0); seed < seed_end(10); seed++) {
         cleave_layout layout, before;
         OK(cleave_layout_random, &d->model, d->n_devices, seed, &d->arena, &layout);
         OK(cleave_layout_copy, &layout, &d->model, &d->arena, &before);
@@ -193,7 +194,7 @@ static void check_memory(drawn *d) {
 }
 
 static void check_model(int which, uint64_t n) {
-    for (uint64_t seed = 0; seed < n; seed++) {
+    for (uint64_t seed = seed_from(0); seed < seed_end((int)n); seed++) {
         drawn d;
         begin(&d, which, 1000 * (uint64_t)which + seed);
         check_layouts(&d);

@@ -1,8 +1,8 @@
 /* Delta simulation gives the times of the whole pass, bit for bit, whatever is exchanged, accepted
    and rejected; and both give those of the scan engine, to which the same items are handed as one
-   problem.  The fragments are random (tests/support/drawn_fragments.h).
-     CLEAVE_DELTA_CHANGES: how many changes instead of 100,000. */
+   problem.  The fragments are random (tests/support/drawn_fragments.h). */
 #include "../support/drawn_fragments.h"
+#include "../support/draws.h"
 #include "../support/ok.h"
 #include "../support/put_fragments.h"
 #include "simulator/step/engine.h"
@@ -254,10 +254,9 @@ static int64_t change_often(world *w, uint64_t seed) {
 }
 
 Test(delta, any_changes_give_the_times_of_a_full_pass_bit_for_bit) {
-    const char *wanted = getenv("CLEAVE_DELTA_CHANGES");
-    int64_t left = wanted == NULL ? 100000 : atoll(wanted);
+    int64_t left = n_draws(100000);
     cleave_delta_counts sum = {0};
-    for (uint64_t seed = getenv("SEED") ? (uint64_t)atoll(getenv("SEED")) : 0; left > 0; seed++) {
+    for (uint64_t seed = seed_from(0); left > 0; seed++) {
         world *w = world_create(seed);
         left -= change_often(w, seed);
         cleave_delta_counts counts = cleave_delta_count(w->delta);
@@ -268,7 +267,6 @@ Test(delta, any_changes_give_the_times_of_a_full_pass_bit_for_bit) {
     }
     /* Or nothing of what matters was tried. */
     cr_expect_gt(sum.slots_jumped, sum.slots / 4);
-    if (wanted != NULL)
-        fprintf(stderr, "%lld slots simulated, %lld jumped over in %lld jumps\n",
-                (long long)sum.slots, (long long)sum.slots_jumped, (long long)sum.jumps);
+    printf("%lld slots simulated, %lld jumped over in %lld jumps\n", (long long)sum.slots,
+           (long long)sum.slots_jumped, (long long)sum.jumps);
 }

@@ -1,6 +1,7 @@
 /* Element-wise operators, selections, reductions and scans behind a product whose weights are
    trained: any layout of each little network learns what one device learns, and the gradient of one
    step is the slope of the loss, by finite differences along a random direction. */
+#include "../support/draws.h"
 #include "../support/interpreter.h"
 #include "../support/ok.h"
 #include "../support/onnx_writer.h"
@@ -267,7 +268,7 @@ Test(elementwise, any_layout_learns_the_same_by_the_slope_of_the_loss) {
         OK(cleave_layout_create, &model, 1, &arena, &single);
         expect_slope(&model, &single);
         run(&model, &single, 1, N_STEPS, &arena, &expected);
-        for (uint64_t seed = 0; seed < N_LAYOUTS; seed++) {
+        for (uint64_t seed = seed_from(0); seed < seed_end(N_LAYOUTS); seed++) {
             cleave_arena scratch = {0};
             cleave_layout layout;
             interpreter_result result;

@@ -2,6 +2,7 @@
    chains with skips, several components, isolated variables, variables of one value, negative costs
    and ties, costs up to the largest allowed. */
 #include "../support/drawn_additive.h"
+#include "../support/draws.h"
 #include "../support/ok.h"
 
 #include <criterion/criterion.h>
@@ -17,7 +18,7 @@ static cleave_additive_solution eliminate(const cleave_additive *additive, int64
 }
 
 Test(elimination, finds_the_least_total) {
-    for (uint64_t i = 0; i < N_CASES; i++) {
+    for (uint64_t i = seed_from(0); i < seed_end(N_CASES); i++) {
         cleave_arena arena = {0};
         cleave_random random = {.key = i};
         additive_shape shape = additive_small_shape(&random);
@@ -55,7 +56,7 @@ static bool is_local_optimum(const cleave_additive *additive,
    optimal is. */
 Test(elimination, bounds_what_it_can_not_solve) {
     int n_wide = 0, n_optimal = 0;
-    for (uint64_t i = 0; i < N_CASES; i++) {
+    for (uint64_t i = seed_from(0); i < seed_end(N_CASES); i++) {
         cleave_arena arena = {0};
         cleave_random random = {.key = i};
         additive_shape shape = additive_small_shape(&random);
@@ -80,7 +81,7 @@ Test(elimination, bounds_what_it_can_not_solve) {
 }
 
 Test(elimination, gives_the_same_again) {
-    for (uint64_t i = 0; i < 200; i++) {
+    for (uint64_t i = seed_from(0); i < seed_end(200); i++) {
         cleave_arena arena = {0};
         cleave_random random = {.key = i};
         additive_shape shape = additive_small_shape(&random);

@@ -1,5 +1,6 @@
 /* Of random programs: no engine breaks what a timeline has to keep, both agree where the order does
    not matter, and what they say of the main lane and of the critical path adds up. */
+#include "../support/draws.h"
 #include "../support/engine_case.h"
 #include "../support/ok.h"
 
@@ -82,7 +83,7 @@ static void expect_dependencies_hold(const engine_case *c) {
 }
 
 Test(engine, both_engines_respect_dependencies_of_random_programs) {
-    for (uint64_t seed = 0; seed < 200; seed++) {
+    for (uint64_t seed = seed_from(0); seed < seed_end(200); seed++) {
         engine_case *c = random_case(seed, seed % 2, seed % 3 != 0, seed % 4 < 2);
         events(c);
         expect_dependencies_hold(c);
@@ -93,7 +94,7 @@ Test(engine, both_engines_respect_dependencies_of_random_programs) {
 }
 
 Test(engine, engines_agree_where_no_link_is_shared) {
-    for (uint64_t seed = 0; seed < 200; seed++) {
+    for (uint64_t seed = seed_from(0); seed < seed_end(200); seed++) {
         engine_case *c = random_case(seed, true, false, false);
         int64_t by_events = events(c);
         int64_t *start = malloc((size_t)c->problem.step.n_items * sizeof *start);
@@ -129,7 +130,7 @@ static int64_t worked_within(const engine_case *c, int32_t i) {
 /* Work is conserved: a main item ends as late as its own work and all that the communication lane,
    and the device for messages, did within it say, to the picosecond. */
 Test(engine, time_taken_from_the_main_lane_is_exact_by_events) {
-    for (uint64_t seed = 0; seed < 100; seed++) {
+    for (uint64_t seed = seed_from(0); seed < seed_end(100); seed++) {
         engine_case *c = random_case(seed, true, true, true);
         events(c);
         const cleave_engine_problem *p = &c->problem;
@@ -154,7 +155,7 @@ Test(engine, time_taken_from_the_main_lane_is_exact_by_events) {
 /* By the scan some of it lies between items, and after the last one. */
 Test(engine, critical_paths_of_both_engines_add_up_to_the_step) {
     int32_t n_after = 0;
-    for (uint64_t seed = 0; seed < 400; seed++) {
+    for (uint64_t seed = seed_from(0); seed < seed_end(400); seed++) {
         engine_case *c = random_case(seed, seed % 2, seed % 3 != 0, seed % 4 < 2);
         for (int rule = 0; rule < 2; rule++) {
             int64_t step = rule ? scan(c) : events(c), sum = 0, own = 0, last = 0;
@@ -223,7 +224,7 @@ static int32_t expect_same_work(const engine_case *c, const cleave_work_times *t
 
 Test(engine, runs_of_work_have_the_times_of_their_items) {
     int32_t n_longer = 0, n_synced = 0;
-    for (uint64_t seed = 0; seed < 200; seed++) {
+    for (uint64_t seed = seed_from(0); seed < seed_end(200); seed++) {
         engine_case *c = random_case(seed, seed % 2, seed % 3 != 0, seed % 4 < 2);
         const cleave_engine_problem *p = &c->problem;
         cleave_work_times times = make_times(c);

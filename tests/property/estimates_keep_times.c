@@ -4,6 +4,7 @@
    gradients set out together; what
    it is said to send is what it sends; and what memory it is said to need at most is not less than
    what it needs, nor is a plan by slots. */
+#include "../support/draws.h"
 #include "../support/models.h"
 #include "../support/shipped.h"
 #include "graph/import/import.h"
@@ -14,7 +15,6 @@
 #include "../support/test_machine.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 typedef struct walk {
     cleave_arena arena, scratch;
@@ -31,11 +31,6 @@ typedef struct walk {
     int64_t together_bytes;
 } walk;
 
-static int n_changes(void) {
-    const char *text = getenv("CLEAVE_TEST_CHANGES"); /* more of them, by hand */
-    return text != NULL ? atoi(text) : 300;
-}
-
 static void ok(const walk *w, cleave_status status, const cleave_error *error) {
     cr_assert_eq(status, CLEAVE_OK, "%s: %s", w->name, error->message);
 }
@@ -48,8 +43,9 @@ static void begin(walk *w, int32_t n_devices) {
                                         .symbolic_collectives = !w->in_steps,
                                         .together_bytes = w->together_bytes,
                                         .optimizer_states = 1};
-    w->random = (cleave_random){.key = 7};
-    ok(w, cleave_layout_random(&w->model, n_devices, 5, &w->arena, &w->layout, &error), &error);
+    w->random = (cleave_random){.key = seed_from(7)};
+    ok(w, cleave_layout_random(&w->model, n_devices, seed_from(5), &w->arena, &w->layout, &error),
+       &error);
     for (int32_t op = 0; op < w->model.n_operators; op++) { /* room for any split */
         int32_t *devices = CLEAVE_ARENA_ARRAY(&w->arena, int32_t, n_devices);
         memcpy(devices, w->layout.splits[op].devices,
@@ -212,7 +208,7 @@ static void check_hand_model(int which) {
         cr_assert(hand_model(which, &w.arena, &w.model, &error), "%s", error.message);
         if (devices[i / 4] == 4) /* gradients are clipped */
             ok(&w, cleave_model_clip(&w.model, &error), &error);
-        check(&w, devices[i / 4], w.in_steps || w.shards ? n_changes() / 3 : n_changes());
+        check(&w, devices[i / 4], w.in_steps || w.shards ? n_draws(100) : n_draws(300));
     }
 }
 
@@ -233,6 +229,6 @@ Test(estimates, keep_times_of_real_models) {
                   .together_bytes = i % 3 == 0 ? 1 << 18 : 0};
         cleave_error error = {""};
         ok(&w, shipped_model(names[i / 4], 16, &w.arena, &w.model, &error), &error);
-        check(&w, 4, n_changes() / 10);
+        check(&w, 4, n_draws(30));
     }
 }

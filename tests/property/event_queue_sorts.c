@@ -1,6 +1,7 @@
 /* The event queue against a look at everything that waits, over random pushes and pops: few times
    and many, far apart and all alike, before and after what has been taken out, in bursts, and a
    queue that runs empty and is used again. */
+#include "../support/draws.h"
 #include "base/random.h"
 #include "simulator/events/event_queue.h"
 
@@ -46,7 +47,7 @@ Test(event_queue, gives_what_is_least_of_all_that_waits) {
     static cleave_event near[ROOM], pool[ROOM];
     static model m;
     cleave_event_queue queue = {.near = near, .pool = pool};
-    for (uint64_t round = 0; round < N_ROUNDS; round++) {
+    for (uint64_t round = seed_from(0); round < seed_end(N_ROUNDS); round++) {
         cleave_random random = {.key = round};
         int64_t now = 0, spread = INT64_C(1) << cleave_random_below(&random, 46);
         int64_t most = 1 + cleave_random_below(&random, round % 4 == 0 ? 200 : 20);

@@ -1,6 +1,7 @@
 /* An all-to-all of the symbolic form says what the messages say that stand for it when it is
    expanded: between every two devices, tensor by tensor, for random layouts; and its closed form is
    near to what those take. */
+#include "../support/draws.h"
 #include "../support/models.h"
 #include "../support/ok.h"
 #include "../support/shipped.h"
@@ -88,7 +89,7 @@ static void check(const char *name, int32_t n_nodes, int32_t per_node, int n_lay
     t.machine = make_machine(&t.arena, n_nodes, per_node, "1 TiB");
     OK(shipped_model, name, 48, &t.arena, &t.model);
     OK(cleave_cost_cache_create, &t.model, &t.machine, &t.cache);
-    for (int seed = 0; seed < n_layouts; seed++)
+    for (uint64_t seed = seed_from(0); seed < seed_end(n_layouts); seed++)
         compare(&t, (uint64_t)seed);
     printf("%-10s %2d devices: %lld all-to-alls, steps differ by %.1f %% on average\n", name,
            t.machine.n_devices, (long long)t.n_exchanges, 100 * t.ratio_sum / t.n_ratios);

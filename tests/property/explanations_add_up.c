@@ -1,5 +1,6 @@
 /* What `explain` says is so: the shares of a step add up to it, memory is within the arena, and the
    next best split is the best of all others, each lowered and simulated from scratch. */
+#include "../support/draws.h"
 #include "../support/models.h"
 #include "../support/ok.h"
 #include "../support/price_whole.h"
@@ -131,7 +132,7 @@ static void check_choices(drawn *d, int64_t limit) {
 }
 
 static void check_model(int which) {
-    for (uint64_t seed = 0; seed < 12; seed++) {
+    for (uint64_t seed = seed_from(0); seed < seed_end(12); seed++) {
         drawn d;
         begin(&d, which, seed, "1 TiB");
         check_path(&d);

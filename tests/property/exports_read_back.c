@@ -1,6 +1,7 @@
 /* What is read back of a plan is a layout that the target says as it is: nothing more is lost, and
    it is read back the same.  On layouts drawn at random, of models of all sorts, and in two stages
    wherever the target says that one can begin. */
+#include "../support/draws.h"
 #include "graph/export/plan.h"
 #include "graph/import/import.h"
 
@@ -98,7 +99,7 @@ Test(exports, what_is_read_back_is_exported_as_it_is) {
         cleave_arena arena = {0}, scratch = {0};
         cleave_model model;
         import(models[m].file, &arena, &model);
-        for (uint64_t seed = 0; seed < N_LAYOUTS; seed++) {
+        for (uint64_t seed = seed_from(0); seed < seed_end(N_LAYOUTS); seed++) {
             cleave_layout drawn;
             draw_layout(&model, models[m].n_devices, seed, &scratch, &drawn);
             n_cut += check(&model, &drawn, (cleave_target)(seed % CLEAVE_N_TARGETS), &scratch);

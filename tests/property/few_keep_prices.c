@@ -2,6 +2,7 @@
    every device, what the program itself takes and what is sent are those of the program of all of
    them, to the bit. */
 #include "../support/drawn_schedule.h"
+#include "../support/draws.h"
 #include "../support/shipped.h"
 #include "../support/trial.h"
 #include "graph/import/import.h"
@@ -11,14 +12,8 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { N_DEVICES = 8 };
-
-static int n_layouts(int usually) {
-    const char *text = getenv("CLEAVE_TEST_LAYOUTS"); /* of each model, by hand */
-    return text != NULL ? atoi(text) : usually;
-}
 
 static void begin(trial *t, const char *model, int64_t batch, const char *machine) {
     *t = (trial){0};
@@ -105,7 +100,7 @@ static void try_layouts(const char *model, int64_t batch, const char *machine, i
     trial t;
     int told = 0, tried = 0;
     begin(&t, model, batch, machine);
-    for (uint64_t seed = 0; tried < n; seed++) {
+    for (uint64_t seed = seed_from(0); tried < n; seed++) {
         cleave_arena scratch = {0};
         cleave_layout layout;
         trial_ok(&t, cleave_layout_random(&t.model, N_DEVICES, seed, &scratch, &layout, &t.error));
@@ -125,7 +120,7 @@ static void try_layouts(const char *model, int64_t batch, const char *machine, i
 }
 
 Test(few, three_micro_batches_tell_the_price_of_many) {
-    try_layouts("mlp", 48, "a100-128x8", n_layouts(40));
-    try_layouts("lenet5", 16, "v100-32x8", n_layouts(10));
-    try_layouts("byte_gpt", 24, "p100-4x4", n_layouts(10));
+    try_layouts("mlp", 48, "a100-128x8", n_draws(40));
+    try_layouts("lenet5", 16, "v100-32x8", n_draws(10));
+    try_layouts("byte_gpt", 24, "p100-4x4", n_draws(10));
 }

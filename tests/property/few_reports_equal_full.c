@@ -2,6 +2,7 @@
    reported of all: every figure of `simulate --json`, shares of the critical path and what
    `explain` says of each operator among them, to the bit. */
 #include "../support/drawn_schedule.h"
+#include "../support/draws.h"
 #include "../support/shipped.h"
 #include "../support/trial.h"
 #include "graph/import/import.h"
@@ -134,7 +135,7 @@ static void try_layouts(const char *model, int64_t batch, const char *machine, i
     trial t;
     int told = 0, tried = 0;
     begin(&t, model, batch, machine, n_devices);
-    for (uint64_t seed = 0; tried < n; seed++) {
+    for (uint64_t seed = seed_from(0); tried < n; seed++) {
         cleave_arena scratch = {0};
         cleave_layout layout;
         trial_ok(&t, cleave_layout_random(&t.model, n_devices, seed, &scratch, &layout, &t.error));

@@ -2,6 +2,7 @@
    devices, bit for bit, by both rules, with collectives in closed form and expanded; its items side
    by side are those of the whole program, and so are its bytes and its memory.  Layouts that are
    symmetric but for one thing are not taken for symmetric. */
+#include "../support/draws.h"
 #include "../support/folded.h"
 
 #include <criterion/criterion.h>
@@ -18,8 +19,8 @@ Test(folded, equals_full_bit_for_bit) {
                   {"dlrm", 8}, {"byte_lstm", 2}, {"resnet50", 3}};
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         int symbolic_folds = 0;
-        for (int round = 0; round < models[m].rounds; round++) {
-            fold_trial t = {.random = {.key = 100 * m + (uint64_t)round}};
+        for (int round = 0; round < n_draws(models[m].rounds); round++) {
+            fold_trial t = {.random = {.key = seed_from(100 * m + (uint64_t)round)}};
             int32_t per_node = 1 << fold_below(&t, 3), n_nodes = 2 + fold_below(&t, 7);
             if (fold_below(&t, 2) == 0)
                 n_nodes = 4 << fold_below(&t, 3);
@@ -114,8 +115,8 @@ static void draw_any_split(fold_trial *t, int32_t op) {
 
 /* Whatever the layout: what folds is equal. */
 Test(folded, equals_full_on_any_layout_that_folds) {
-    for (int round = 0; round < 200; round++) {
-        fold_trial t = {.random = {.key = 5000 + (uint64_t)round}};
+    for (int round = 0; round < n_draws(200); round++) {
+        fold_trial t = {.random = {.key = seed_from(5000 + (uint64_t)round)}};
         snprintf(t.name, sizeof t.name, "any %d", round);
         make_fold_machine(&t, 2 + fold_below(&t, 3), 1 << fold_below(&t, 2), false, false);
         import_to_fold(&t, fold_below(&t, 2) == 0 ? "mlp" : "lenet5",

@@ -1,5 +1,6 @@
 /* The same with stages, micro-batches, recomputation and sharded state. */
 #include "../support/config_request.h"
+#include "../support/draws.h"
 #include "../support/folded.h"
 #include "simulator/step/few.h"
 #include "simulator/step/simulate.h"
@@ -124,8 +125,8 @@ static void split_samples(fold_trial *t) {
 Test(folded, equals_full_in_stages_and_micro_batches) {
     static const char *const models[] = {"mlp", "lenet5", "byte_gpt"};
     int folds[3] = {0}, rails = 0;
-    for (int round = 0; round < 160; round++) {
-        fold_trial t = {.random = {.key = 9000 + (uint64_t)round}};
+    for (int round = 0; round < n_draws(160); round++) {
+        fold_trial t = {.random = {.key = seed_from(9000 + (uint64_t)round)}};
         int model = round % 8 == 0 ? 2 : round % 2;
         int32_t n_groups = 1 + fold_below(&t, 3),
                 per_group = 3 + fold_below(&t, model == 2 ? 1 : 3);
@@ -176,8 +177,8 @@ static bool draw_shards(fold_trial *t) {
  */
 Test(folded, equals_full_with_sharded_state) {
     int folds[4] = {0}, staged = 0, n_less = 0;
-    for (int round = 0; round < 60; round++) {
-        fold_trial t = {.random = {.key = 14000 + (uint64_t)round}};
+    for (int round = 0; round < n_draws(60); round++) {
+        fold_trial t = {.random = {.key = seed_from(14000 + (uint64_t)round)}};
         int32_t n_groups = 1 + fold_below(&t, 2), per_node = 1 << fold_below(&t, 2);
         const char *model = round % 2 == 0 ? "byte_gpt" : "mlp";
         snprintf(t.name, sizeof t.name, "%s sharded, round %d", model, round);
@@ -230,9 +231,9 @@ static void shard_table(fold_trial *t) {
    go round over links between groups that only some windows have to take. */
 Test(folded, equals_full_where_groups_share_a_table) {
     int folds = 0, rails = 0, n_less = 0;
-    for (int round = 0; round < 90; round++) {
+    for (int round = 0; round < n_draws(90); round++) {
         bool on_rails = round >= 30;
-        fold_trial t = {.random = {.key = 17000 + (uint64_t)round}};
+        fold_trial t = {.random = {.key = seed_from(17000 + (uint64_t)round)}};
         int32_t n_groups = 2 + fold_below(&t, 2), per_node = 1 << fold_below(&t, 2);
         snprintf(t.name, sizeof t.name, "shared table, round %d", round);
         if (on_rails)
@@ -272,8 +273,9 @@ static void place_groups_outermost(fold_trial *t, int32_t n_groups) {
 Test(folded, equals_full_where_windows_lie_outermost) {
     static const char *const models[] = {"mlp", "lenet5", "byte_gpt"};
     int folds = 0, alone = 0, shared = 0;
-    for (int round = 0; round < 120; round++) {
-        fold_trial t = {.random = {.key = 21000 + (uint64_t)round}, .windows_outermost = true};
+    for (int round = 0; round < n_draws(120); round++) {
+        fold_trial t = {.random = {.key = seed_from(21000 + (uint64_t)round)},
+                        .windows_outermost = true};
         int32_t n_groups = 2 << fold_below(&t, 2), n_windows = 3, per_node = 2 << fold_below(&t, 2);
         snprintf(t.name, sizeof t.name, "windows outermost, round %d", round);
         make_rails_of(&t, n_groups * n_windows, per_node);

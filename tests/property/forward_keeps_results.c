@@ -2,6 +2,7 @@
    device gives; the very bytes that the first pass of training under the same layout gives; in less
    memory; and nothing that is searched or bounded is beaten. */
 #include "../support/drawn_schedule.h"
+#include "../support/draws.h"
 #include "../support/interpreter.h"
 #include "../support/ok.h"
 #include "../support/test_machine.h"
@@ -167,7 +168,7 @@ Test(forward, any_layout_gives_the_same_outputs_and_the_bytes_of_training) {
     cr_assert(!cleave_model_trains(&model) && cleave_model_trains(&trained));
     OK(cleave_layout_create, &model, 1, &arena, &single);
     run(&model, &single, false, &arena, &program, &expected);
-    for (int seed = 0; seed < 150; seed++) {
+    for (uint64_t seed = seed_from(0); seed < seed_end(150); seed++) {
         cleave_arena scratch = {0};
         cleave_layout layout, whole;
         OK(cleave_layout_random, &model, N_DEVICES, (uint64_t)seed, &scratch, &layout);
@@ -177,7 +178,7 @@ Test(forward, any_layout_gives_the_same_outputs_and_the_bytes_of_training) {
         n_exact += is_exact;
         n_cut += layout.schedule.micro_batches > 1;
         n_staged += layout.schedule.n_stages > 1;
-        try_layout(&model, &trained, is_exact ? &whole : &layout, is_exact, &expected, seed);
+        try_layout(&model, &trained, is_exact ? &whole : &layout, is_exact, &expected, (int)seed);
         cleave_arena_free(&scratch);
     }
     cr_expect_gt(n_cut, 20);
@@ -271,7 +272,7 @@ Test(forward, no_drawn_layout_is_below_the_bounds) {
     cleave_machine machine = make_machine(&arena, 2, 2, "16 GiB");
     cleave_problem problem;
     OK(cleave_problem_create, &model, &machine, NULL, &arena, &problem);
-    for (int seed = 0; seed < 60; seed++) {
+    for (uint64_t seed = seed_from(0); seed < seed_end(60); seed++) {
         cleave_arena scratch = {0};
         cleave_layout layout;
         OK(cleave_layout_random, &model, machine.n_devices, (uint64_t)seed, &scratch, &layout);

@@ -1,4 +1,5 @@
 /* The reference's own gradients against finite differences of its forward. */
+#include "../support/draws.h"
 #include "../support/ok.h"
 #include "../support/random_call.h"
 #include "../support/random_nest.h"
@@ -70,7 +71,7 @@ static double predicted_change(random_call *made, float *const *directions, doub
    under a maximum), even ones for the others; h is below half a step of the grid. */
 static void check_gradient(const char *what, random_nest_maker *make, uint64_t n) {
     const double h = 1.0 / 1024;
-    for (uint64_t seed = 0; seed < n; seed++) {
+    for (uint64_t seed = seed_from(0); seed < seed_end((int)n); seed++) {
         cleave_error error = {{0}};
         cleave_random random = {.key = seed};
         one_nest one;

@@ -1,6 +1,7 @@
 /* The integer program against trying everything, with and without limits, and against elimination
    where nothing is limited. */
 #include "../support/drawn_additive.h"
+#include "../support/draws.h"
 #include "../support/integer_program.h"
 #include "../support/ok.h"
 
@@ -18,7 +19,7 @@ static cleave_additive_solution solve(const cleave_additive *additive, int32_t n
 Test(integer_program, finds_the_least_total_within_limits) {
     static const int64_t weights[] = {1, 10, INT64_C(16) << 30};
     int n_infeasible = 0, n_bound = 0;
-    for (uint64_t i = 0; i < N_CASES; i++) {
+    for (uint64_t i = seed_from(0); i < seed_end(N_CASES); i++) {
         cleave_arena arena = {0};
         cleave_random random = {.key = i};
         additive_shape shape = additive_small_shape(&random);
@@ -54,7 +55,7 @@ Test(integer_program, finds_the_least_total_within_limits) {
 }
 
 Test(integer_program, agrees_with_elimination) {
-    for (uint64_t i = 0; i < N_LARGER; i++) {
+    for (uint64_t i = seed_from(0); i < seed_end(N_LARGER); i++) {
         cleave_arena arena = {0};
         cleave_random random = {.key = i};
         additive_shape shape = {.graph = i % 2 == 0 ? DRAWN_GRID : DRAWN_SKIPS,

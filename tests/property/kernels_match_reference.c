@@ -4,6 +4,7 @@
 
    Operands that the model says backward does not read are withheld, results are poisoned before
    the call, and the workspace has a fence behind it. */
+#include "../support/draws.h"
 #include "../support/ok.h"
 #include "../support/random_call.h"
 #include "../support/random_nest.h"
@@ -166,7 +167,7 @@ static tally compare_many(const cleave_kernel_row *row, random_nest_maker *make,
     subject of = {.row = row};
     OK(cleave_kernels_create, &of.kernels);
     tally seen = {0};
-    for (uint64_t seed = 0; seed < n; seed++) {
+    for (uint64_t seed = seed_from(0); seed < seed_end((int)n); seed++) {
         cleave_random random = {.key = seed};
         one_nest one;
         const cleave_nest *nest = make(&one, &random, &error);
@@ -461,7 +462,7 @@ static bool compare_halves(random_call *made, cleave_pass pass) {
 
 Test(kernels, rows_of_channels_in_bf16_are_those_of_f32_rounded) {
     int n_compared = 0;
-    for (uint64_t seed = 0; seed < 60; seed++) {
+    for (uint64_t seed = seed_from(0); seed < seed_end(60); seed++) {
         cleave_error error = {{0}};
         cleave_random random = {.key = seed};
         one_nest one;

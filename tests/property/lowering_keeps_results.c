@@ -1,6 +1,7 @@
 /* Law 1 and law 4 over random layouts: loss and updated parameters under any legal layout equal
    those of one device, to summation order, whatever the timing; every program passes its check. */
 #include "../support/drawn_schedule.h"
+#include "../support/draws.h"
 #include "../support/interpreter.h"
 #include "../support/models.h"
 #include "../support/onnx_writer.h"
@@ -11,7 +12,6 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { N_DEVICES = 6, N_STEPS = 2 };
 
@@ -39,11 +39,6 @@ static void run_steps(const cleave_model *model, const cleave_layout *layout, ui
 static void run(const cleave_model *model, const cleave_layout *layout, uint64_t timing,
                 cleave_arena *arena, interpreter_result *result, const char *what) {
     run_steps(model, layout, timing, N_STEPS, 0.1, arena, result, what);
-}
-
-static int n_layouts(void) {
-    const char *text = getenv("CLEAVE_TEST_LAYOUTS"); /* more of them, by hand */
-    return text != NULL ? atoi(text) : 200;
 }
 
 static void compare_values(const cleave_model *model, const interpreter_result *result,
@@ -94,7 +89,7 @@ static int check_model(const cleave_model *model, cleave_arena *arena) {
     cr_assert_eq(cleave_layout_create(model, 1, arena, &single, &error), CLEAVE_OK);
     interpreter_result expected;
     run(model, &single, 1, arena, &expected, "one device");
-    for (uint64_t seed = 0; seed < (uint64_t)n_layouts(); seed++) {
+    for (uint64_t seed = seed_from(0); seed < seed_end(200); seed++) {
         char what[64];
         snprintf(what, sizeof what, "%s, layout seed %d", model->file, (int)seed);
         cleave_arena scratch = {0};

@@ -1,6 +1,7 @@
 /* Law 6: the price of a family that is put together from its members, some of which are remembered
    from other layouts, is that of the family lowered and priced as a whole, field by field: items,
    messages, collectives and what is in use when. */
+#include "../support/draws.h"
 #include "../support/shipped.h"
 #include "graph/import/import.h"
 #include "simulator/step/price_members.h"
@@ -24,11 +25,6 @@ typedef struct walk {
     int32_t n_compared;
 } walk;
 
-static int n_changes(void) {
-    const char *text = getenv("CLEAVE_TEST_CHANGES"); /* more of them, by hand */
-    return text != NULL ? atoi(text) : 60;
-}
-
 static void ok(const walk *w, cleave_status status, const cleave_error *error) {
     cr_assert_eq(status, CLEAVE_OK, "%s: %s", w->name, error->message);
 }
@@ -38,8 +34,9 @@ static void begin(walk *w, int32_t n_devices, bool in_steps) {
     w->machine = make_machine(&w->arena, n_devices / 2, 2, "1 TiB");
     w->options = (cleave_lower_options){
         .training = true, .symbolic_collectives = !in_steps, .optimizer_states = 1};
-    w->random = (cleave_random){.key = 11};
-    ok(w, cleave_layout_random(&w->model, n_devices, 5, &w->arena, &w->layout, &error), &error);
+    w->random = (cleave_random){.key = seed_from(11)};
+    ok(w, cleave_layout_random(&w->model, n_devices, seed_from(5), &w->arena, &w->layout, &error),
+       &error);
     ok(w, cleave_cost_cache_create(&w->model, &w->machine, &w->cache, &error), &error);
     ok(w, cleave_lowerer_create(&w->model, &w->layout, &w->options, &w->lowerer, &error), &error);
     w->memory = (member_memory){.lowerer = w->lowerer,
@@ -132,7 +129,7 @@ static void check(walk *w, int32_t n_devices, bool in_steps) {
     cleave_error error = {""};
     begin(w, n_devices, in_steps);
     cleave_split tried = {.devices = CLEAVE_ARENA_ARRAY(&w->arena, int32_t, n_devices)};
-    for (int change = 0; change < n_changes(); change++) {
+    for (int change = 0; change < n_draws(60); change++) {
         int32_t op = (int32_t)cleave_random_below(&w->random, w->model.n_operators), n;
         cleave_split_random(&w->model.operators[op], n_devices, &w->random, &tried);
         ok(w, cleave_lowerer_set_split(w->lowerer, op, &tried, &error), &error);
@@ -154,7 +151,7 @@ Test(members, keep_prices_of_real_models) {
             cleave_error error = {""};
             ok(&w, shipped_model(names[i], 24, &w.arena, &w.model, &error), &error);
             check(&w, devices[d / 2], d % 2 != 0);
-            cr_assert(w.n_compared > n_changes() / 10, "%s: %d families with members", names[i],
+            cr_assert(w.n_compared > n_draws(6), "%s: %d families with members", names[i],
                       w.n_compared);
         }
 }

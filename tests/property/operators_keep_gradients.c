@@ -3,8 +3,9 @@
    differences of that evaluation, and under random layouts, by either set of kernels, both equal
    the unsplit reference.
 
-   CLEAVE_TEST_CASES=N draws N models an operator; CLEAVE_TEST_CASE=TYPE:SEED draws that one. */
+   CLEAVE_TEST_CASE=TYPE:SEED draws one alone. */
 #include "../support/double_evaluator.h"
+#include "../support/draws.h"
 #include "../support/generators.h"
 #include "../support/interpreter.h"
 #include "../support/ok.h"
@@ -421,11 +422,6 @@ static void check_case(const generator *g, uint64_t seed, cleave_kernels *kernel
     cleave_arena_free(&c.arena);
 }
 
-static int n_cases(void) {
-    const char *text = getenv("CLEAVE_TEST_CASES");
-    return text != NULL ? atoi(text) : 4;
-}
-
 /* ---- the tests ------------------------------------------------------------------------------- */
 
 ParameterizedTestParameters(operators, have_the_gradients_of_differences_under_any_layout) {
@@ -451,8 +447,8 @@ ParameterizedTest(int *index, operators, have_the_gradients_of_differences_under
     cleave_kernels *kernels;
     OK(cleave_kernels_create, &kernels);
     tally t = {0};
-    uint64_t first = only != NULL ? strtoull(only + length + 1, NULL, 10) : 0;
-    for (uint64_t i = 0; i < (uint64_t)(only != NULL ? 1 : n_cases()); i++)
+    uint64_t first = only != NULL ? strtoull(only + length + 1, NULL, 10) : seed_from(0);
+    for (uint64_t i = 0; i < (uint64_t)(only != NULL ? 1 : n_draws(4)); i++)
         check_case(g, first + i, kernels, &t);
     cr_expect(t.n_kinks * 10 <= t.n_differences, "%s: %lld of %lld differences lie at kinks", type,
               (long long)t.n_kinks, (long long)t.n_differences);

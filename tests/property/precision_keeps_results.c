@@ -8,6 +8,7 @@
    one number and may be right by chance, so it may be off by 2^-9 of itself, half a unit of bf16.
  */
 #include "../support/drawn_schedule.h"
+#include "../support/draws.h"
 #include "../support/interpreter.h"
 #include "../support/models.h"
 #include "../support/ok.h"
@@ -84,7 +85,7 @@ static void check_model(int which, bool fast) {
     run(&model, &single, kernels, &arena, &one, "bf16");
     double off = distance(&model, &one, &exact);
     cr_assert_gt(off, 0, "%s: bf16 is f32", hand_model_names[which]);
-    for (uint64_t seed = 0; seed < N_LAYOUTS; seed++)
+    for (uint64_t seed = seed_from(0); seed < seed_end(N_LAYOUTS); seed++)
         check_layout(&model, seed, kernels, &one, off);
     cleave_kernels_destroy(kernels);
     cleave_arena_free(&arena);

@@ -1,6 +1,7 @@
 /* Dropping values that are never needed: the optimum stays, with and without limits, and something
    is dropped. */
 #include "../support/drawn_additive.h"
+#include "../support/draws.h"
 #include "../support/ok.h"
 #include "search/solve/prune.h"
 
@@ -10,7 +11,7 @@ enum { N_CASES = 2000 };
 
 Test(pruning, keeps_the_optimum) {
     int64_t n_dropped = 0;
-    for (uint64_t i = 0; i < N_CASES; i++) {
+    for (uint64_t i = seed_from(0); i < seed_end(N_CASES); i++) {
         cleave_arena arena = {0};
         cleave_random random = {.key = i};
         additive_shape shape = additive_small_shape(&random);

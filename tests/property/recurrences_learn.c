@@ -4,6 +4,7 @@
    The weights are initializers of ONNX's shapes, or, as PyTorch writes them, parameters of each
    direction, with an order of gates of their own, of which slices are put together. */
 #include "../support/double_evaluator.h"
+#include "../support/draws.h"
 #include "../support/interpreter.h"
 #include "../support/ok.h"
 #include "../support/onnx_writer.h"
@@ -206,7 +207,7 @@ static void compare_layouts(const cleave_model *model, const cleave_layout *sing
                             cleave_arena *arena, const char *what) {
     interpreter_result expected;
     train(model, single, 1, 2, arena, &expected);
-    for (uint64_t seed = 0; seed < N_LAYOUTS; seed++) {
+    for (uint64_t seed = seed_from(0); seed < seed_end(N_LAYOUTS); seed++) {
         cleave_arena scratch = {0};
         cleave_layout layout;
         interpreter_result result;

@@ -1,6 +1,7 @@
 /* Lagrange's relaxation against trying everything: its bound is one, what it finds is within the
    limits, and what it says is impossible is. */
 #include "../support/drawn_additive.h"
+#include "../support/draws.h"
 #include "../support/integer_program.h"
 #include "../support/ok.h"
 
@@ -54,7 +55,7 @@ static void check(const cleave_additive *additive, int32_t n_limits,
 static tally run(int32_t n_limits, bool wide) {
     static const int64_t weights[] = {1, 10, INT64_C(1) << 40};
     tally t = {0};
-    for (uint64_t i = 0; i < N_CASES; i++) {
+    for (uint64_t i = seed_from(0); i < seed_end(N_CASES); i++) {
         cleave_arena arena = {0};
         cleave_random random = {.key = i};
         additive_shape shape = additive_small_shape(&random);
@@ -76,7 +77,7 @@ static tally run(int32_t n_limits, bool wide) {
 Test(relaxation, finds_what_is_cheap_beside_what_takes_weeks) {
     static const int64_t weeks = INT64_C(1) << 60;
     int n_cut = 0, n_feasible = 0, n_found = 0;
-    for (uint64_t i = 0; i < N_CASES; i++) {
+    for (uint64_t i = seed_from(0); i < seed_end(N_CASES); i++) {
         cleave_arena arena = {0};
         cleave_random random = {.key = i};
         additive_shape shape = additive_small_shape(&random);
@@ -139,7 +140,7 @@ Test(relaxation, without_limits_is_elimination) {
 
 /* A chain that is too long to try: the integer program's optimum lies between bound and total. */
 Test(relaxation, brackets_the_integer_program) {
-    for (uint64_t i = 0; i < 20; i++) {
+    for (uint64_t i = seed_from(0); i < seed_end(20); i++) {
         cleave_arena arena = {0};
         cleave_random random = {.key = i};
         additive_shape shape = {

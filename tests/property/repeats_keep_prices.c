@@ -1,6 +1,7 @@
 /* The price of a deep model from six of its blocks is that of lowering, planning and simulating all
    of them: step, memory and bytes, bit for bit, for drawn splits of a block, folded and not. */
 #include "../support/deep_transformer.h"
+#include "../support/draws.h"
 #include "../support/price_whole.h"
 #include "../support/shipped.h"
 #include "../support/window_split.h"
@@ -171,13 +172,13 @@ static bool draw_state(trial *t, cleave_random *random, cleave_layout *layout) {
 }
 
 static void walk(trial *t, const repeat_case *of, uint64_t seed) {
-    cleave_random random = {.key = seed};
+    cleave_random random = {.key = seed_from(seed)};
     cleave_window_space space;
     cleave_layout layout;
     ok(t, cleave_window_space_create(&t->problem, &t->problem.blocks, t->machine.devices_per_node,
                                      &t->arena, &space, &t->error));
     int32_t *choice = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, space.n_groups);
-    for (int round = 0; round < of->rounds; round++) {
+    for (int round = 0; round < n_draws(of->rounds); round++) {
         make_layout(t, &space, choice, &layout);
         expect_same_price(t, &layout, round);
         if (round == 0)

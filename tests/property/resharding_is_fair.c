@@ -1,5 +1,6 @@
 /* What resharding costs, on drawn shardings: blocks of devices that are handed out to dimensions,
    replicas and keys, in any order, of tensors that they divide or do not. */
+#include "../support/draws.h"
 #include "../support/ok.h"
 #include "search/solve/resharding_internal.h"
 
@@ -96,7 +97,7 @@ static bool is_there(const cleave_shard_entry *from, const cleave_shard_entry *t
 
 Test(resharding, costs_nothing_just_where_all_is_there) {
     int n_free = 0;
-    for (uint64_t i = 0; i < N_CASES; i++) {
+    for (uint64_t i = seed_from(0); i < seed_end(N_CASES); i++) {
         cleave_arena scratch = {0};
         cleave_random random = {.key = i};
         drawn a = draw(&random, 5), b = draw(&random, 4);
@@ -123,7 +124,7 @@ Test(resharding, costs_nothing_just_where_all_is_there) {
 Test(resharding, arithmetic_agrees_with_looking_at_every_cell) {
     int n_compared = 0;
     for (int few = 0; few < 2; few++)
-        for (uint64_t i = 0; i < N_CASES; i++) {
+        for (uint64_t i = seed_from(0); i < seed_end(N_CASES); i++) {
             cleave_arena scratch = {0};
             cleave_random random = {.key = i};
             drawn a = draw(&random, 3), b = draw(&random, 4);
@@ -148,7 +149,7 @@ Test(resharding, arithmetic_agrees_with_looking_at_every_cell) {
 Test(resharding, arithmetic_shares_readers_out_among_replicas) {
     int n_far = 0, n = 0;
     resharder->few = resharder->everywhere = true;
-    for (uint64_t i = 0; i < N_CASES; i++) {
+    for (uint64_t i = seed_from(0); i < seed_end(N_CASES); i++) {
         cleave_arena scratch = {0};
         cleave_random random = {.key = i};
         drawn a = draw(&random, 4), b = draw(&random, 4);
@@ -173,7 +174,7 @@ Test(resharding, arithmetic_shares_readers_out_among_replicas) {
  */
 Test(resharding, few_nodes_stand_for_all) {
     int n_far = 0, n = 0;
-    for (uint64_t i = 0; i < N_CASES; i++) {
+    for (uint64_t i = seed_from(0); i < seed_end(N_CASES); i++) {
         cleave_arena scratch = {0};
         cleave_random random = {.key = i};
         drawn a = draw(&random, 5), b = draw(&random, 4);
@@ -194,7 +195,7 @@ Test(resharding, few_nodes_stand_for_all) {
 /* Nodes are alike, and devices within them.  Where one device holds a shard nobody chooses by
    number; collectives, whose order goes by number, need groups of three. */
 Test(resharding, costs_the_same_under_other_names_of_devices) {
-    for (uint64_t i = 0; i < N_CASES; i++) {
+    for (uint64_t i = seed_from(0); i < seed_end(N_CASES); i++) {
         cleave_arena scratch = {0};
         cleave_random random = {.key = i};
         drawn a = draw(&random, 3), b = draw(&random, 3);
@@ -261,7 +262,7 @@ static double count_runs(const cleave_box *box, const cleave_box *cell) {
 }
 
 Test(resharding, counts_the_rows_of_cells) {
-    for (uint64_t i = 0; i < N_CASES; i++) {
+    for (uint64_t i = seed_from(0); i < seed_end(N_CASES); i++) {
         cleave_random random = {.key = i};
         const cleave_sharding s = {.rank = RANK, .order = {0, 2, 1}}; /* in memory */
         cleave_box box = {0}, cell = {0};

@@ -3,6 +3,7 @@
    and orders of one's own.  And what a device keeps is what is in flight: its memory falls with the
    size of a micro-batch, gpipe keeps all of them, 1f1b of stage s at most P - s. */
 #include "../support/drawn_schedule.h"
+#include "../support/draws.h"
 #include "../support/interpreter.h"
 #include "../support/models.h"
 #include "../support/perceptron.h"
@@ -15,15 +16,9 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { N_DEVICES = 4, N_STEPS = 2, MOST_STAGES = 8 };
-
-static int n_layouts(int usually) {
-    const char *text = getenv("CLEAVE_TEST_LAYOUTS"); /* of each model, by hand */
-    return text != NULL ? atoi(text) : usually;
-}
 
 static void ok(cleave_status status, const cleave_error *error, const char *what) {
     cr_assert_eq(status, CLEAVE_OK, "%s: %s", what, error->message);
@@ -241,13 +236,13 @@ static void try_kinds(subject *s, const cleave_schedule *drawn, cleave_random *r
 
 /* Layouts by chance until so many have micro-batches. */
 static void check_model(const cleave_model *model, int usually) {
-    int n = 0, n_staged = 0, n_interleaved = 0, n_wanted = n_layouts(usually);
+    int n = 0, n_staged = 0, n_interleaved = 0, n_wanted = n_draws(usually);
     double worst = 1;
-    for (uint64_t seed = 0; n < n_wanted; seed++) {
+    for (uint64_t seed = seed_from(0); n < n_wanted; seed++) {
         subject s = {.model = model, .worst = 1};
         cleave_random random = {.key = seed};
         cleave_error error = {""};
-        cr_assert_lt(seed, 100 * (uint64_t)n_wanted, "%s is never cut", model->file);
+        cr_assert_lt(seed, seed_from(100 * (uint64_t)n_wanted), "%s is never cut", model->file);
         snprintf(s.what, sizeof s.what, "%s, seed %d", model->file, (int)seed);
         ok(cleave_layout_random(model, N_DEVICES, seed, &s.scratch, &s.layout, &error), &error,
            s.what);
@@ -444,7 +439,7 @@ Test(schedules, arenas_are_near_what_lives_at_once) {
             }
             cleave_arena_free(&scratch);
         }
-    for (uint64_t seed = 0; n_drawn < MOST_DRAWN; seed++) {
+    for (uint64_t seed = seed_from(0); n_drawn < MOST_DRAWN; seed++) {
         cleave_arena scratch = {0};
         cleave_program program;
         cleave_layout layout;

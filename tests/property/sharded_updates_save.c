@@ -1,6 +1,7 @@
 /* What sharding updates costs and saves, over random layouts: no device keeps more, bytes grow only
    where replicas had the whole gradient without any, and shares cover each element once. */
 #include "../support/deep_transformer.h"
+#include "../support/draws.h"
 #include "../support/interpreter.h"
 #include "../support/models.h"
 #include "../support/ok.h"
@@ -186,10 +187,10 @@ static void draw_layout(subject *s, uint64_t seed) {
 
 static void check_model(const cleave_model *model, int n_layouts) {
     counts n = {0};
-    for (int i = 0; i < n_layouts; i++) {
+    for (int i = 0; i < n_draws(n_layouts); i++) {
         cleave_arena arena = {0};
         subject s = {.model = model, .arena = &arena};
-        draw_layout(&s, (uint64_t)i);
+        draw_layout(&s, seed_from((uint64_t)i));
         check_layout(&s, i % 3, &n);
         cleave_arena_free(&arena);
     }

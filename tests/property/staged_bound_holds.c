@@ -3,6 +3,7 @@
    both rules of time, with collectives in closed form or in steps, in f32 and in bf16; in stages
    alone where the batch can't be cut.  And the model of one micro-batch is a model. */
 #include "../support/drawn_schedule.h"
+#include "../support/draws.h"
 #include "../support/models.h"
 #include "../support/perceptron.h"
 #include "../support/test_machine.h"
@@ -14,15 +15,8 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { MOST_MICRO_BATCHES = 4 };
-
-/* Of each model. */
-static int n_layouts(int usually) {
-    const char *text = getenv("CLEAVE_TEST_LAYOUTS"); /* by hand */
-    return text != NULL ? atoi(text) : usually;
-}
 
 typedef struct subject {
     cleave_arena arena;
@@ -123,7 +117,7 @@ static void try_model(subject *s, int n_seeds) {
     s->least = CLEAVE_ARENA_ARRAY(&s->arena, int64_t, s->model.n_operators);
     for (int32_t op = 0; op < s->model.n_operators; op++)
         s->least[op] = INT64_MAX;
-    for (int seed = 0; seed < n_seeds; seed++)
+    for (uint64_t seed = seed_from(0); seed < seed_from((uint64_t)n_seeds); seed++)
         try_seed(s, (uint64_t)seed);
     printf("%s: %d layouts, %d of them in micro-batches, %d less by others; the bound is at most "
            "%.3f of a step\n",
@@ -141,7 +135,7 @@ Test(staged_bound_holds, of_drawn_layouts) {
         subject s = {.name = hand_model_names[which[i]]};
         cleave_error error = {""};
         cr_assert(hand_model(which[i], &s.arena, &s.model, &error), "%s", error.message);
-        try_model(&s, n_layouts(30));
+        try_model(&s, n_draws(30));
     }
 }
 
@@ -149,7 +143,7 @@ Test(staged_bound_holds, of_drawn_layouts) {
 Test(staged_bound_holds, where_work_is_all) {
     subject s = {.name = "perceptron"};
     s.model = make_perceptron(&s.arena, 4, 256, 512);
-    int n = n_layouts(120);
+    int n = n_draws(120);
     try_model(&s, n);
     cr_expect_gt(s.n_cut, n / 3);
     cr_expect_gt(s.closest, 0.3);
@@ -168,7 +162,7 @@ Test(staged_bound_holds, on_two_kinds_of_devices) {
             cr_assert(hand_model(which[i], &s.arena, &s.model, &error), "%s", error.message);
         s.machine = parse_two_kinds(&s.arena, 2, 3, "16 GiB", 100, "1 us",
                                     "\"bandwidth\": \"10 GB/s\", \"latency\": \"1 us\"");
-        try_model(&s, n_layouts(60));
+        try_model(&s, n_draws(60));
     }
 }
 
@@ -183,7 +177,7 @@ Test(staged_bound_holds, where_sums_are_of_bf16) {
         cleave_model_set_precision(&s.model, CLEAVE_BF16, CLEAVE_F32);
         s.machine = parse_machine(&s.arena, 1, 1, "16 GiB", "100 GB/s", "1 ns",
                                   "\"bandwidth\": \"10 GB/s\", \"latency\": \"1 us\"");
-        try_model(&s, n_layouts(40));
+        try_model(&s, n_draws(40));
         cr_expect_gt(s.closest, 0.5, "%s", s.name);
     }
 }

@@ -1,6 +1,7 @@
 /* What devices do to each other, over random layouts of small models on nodes of two or four: the
    durations and delays that settling puts into a problem are those of a slow reading of its rules,
    item by item, from the timeline of the pass before. */
+#include "../support/draws.h"
 #include "../support/models.h"
 #include "base/random.h"
 #include "graph/lower/lower.h"
@@ -83,11 +84,12 @@ static void make(step *s, int which, int32_t n_devices, uint64_t seed, bool is_l
     cleave_layout layout;
     snprintf(s->what, sizeof s->what, "%s, %d devices, seed %d", hand_model_names[which], n_devices,
              (int)seed);
-    s->random = (cleave_random){.key = seed};
+    s->random = (cleave_random){.key = seed_from(seed)};
     cr_assert(hand_model(which, &s->arena, &s->model, &error), "%s", error.message);
     s->machine =
         make_machine(&s->arena, n_devices > 4 ? 2 : 1, n_devices > 4 ? 4 : n_devices, "1 TiB");
-    ok(s, cleave_layout_random(&s->model, n_devices, seed, &s->arena, &layout, &error), &error);
+    ok(s, cleave_layout_random(&s->model, n_devices, seed_from(seed), &s->arena, &layout, &error),
+       &error);
     cleave_lower_options options = {.training = s->model.loss >= 0, .optimizer_states = 1};
     ok(s, cleave_lower(&s->model, &layout, &options, &s->arena, &s->program, &error), &error);
     make_fits(s, is_level);

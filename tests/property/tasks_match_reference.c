@@ -2,6 +2,7 @@
    served, the least by (readiness, id) is next, found by looking at everything.  Graphs are drawn
    with few and with many different times, with and without work that takes none, over direct links
    and over one or two switches; and in levels, where a breadth-first order is the right one. */
+#include "../support/draws.h"
 #include "../support/ok.h"
 #include "base/random.h"
 #include "simulator/events/tasks.h"
@@ -208,7 +209,7 @@ static char *draw_graph(uint64_t seed, size_t *bytes) {
 
 Test(tasks_match_reference, every_start_and_end_is_that_of_the_rules) {
     static reference expected;
-    for (uint64_t seed = 0; seed < N_GRAPHS; seed++) {
+    for (uint64_t seed = seed_from(0); seed < seed_end(N_GRAPHS); seed++) {
         cleave_arena arena = {0};
         cleave_error error = {""};
         cleave_tasks tasks;

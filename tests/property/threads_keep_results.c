@@ -4,6 +4,7 @@
    What no sum is in comes out in the same bytes; sums within rounding, since a product of other
    extents may be summed in another order.  Whether threads do the parts at once or the caller in
    turn, as between two pieces of another call, the bytes are the same. */
+#include "../support/draws.h"
 #include "../support/ok.h"
 #include "../support/random_call.h"
 #include "../support/random_nest.h"
@@ -156,7 +157,7 @@ static void compare_many(random_nest_maker *make, uint64_t n, how compare, int l
     subject of = {.n_cuts = 0};
     OK(cleave_kernels_create, &of.one);
     OK(cleave_kernels_create_threads, THREADS, &of.many);
-    for (uint64_t seed = 0; seed < n; seed++) {
+    for (uint64_t seed = seed_from(0); seed < seed_end((int)n); seed++) {
         cleave_random random = {.key = seed};
         one_nest one;
         const cleave_nest *nest = make(&one, &random, &error);

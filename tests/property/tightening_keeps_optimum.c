@@ -1,6 +1,7 @@
 /* Passing messages: no optimum is lost, no total changes, and the bound is one.  And elimination of
    models that are wide enough for it finds what elimination without it finds. */
 #include "../support/drawn_additive.h"
+#include "../support/draws.h"
 #include "../support/ok.h"
 #include "search/solve/tighten.h"
 
@@ -37,7 +38,7 @@ static bool keeps_what_is_as_good(const cleave_additive *additive,
 Test(tightening, keeps_totals_and_optimum) {
     int64_t n_dropped = 0;
     int n_proven = 0;
-    for (uint64_t i = 0; i < N_CASES; i++) {
+    for (uint64_t i = seed_from(0); i < seed_end(N_CASES); i++) {
         cleave_arena arena = {0};
         cleave_random random = {.key = i};
         additive_shape shape = additive_small_shape(&random);
@@ -95,7 +96,7 @@ static cleave_additive without_messages(const cleave_additive *additive, cleave_
 }
 
 Test(tightening, wide_models_have_the_same_least_total) {
-    for (uint64_t i = 0; i < N_WIDE; i++) {
+    for (uint64_t i = seed_from(0); i < seed_end(N_WIDE); i++) {
         cleave_arena arena = {0};
         cleave_random random = {.key = i};
         additive_shape shape = {.graph = i % 2 == 0 ? DRAWN_CLIQUE : DRAWN_SPARSE,

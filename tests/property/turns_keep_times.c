@@ -4,7 +4,8 @@
    gradients that are added up among the devices of a stage beside the last micro-batches, once they
    are there or as what is gathered: ready long before, on a link that messages come by.
 
-   CLEAVE_TEST_CASES=10000 draws more of them. */
+   CLEAVE_TEST_TIMES draws more of them. */
+#include "../support/draws.h"
 #include "../support/ok.h"
 #include "base/order.h"
 #include "base/random.h"
@@ -14,11 +15,6 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-static int n_cases(int usually) {
-    const char *text = getenv("CLEAVE_TEST_CASES");
-    return text != NULL ? atoi(text) : usually;
-}
 
 /* ---- drawn ----------------------------------------------------------------------------------- */
 
@@ -73,7 +69,7 @@ static void draw(drawn *of, uint64_t seed, int32_t P, int32_t m) {
     static const cleave_schedule_kind kinds[] = {
         CLEAVE_SCHEDULE_1F1B,  CLEAVE_SCHEDULE_1F1B,  CLEAVE_SCHEDULE_INTERLEAVED,
         CLEAVE_SCHEDULE_ZB_H1, CLEAVE_SCHEDULE_GPIPE, CLEAVE_SCHEDULE_ZB_INTERLEAVED};
-    cleave_random random = {.key = seed};
+    cleave_random random = {.key = seed_from(seed)};
     int k = (int)below(&random, P > 1 ? 6 : 2);
     *of = (drawn){.schedule = {.micro_batches = m, .kind = kinds[k]}, .P = P};
     int32_t v =
@@ -362,8 +358,8 @@ static cleave_turns_time time_of_few(const drawn *of, bool goes_through_all) {
 
 Test(turns, times_are_those_of_the_whole_scan) {
     static const int32_t groups[] = {1, 2, 3, 4, 6, 8}, times[] = {1, 3, 10, 20, 50};
-    cleave_random random = {.key = 17};
-    int n = n_cases(400), shorter = 0;
+    cleave_random random = {.key = seed_from(17)};
+    int n = n_draws(400), shorter = 0;
     for (int i = 0; i < n; i++) {
         int32_t P = groups[below(&random, 6)];
         int32_t m = 4 + (int32_t)below(&random, P) + P * times[below(&random, 5)];
@@ -387,7 +383,7 @@ Test(turns, times_are_those_of_the_whole_scan) {
    whole: these are not counted. */
 Test(turns, of_a_thousand_micro_batches_few_are_gone_through) {
     enum { P = 16, M = 1024, MOST = 4 * P + 200 };
-    int n = n_cases(100), beyond = 0, counted = 0;
+    int n = n_draws(100), beyond = 0, counted = 0;
     double *counts = malloc((size_t)n * sizeof *counts);
     cr_assert_not_null(counts);
     for (int i = 0; counted < n / 4; i++) {

@@ -3,6 +3,7 @@
    an estimate of a window came to a choice of splits, it gives what one that begins with it gives.
  */
 #include "../support/deep_transformer.h"
+#include "../support/draws.h"
 #include "../support/price_whole.h"
 #include "../support/shipped.h"
 #include "../support/trial.h"
@@ -15,7 +16,6 @@
 
 #include <criterion/criterion.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 static void begin(trial *t, const char *model, int layers, const char *machine, int32_t n_devices,
@@ -262,7 +262,7 @@ static void walk(trial *t, uint64_t seed) {
     cleave_window_space space;
     cleave_windows *windows;
     cleave_chain chain;
-    cleave_random random = {.key = seed};
+    cleave_random random = {.key = seed_from(seed)};
     const cleave_blocks none = {0};
     int folded = 0;
     trial_ok(t, cleave_window_space_create(&t->problem, &none, t->machine.devices_per_node,
@@ -271,7 +271,7 @@ static void walk(trial *t, uint64_t seed) {
     int32_t *tried = CLEAVE_ARENA_ARRAY(&t->arena, int32_t, space.n_groups);
     trial_ok(t, cleave_windows_create(&t->pricer, &none, &windows, &t->error));
     cr_assert(begin_chain(t, windows, &space, choice, &chain), "%s", t->name);
-    for (int round = 0; round < 40; round++) {
+    for (int round = 0; round < n_draws(40); round++) {
         bool moves = cleave_random_below(&random, 2) == 0;
         for (int32_t g = 0; g < space.n_groups; g++)
             tried[g] = choice[g];
@@ -312,14 +312,14 @@ Test(windows, estimates_are_what_a_fresh_one_gives) {
 Test(windows, few_blocks_tell_the_price_of_many) {
     trial t;
     cleave_window_space space;
-    cleave_random random = {.key = 5};
+    cleave_random random = {.key = seed_from(5)};
     const cleave_blocks none = {0};
     begin(&t, "deep", 16, "a100-128x8", 64, 256);
     const cleave_blocks blocks = t.problem.blocks;
     cr_assert_eq(blocks.n, 15);
     trial_ok(&t, cleave_window_space_create(&t.problem, &blocks, 8, &t.arena, &space, &t.error));
     int32_t *choice = CLEAVE_ARENA_ARRAY(&t.arena, int32_t, space.n_groups);
-    for (int round = 0; round < 12; round++) {
+    for (int round = 0; round < n_draws(12); round++) {
         cleave_price few = fresh_price(&t, &blocks, &space, choice);
         cleave_price all = fresh_price(&t, &none, &space, choice);
         cr_assert_eq(folds(&few), folds(&all));
