@@ -7,6 +7,8 @@ const char *const cleave_schedule_names[CLEAVE_N_SCHEDULES] = {
     "1f1b", "gpipe", "interleaved", "zb-h1", "zb-interleaved", "orders"};
 
 bool cleave_schedule_parts_weights(const cleave_schedule *schedule) {
+    if (cleave_schedule_is_plain(schedule)) /* no file says its kind */
+        return false;
     if (schedule->kind != CLEAVE_SCHEDULE_ORDERS)
         return cleave_schedule_kind_parts_weights(schedule->kind);
     for (int32_t g = 0; g < schedule->n_orders; g++)

@@ -509,3 +509,27 @@ Test(lowering, statistics_add_to_the_gradient_of_what_is_normalised) {
     cr_expect_eq(n_added, 1);
     cleave_arena_free(&of.arena);
 }
+
+/* A layout file says no kind of schedule where there is one stage and one micro-batch, so the
+   program must not hang on it: what a search prices is what is read again. */
+Test(lowering, one_stage_of_the_whole_batch_is_the_same_by_every_kind) {
+    static lowered plain, kind;
+    begin(&plain);
+    lower(&plain, false);
+    for (int k = 0; k < CLEAVE_SCHEDULE_ORDERS; k++) {
+        begin(&kind);
+        kind.layout.schedule.kind = (cleave_schedule_kind)k;
+        OK(cleave_lower, &kind.model, &kind.layout, &(cleave_lower_options){.training = true},
+           &kind.arena, &kind.program);
+        cr_assert_eq(kind.program.n_slots, plain.program.n_slots);
+        for (int32_t i = 0; i < plain.program.n_slots; i++) {
+            const cleave_slot *a = &kind.program.slots[i], *b = &plain.program.slots[i];
+            cr_expect(a->nest == b->nest && a->pass == b->pass, "%s, slot %d",
+                      cleave_schedule_names[k], i);
+        }
+        cr_expect_arr_eq(kind.program.peak_bytes, plain.program.peak_bytes,
+                         P * sizeof *plain.program.peak_bytes, "%s", cleave_schedule_names[k]);
+        cleave_arena_free(&kind.arena);
+    }
+    cleave_arena_free(&plain.arena);
+}
