@@ -24,7 +24,7 @@ typedef struct pipeline_candidate {
     cleave_recompute recompute;       /* of a baseline */
     cleave_sharded sharded;           /* of a baseline */
     int32_t family;                   /* of a plan, of its group's */
-    int32_t neighbours;               /* of a plan, see cleave_joint_shape */
+    int32_t neighbours;               /* see cleave_group_device */
     const cleave_joint_place *places; /* of a plan, see cleave_joint_shape */
     int32_t arrangement;              /* of places: which groups of which devices; else 0 */
     const cleave_joint_plan *plan;
@@ -161,10 +161,11 @@ bool pipeline_is_lowered(const pipeline_finder *f, int64_t n_parts, int32_t micr
 bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout, int sharded);
 /* The most that a layout shards of any parameter, cleave_sharded. */
 int pipeline_most_sharded(const cleave_layout *layout);
-/* May stages on so many groups be priced: are they small, or do their messages fold? */
-bool pipeline_may_group(const pipeline_finder *f, int32_t n_groups);
-/* So many devices of a group are neighbours: all of them if they may be, or those of a node, with
-   the nodes of other groups behind them; 0: neither folds. */
+/* Can devices be cut into so many groups, and these have the stages that are asked for? */
+bool pipeline_wants_groups(const pipeline_finder *f, int32_t n_groups);
+/* So many devices of a group are neighbours: all of them where stages on so many groups are small,
+   or their messages fold, or those of a node, with the nodes of other groups behind them; 0:
+   neither folds, and `why_none` says so. */
 int32_t pipeline_neighbours(const pipeline_finder *f, int32_t n_groups);
 /* Of a group of so many devices those that are lowered, where its nodes do alike. */
 int32_t pipeline_window(const pipeline_finder *f, int32_t n_devices);

@@ -1,6 +1,8 @@
 /* A joint plan as a layout. */
 #include "search/pipeline/joint.h"
 
+#include "search/problem/group_split.h"
+
 /* Which group reads a parameter: 1 + it; SEVERAL. */
 enum { SEVERAL = -1 };
 
@@ -79,11 +81,11 @@ cleave_status cleave_joint_plan_layout(const cleave_model *model, const cleave_j
         int32_t *devices = CLEAVE_ARENA_ARRAY(arena, int32_t, split->n_parts);
         if (devices == NULL)
             return cleave_fail_memory(error, "making a layout");
-        for (int32_t d = 0, run = plan->neighbours; d < split->n_parts; d++)
-            devices[d] = plan->places != NULL
-                             ? plan->places[g].devices[split->devices[d]]
-                             : (split->devices[d] / run * plan->n_groups + g) * run +
-                                   split->devices[d] % run;
+        for (int32_t d = 0; d < split->n_parts; d++)
+            devices[d] =
+                plan->places != NULL
+                    ? plan->places[g].devices[split->devices[d]]
+                    : cleave_group_device(split->devices[d], g, plan->n_groups, plan->neighbours);
         CLEAVE_TRY(
             cleave_layout_set(&made, op, split->replicas, split->degree, devices, arena, error));
         made.recompute[op] = of->again[few];

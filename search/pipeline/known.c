@@ -47,6 +47,7 @@ cleave_status pipeline_known_layout(pipeline_finder *f, const pipeline_candidate
     CLEAVE_TRY(make_schedule(f, of, &schedule));
     const cleave_baseline_shape shape = {.schedule = &schedule,
                                          .n_groups = of->n_groups,
+                                         .neighbours = of->neighbours,
                                          .tensor = of->tensor,
                                          .context = f->options->wish.context,
                                          .expert = of->expert,
@@ -303,7 +304,10 @@ static cleave_status add_experts(pipeline_finder *f, pipeline_candidate of) {
 static cleave_status add_groups(pipeline_finder *f, int32_t n_groups, bool by_room) {
     int32_t n = f->pricer->machine->n_devices / n_groups;
     const cleave_schedule_wish *wish = &f->options->wish;
-    pipeline_candidate of = {.baseline = "data-parallel", .n_groups = n_groups, .by_room = by_room};
+    pipeline_candidate of = {.baseline = "data-parallel",
+                             .n_groups = n_groups,
+                             .neighbours = pipeline_neighbours(f, n_groups),
+                             .by_room = by_room};
     /* Megatron's with one device a product is that, too, where it cuts nothing else. */
     bool cuts_else = wish->context > 1 || wish->expert > 1;
     bool wanted =
@@ -321,7 +325,7 @@ cleave_status pipeline_add_known(pipeline_finder *f) {
     int32_t n_devices = f->pricer->machine->n_devices;
     f->experts = cleave_baseline_experts(f->pricer->model);
     for (int32_t g = 1; g <= n_devices && g <= f->pricer->model->n_operators; g++) {
-        if (n_devices % g != 0 || !pipeline_may_group(f, g))
+        if (!pipeline_wants_groups(f, g) || pipeline_neighbours(f, g) == 0)
             continue;
         CLEAVE_TRY(add_groups(f, g, false));
         if (g > 1 && pipeline_rooms_differ(f) && f->options->wish.layers == NULL)

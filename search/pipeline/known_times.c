@@ -2,6 +2,7 @@
    where these take longer. */
 #include "search/pipeline/internal.h"
 
+#include "search/problem/group_split.h"
 #include "search/problem/state_chores.h"
 
 #include <math.h>
@@ -178,7 +179,7 @@ static cleave_status begin_rounds(pipeline_finder *f, const pipeline_candidate *
     if (devices == NULL)
         return cleave_fail_memory(f->error, "searching");
     for (int32_t d = 0; d < n; d++)
-        devices[d] = d * n_tensor;
+        devices[d] = cleave_group_device(d * n_tensor, 0, of->n_groups, of->neighbours);
     *prices = (round_prices){
         .f = f,
         .collective = {

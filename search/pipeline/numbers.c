@@ -26,10 +26,9 @@ static int by_least(const void *a, const void *b) {
                                       : x->micro_batches - y->micro_batches;
 }
 
-/* Numbers of stages a group that a wish leaves. */
-static bool wants_stages(const pipeline_finder *f, int32_t n_groups) {
+bool pipeline_wants_groups(const pipeline_finder *f, int32_t n_groups) {
     int32_t wish = f->options->wish.stages;
-    return wish == 0 || wish % n_groups == 0;
+    return f->pricer->machine->n_devices % n_groups == 0 && (wish == 0 || wish % n_groups == 0);
 }
 
 static cleave_status list_cuts(pipeline_finder *f) {
@@ -37,7 +36,7 @@ static cleave_status list_cuts(pipeline_finder *f) {
     int32_t n_devices = f->pricer->machine->n_devices, m[PIPELINE_MOST_CUTS];
     int32_t n = pipeline_list_micro_batches(f, PIPELINE_MOST_CUTS, m);
     for (int32_t g = 1; g <= n_devices && g <= model->n_operators; g++) {
-        if (n_devices % g != 0 || !wants_stages(f, g))
+        if (!pipeline_wants_groups(f, g))
             continue;
         int32_t neighbours = pipeline_neighbours(f, g);
         for (int32_t i = 0; i < n && neighbours > 0; i++) {

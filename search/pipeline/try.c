@@ -56,23 +56,26 @@ static bool must_fold(const pipeline_finder *f, int64_t n_parts) {
     return f->options->only_folds && n_parts > MOST_UNFOLDED;
 }
 
-bool pipeline_may_group(const pipeline_finder *f, int32_t n_groups) {
-    const cleave_machine *machine = f->pricer->machine;
-    int32_t n = machine->n_devices / n_groups, node = machine->devices_per_node;
-    return !must_fold(f, (int64_t)f->pricer->model->n_operators * n) ||
-           (n % node == 0 && cleave_machine_fold_groups(machine, node, n / node, n_groups, false,
-                                                        NULL) == CLEAVE_OK);
-}
-
 int32_t pipeline_neighbours(const pipeline_finder *f, int32_t n_groups) {
     const cleave_machine *machine = f->pricer->machine;
     int32_t n = machine->n_devices / n_groups, node = machine->devices_per_node;
-    if (pipeline_may_group(f, n_groups))
+    int64_t n_parts = (int64_t)f->pricer->model->n_operators * n;
+    bool may_part = !cleave_constraints_have_target(f->options->constraints);
+    cleave_error why = {"they are no whole nodes"};
+    if (!must_fold(f, n_parts))
         return n;
-    bool folds =
-        !cleave_constraints_have_target(f->options->constraints) && n % node == 0 &&
-        cleave_machine_fold_groups(machine, node, n / node, n_groups, true, NULL) == CLEAVE_OK;
-    return folds ? node : 0;
+    if (n % node == 0 &&
+        cleave_machine_fold_groups(machine, node, n / node, n_groups, false, &why) == CLEAVE_OK)
+        return n;
+    if (n % node == 0 && may_part &&
+        cleave_machine_fold_groups(machine, node, n / node, n_groups, true, &why) == CLEAVE_OK)
+        return node;
+    if (f->found->why_none[0] == '\0')
+        snprintf(f->found->why_none, sizeof f->found->why_none,
+                 "%d groups of %d devices don't fold (%s) and have %lld parts, too many to price "
+                 "them all",
+                 n_groups, n, why.message, (long long)n_parts * n_groups);
+    return 0;
 }
 
 bool pipeline_is_too_large(const pipeline_finder *f, const cleave_layout *layout, int sharded) {

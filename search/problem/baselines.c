@@ -69,11 +69,11 @@ static cleave_status lay_out_group(baseline_builder *b, const cleave_baseline_sh
                            "%d devices of a stage can't be cut into groups of tensor %d x %s %d", n,
                            tensor, context > 1 ? "context" : "expert",
                            context > 1 ? context : expert);
-    b->group = (cleave_group){{n / tensor / context / expert, expert, context, tensor}};
+    b->group = (cleave_group_grid){{n / tensor / context / expert, expert, context, tensor}};
     return CLEAVE_OK;
 }
 
-/* All devices in order, cut into as many groups as the shape wants. */
+/* All devices, cut into as many groups as the shape wants. */
 static cleave_status begin(baseline_builder *b, const cleave_baseline_shape *shape,
                            cleave_error *error) {
     const cleave_schedule *schedule = shape != NULL ? shape->schedule : NULL;
@@ -82,8 +82,6 @@ static cleave_status begin(baseline_builder *b, const cleave_baseline_shape *sha
     CLEAVE_TRY(cleave_layout_create(b->model, n, b->arena, b->layout, error));
     if (all == NULL || b->axis_of == NULL)
         return cleave_fail_memory(error, "making a layout");
-    for (int32_t d = 0; d < n; d++)
-        all[d] = d;
     b->all = all;
     b->n_groups = 1;
     if (schedule != NULL) {
@@ -97,6 +95,9 @@ static cleave_status begin(baseline_builder *b, const cleave_baseline_shape *sha
                            "%d devices can't be cut into %d equal groups, one for each stage", n,
                            b->n_groups);
     b->n_devices = n / b->n_groups;
+    int32_t run = shape != NULL && shape->neighbours > 0 ? shape->neighbours : b->n_devices;
+    for (int32_t d = 0; d < n; d++)
+        all[d] = cleave_group_device(d % b->n_devices, d / b->n_devices, b->n_groups, run);
     return lay_out_group(b, shape, error);
 }
 

@@ -15,11 +15,12 @@ cleave_status cleave_data_parallel_layout(const cleave_model *model, const cleav
                                           cleave_arena *arena, cleave_layout *layout,
                                           cleave_error *error);
 
-/* How a baseline is run in stages: each of them on a group of devices of its own, one block of the
-   machine's devices after the other. */
+/* How a baseline is run in stages: each of them on a group of devices of its own. */
 typedef struct cleave_baseline_shape {
     const cleave_schedule *schedule; /* with stages of equal numbers of devices; null: plain */
     int32_t n_groups;                /* of an interleaved one; of others as many as stages */
+    int32_t
+        neighbours; /* devices of a group that follow each other (cleave_group_device); 0: all */
     int32_t tensor; /* of megatron: devices that share each product, the samples being shared among
                        the others of a group; 0: those of a node, or all of a smaller group */
     int32_t context, expert; /* of megatron, besides (search/problem/group_split.h); 0 as 1 */

@@ -14,13 +14,13 @@ typedef struct baseline_builder {
     const cleave_machine *machine;
     cleave_arena *arena;
     cleave_layout *layout;
-    int32_t n_devices;  /* of a group: each stage has one */
-    int32_t n_groups;   /* 1 without stages */
-    cleave_group group; /* their grid */
-    bool ring;          /* keys go round among the devices of context */
-    bool whole_tokens;  /* outside of products all that share them compute the same */
-    const int32_t *all; /* [n_groups][n_devices] those to use, ascending */
-    int *axis_of;       /* [n_operators] axis that is split; -1: none */
+    int32_t n_devices;       /* of a group: each stage has one */
+    int32_t n_groups;        /* 1 without stages */
+    cleave_group_grid group; /* their grid */
+    bool ring;               /* keys go round among the devices of context */
+    bool whole_tokens;       /* outside of products all that share them compute the same */
+    const int32_t *all;      /* [n_groups][n_devices] those to use, of each group ascending */
+    int *axis_of;            /* [n_operators] axis that is split; -1: none */
 } baseline_builder;
 
 /* baseline_rules.c: the axis with a role, or a name, that may be split; -1: none. */

@@ -32,7 +32,7 @@ static void add_cut(grid *g, int i, int axis, int32_t size, int32_t devices) {
         g->replicas *= size;
 }
 
-static grid lay_grid(const cleave_operator *of, const cleave_group *group,
+static grid lay_grid(const cleave_operator *of, const cleave_group_grid *group,
                      const cleave_group_cut *cut) {
     const cleave_group_dimension *order = orders[cut->tensor_first];
     int32_t neighbour[N]; /* devices to the next place of the group */
@@ -80,9 +80,10 @@ static void place_along(const grid *g, const int32_t *steps, int k, int32_t part
     }
 }
 
-cleave_status cleave_group_split(const cleave_model *model, int32_t op, const cleave_group *group,
-                                 const cleave_group_cut *cut, const int32_t *devices,
-                                 cleave_arena *arena, cleave_layout *layout, cleave_error *error) {
+cleave_status cleave_group_split(const cleave_model *model, int32_t op,
+                                 const cleave_group_grid *group, const cleave_group_cut *cut,
+                                 const int32_t *devices, cleave_arena *arena, cleave_layout *layout,
+                                 cleave_error *error) {
     const cleave_operator *of = &model->operators[op];
     const grid g = lay_grid(of, group, cut);
     int32_t steps[N_CUTS], n = 1;
