@@ -11,6 +11,7 @@
 #include "../support/deep_transformer.h"
 #include "../support/shipped.h"
 #include "arguments.h"
+#include "base/process.h"
 #include "graph/import/import.h"
 #include "graph/model/attention.h"
 #include "row.h"
@@ -179,6 +180,7 @@ int main(int argc, char **argv) {
     bench_arguments a = bench_begin(argc, argv);
     int64_t only = bench_take_integer(&a, "CASE", 0, N_CASES - 1, -1);
     bench_end(&a);
+    cleave_process_keep_memory(); /* as a search does */
     for (int i = 0; i < N_CASES; i++) {
         cleave_error error = {""};
         if (only >= 0 && only != i)
