@@ -121,6 +121,11 @@ static cleave_status begin(group_making *m) {
                                            m->error));
     CLEAVE_TRY(cleave_problem_create(&m->small, &m->machine, constraints, m->scratch, &m->problem,
                                      m->error));
+    m->times = CLEAVE_ARENA_ARRAY(m->scratch, int32_t, m->small.n_operators);
+    for (int32_t op = 0; op < m->of->model->n_operators && m->times != NULL; op++)
+        m->times[m->of->few->stands_for[op]]++;
+    if (m->times == NULL)
+        return group_short_of_memory(m);
     m->costs = m->of->costs;
     return m->costs != NULL
                ? cleave_node_costs_take(m->costs, &m->small, m->micro_batches, m->error)
@@ -133,28 +138,60 @@ static int32_t count_groups(const group_making *m) {
 
 /* No stage is quicker than its share of the work of all, in each micro-batch; nor is what others do
    before and behind. */
-static cleave_status find_least(group_making *m, double *least) {
-    double n_groups = count_groups(m);
+static cleave_status find_least(group_making *m, const cleave_layout *given, double *least) {
+    double n_groups = count_groups(m), work = 0;
     double times = m->micro_batches + m->of->least_bubble * (n_groups - 1);
-    *least = INFINITY;
+    for (int32_t op = 0; op < m->small.n_operators; op++) {
+        cleave_node_cost cost;
+        CLEAVE_TRY(cleave_node_cost_of(m->costs, op, &given->splits[op], &cost, NULL, m->error));
+        work += (double)cost.largest * 1e-12 * m->times[op];
+    }
+    *least = times * work / n_groups;
+    return CLEAVE_OK;
+}
+
+/* Without all of its splits a baseline is none. */
+static bool is_allowed(const group_making *m, const cleave_layout *given) {
+    bool is = true;
+    for (int32_t op = 0; op < m->small.n_operators && is; op++)
+        is = cleave_constraints_allow(m->problem.constraints, &m->small, op, &given->splits[op]);
+    return is;
+}
+
+/* Those that the group does not have, and that may take no longer than asked by their work alone.
+ */
+static cleave_status choose_families(group_making *m, cleave_group *group) {
+    group->n_families = 0;
+    group->least_seconds = 0;
     for (int32_t g = 0; g < m->n_given; g++) {
-        double work = 0;
-        for (int32_t o = 0; o < m->of->model->n_operators; o++) {
-            int32_t op = m->of->few->stands_for[o];
-            cleave_node_cost cost;
-            CLEAVE_TRY(
-                cleave_node_cost_of(m->costs, op, &m->given[g].splits[op], &cost, NULL, m->error));
-            work += (double)cost.largest * 1e-12;
+        double least = 0;
+        m->family_of[g] = NULL;
+        if (!is_allowed(m, &m->given[g]))
+            continue;
+        cleave_group_family *family = &group->families[group->n_families++];
+        if (family->n_plans > 0)
+            continue;
+        if (m->of->most_seconds > 0)
+            CLEAVE_TRY(find_least(m, &m->given[g], &least));
+        if (least <= m->of->most_seconds) {
+            m->family_of[g] = family;
+            m->n_chosen++;
+        } else if (group->least_seconds <= 0 || least < group->least_seconds) {
+            group->least_seconds = least;
         }
-        *least = fmin(*least, times * work / n_groups);
     }
     return CLEAVE_OK;
 }
 
+/* Where splits are not free, those of the chosen layouts alone are values. */
 static cleave_status make_additive(group_making *m) {
-    const cleave_layout *given[GROUP_MOST_GIVEN];
-    for (int32_t g = 0; g < m->n_given; g++)
+    const cleave_layout *given[GROUP_MOST_GIVEN], *valued[GROUP_MOST_GIVEN];
+    int32_t n_valued = 0;
+    for (int32_t g = 0; g < m->n_given; g++) {
         given[g] = &m->given[g];
+        if (m->is_free || m->family_of[g] != NULL)
+            valued[n_valued++] = given[g];
+    }
     CLEAVE_TRY(m->is_free ? cleave_candidates_list(&m->problem, m->costs, m->n_given, m->scratch,
                                                    &m->candidates, m->error)
                           : list_none(m));
@@ -168,12 +205,12 @@ static cleave_status make_additive(group_making *m) {
                                m->small.operators[m->candidates.lists[l].op].name);
     const cleave_additive_options options = {.optimizer_states = m->of->optimizer_states,
                                              .memory_limit_bytes = m->of->memory_bytes,
-                                             .most_values = MOST_VALUES,
+                                             .most_values = m->is_free ? MOST_VALUES : 1,
                                              .keeps_gradients =
                                                  m->micro_batches > 1 || count_groups(m) > 1,
                                              .exposed_sync = 1,
-                                             .given = given,
-                                             .n_given = m->n_given,
+                                             .given = valued,
+                                             .n_given = n_valued,
                                              .lists_readings = true};
     return cleave_additive_model_create(&m->small, &m->machine, &m->candidates, &options,
                                         m->scratch, &m->model, m->error);
@@ -204,27 +241,25 @@ static cleave_status add_plan(group_making *m) {
     return CLEAVE_OK;
 }
 
-/* Limits an operator to the split of a layout, if that is among its values. */
-static bool limit_to(group_making *m, const cleave_layout *layout, int32_t op) {
+/* Limits an operator to the split of a layout. */
+static void limit_to(group_making *m, const cleave_layout *layout, int32_t op) {
     const cleave_candidate_list *list = &m->candidates.lists[m->candidates.list_of[op]];
     for (int32_t v = 0; v < m->model.additive.n_values[op]; v++)
         if (cleave_candidate_find_start(&list->items[m->model.candidates[op][v]],
-                                        &layout->splits[op]) == 0) {
+                                        &layout->splits[op]) == 0)
             m->only[op] = v;
-            return true;
-        }
-    return false;
 }
 
-/* Of free splits, where `layout` is null.  Without all of its splits a baseline is none. */
-static cleave_status add_family(group_making *m, const cleave_layout *layout, cleave_group *group) {
+/* Of free splits, where `layout` is null. */
+static cleave_status add_family(group_making *m, const cleave_layout *layout,
+                                cleave_group_family *family) {
     double time = 0, bytes = (double)m->model.memory.most;
     int32_t n_groups = count_groups(m);
-    m->family = &group->families[group->n_families];
+    m->family = family;
     for (int32_t op = 0; op < m->small.n_operators; op++) {
         m->only[op] = -1;
-        if (layout != NULL && !limit_to(m, layout, op))
-            return CLEAVE_OK;
+        if (layout != NULL)
+            limit_to(m, layout, op);
         m->n_values[op] = (layout != NULL ? 1 : m->model.additive.n_values[op]) *
                           ((int)m->may_keep[op] + (int)m->may_redo[op]);
     }
@@ -250,26 +285,23 @@ static cleave_status add_family(group_making *m, const cleave_layout *layout, cl
                 fmax(pipeline_never_hidden, 1 - pipeline_backward_share * time / most_once);
         is_lean = needed < lean_enough * bytes * n_groups;
     }
-    group->n_families++;
     return CLEAVE_OK;
 }
 
 static cleave_status make(group_making *m, cleave_group *group) {
     CLEAVE_TRY(begin(m));
-    if (!m->is_free && m->of->most_seconds > 0) {
-        double least;
-        CLEAVE_TRY(find_least(m, &least));
-        group->least_seconds = least > m->of->most_seconds ? least : 0;
-    }
-    if (group->least_seconds > 0)
+    if (!m->is_free)
+        CLEAVE_TRY(choose_families(m, group));
+    if (!m->is_free && m->n_chosen == 0)
         return CLEAVE_OK;
     CLEAVE_TRY(make_additive(m));
     CLEAVE_TRY(group_choose_modes(m));
     CLEAVE_TRY(group_count_sums(m));
     if (m->is_free)
-        return add_family(m, NULL, group);
+        return add_family(m, NULL, &group->families[group->n_families++]);
     for (int32_t g = 0; g < m->n_given; g++)
-        CLEAVE_TRY(add_family(m, &m->given[g], group));
+        if (m->family_of[g] != NULL)
+            CLEAVE_TRY(add_family(m, &m->given[g], m->family_of[g]));
     return CLEAVE_OK;
 }
 
@@ -277,10 +309,7 @@ cleave_status cleave_group_create(const cleave_group_problem *problem, int32_t n
                                   int32_t micro_batches, int32_t in_flight, bool is_free,
                                   cleave_arena *arena, cleave_group *group, cleave_error *error) {
     cleave_arena scratch = {0};
-    cleave_group made = {.n_devices = n_devices,
-                         .micro_batches = micro_batches,
-                         .folds = problem->folds,
-                         .stands_for = problem->few->stands_for};
+    cleave_group made = *group;
     group_making m = {.of = problem,
                       .n_devices = n_devices,
                       .micro_batches = micro_batches,
@@ -289,6 +318,10 @@ cleave_status cleave_group_create(const cleave_group_problem *problem, int32_t n
                       .arena = arena,
                       .scratch = &scratch,
                       .error = error};
+    made.n_devices = n_devices;
+    made.micro_batches = micro_batches;
+    made.folds = problem->folds;
+    made.stands_for = problem->few->stands_for;
     cleave_status status = make(&m, &made);
     if (m.costs != problem->costs)
         cleave_node_costs_destroy(m.costs);

@@ -61,7 +61,7 @@ enum { CLEAVE_MOST_GROUP_PLANS = 12, CLEAVE_MOST_GROUP_FAMILIES = 10 };
 
 /* Plans whose splits are free, or those of a baseline. */
 typedef struct cleave_group_family {
-    int32_t n_plans; /* from the quickest to the leanest */
+    int32_t n_plans; /* from the quickest to the leanest; 0: it was left out */
     cleave_group_plan plans[CLEAVE_MOST_GROUP_PLANS];
 } cleave_group_family;
 
@@ -69,14 +69,15 @@ typedef struct cleave_group {
     int32_t n_devices, micro_batches;
     bool folds;                /* see the problem */
     const int32_t *stands_for; /* [n_operators] of the model, that of the few blocks */
-    double least_seconds; /* where all would take more than that, by their work alone; else 0 */
+    double least_seconds; /* of families that were left out for it, by their work alone; else 0 */
     int32_t n_families;   /* data parallel, and megatron of every degree; or one of free splits */
     cleave_group_family families[CLEAVE_MOST_GROUP_FAMILIES];
 } cleave_group;
 
 /* Of free splits, or else those of baselines, which takes a small part of that.  `in_flight`
-   micro-batches weigh what is kept against what stays.  BAD_INPUT where the batch can't
-   be cut so, NO_LAYOUT where the constraints leave nothing. */
+   micro-batches weigh what is kept against what stays.  `group` is zero, or made before for the
+   same but with less `most_seconds`, and keeps its families.  BAD_INPUT where the batch can't be
+   cut so, NO_LAYOUT where the constraints leave nothing. */
 cleave_status cleave_group_create(const cleave_group_problem *problem, int32_t n_devices,
                                   int32_t micro_batches, int32_t in_flight, bool is_free,
                                   cleave_arena *arena, cleave_group *group, cleave_error *error);

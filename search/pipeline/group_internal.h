@@ -24,8 +24,10 @@ typedef struct group_making {
     double *forward;           /* [n_operators] share of its work */
     double *more, *added;      /* [n_operators] gradients of what it writes that are added up, of
                                   all of it: by copies, and by the passes that give them */
-    int32_t n_given;
+    int32_t *times;            /* [n_operators] that each stands for */
+    int32_t n_given, n_chosen;
     cleave_layout given[GROUP_MOST_GIVEN];
+    cleave_group_family *family_of[GROUP_MOST_GIVEN]; /* null: it is not made now */
     int32_t *only;                /* [n_operators] the value that an operator has; -1: any */
     int32_t *n_values;            /* [n_operators] in both modes */
     double multiplier;            /* picoseconds a byte */

@@ -58,13 +58,13 @@ typedef struct pipeline_cut {
 /* Plans of so many groups and micro-batches (planned.c). */
 typedef struct pipeline_numbers {
     int32_t n_groups, micro_batches, neighbours;
-    double least_seconds;    /* of its work alone */
-    double expected_seconds; /* of its best plan; infinite: none has room */
-    double known_seconds;    /* of its best plan of splits of baselines, as foreseen */
-    bool is_free;            /* it has plans of free splits, */
-    bool stays_behind;       /* or these won't help, by what they did beside it */
-    bool only_updates;       /* with more of the state sharded than updates it is not lowered */
-    const cleave_group *groups[2][2]; /* [free splits][nothing sharded]; null: not made */
+    double least_seconds;       /* of its work alone */
+    double expected_seconds;    /* of its best plan; infinite: none has room */
+    double known_seconds;       /* of its best plan of splits of baselines, as foreseen */
+    bool is_free;               /* it has plans of free splits, */
+    bool stays_behind;          /* or these won't help, by what they did beside it */
+    bool only_updates;          /* with more of the state sharded than updates it is not lowered */
+    cleave_group *groups[2][2]; /* [free splits][nothing sharded]; null: not made */
 } pipeline_numbers;
 
 /* The best that was tried of so many groups and its micro-batches, with splits as people have them

@@ -242,18 +242,17 @@ static cleave_status add_shapes(pipeline_finder *f, const cleave_group *group,
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* Made once, but where by its work alone it was too slow to be made and is no longer.  What can't
-   be cut so has no plans. */
+/* Made once, and again where families were too slow by their work alone and are no longer.  What
+   can't be cut so has no plans. */
 static cleave_status make_group(pipeline_finder *f, const cleave_group_problem *problem,
-                                const pipeline_numbers *cut, bool is_free,
-                                const cleave_group **made) {
+                                const pipeline_numbers *cut, bool is_free, cleave_group **made) {
     cleave_error why = {""};
     int32_t n_devices = f->pricer->machine->n_devices;
     int32_t in_flight = cut->n_groups < cut->micro_batches ? cut->n_groups : cut->micro_batches;
     double least = *made != NULL ? (*made)->least_seconds : 0;
     if (*made != NULL && (least <= 0 || least > problem->most_seconds))
         return CLEAVE_OK;
-    cleave_group *group = CLEAVE_ARENA_ARRAY(&f->work, cleave_group, 1);
+    cleave_group *group = *made != NULL ? *made : CLEAVE_ARENA_ARRAY(&f->work, cleave_group, 1);
     if (group == NULL)
         return cleave_fail_memory(f->error, "searching");
     cleave_status status =
@@ -272,14 +271,15 @@ static cleave_status make_group(pipeline_finder *f, const cleave_group_problem *
 
 static cleave_status add_group(pipeline_finder *f, const cleave_group_problem *problem,
                                bool is_free, bool is_whole, pipeline_numbers *cut) {
-    const cleave_group **made = &cut->groups[is_free][is_whole];
+    cleave_group **made = &cut->groups[is_free][is_whole];
     CLEAVE_TRY(make_group(f, problem, cut, is_free, made));
     if (*made == NULL)
         return CLEAVE_OK;
     if ((*made)->least_seconds > 0)
         cut->expected_seconds = fmin(cut->expected_seconds, (*made)->least_seconds);
     for (int32_t family = 0; family < (*made)->n_families; family++)
-        CLEAVE_TRY(add_shapes(f, *made, cut, is_free ? PIPELINE_FREE : family));
+        if ((*made)->families[family].n_plans > 0)
+            CLEAVE_TRY(add_shapes(f, *made, cut, is_free ? PIPELINE_FREE : family));
     return CLEAVE_OK;
 }
 

@@ -80,7 +80,7 @@ Test(joint_plans, count_the_memory_that_their_layouts_need) {
                                      .recompute = -1,
                                      .sharded = CLEAVE_SHARDED_UPDATE,
                                      .memory_bytes = INT64_C(64) << 20};
-    cleave_group group;
+    cleave_group group = {0};
     int64_t *sends = CLEAVE_ARENA_ARRAY(&arena, int64_t, model.n_operators);
     OK(cleave_group_create, &of, N_DEVICES / 2, MICRO_BATCHES, 2, false, &arena, &group);
     cr_assert_geq(group.n_families, 3);
@@ -163,7 +163,7 @@ Test(joint_plans, put_off_no_more_gradients_of_weights_than_have_room) {
                                      .recompute = CLEAVE_RECOMPUTE_FULL,
                                      .sharded = CLEAVE_SHARDED_NOTHING,
                                      .memory_bytes = INT64_C(64) << 20};
-    cleave_group group;
+    cleave_group group = {0};
     cleave_joint_plan usual, parted = {0};
     int64_t *sends = CLEAVE_ARENA_ARRAY(&arena, int64_t, model.n_operators);
     OK(cleave_group_create, &of, 1, MICRO_BATCHES, N_DEVICES, false, &arena, &group);
@@ -182,7 +182,7 @@ static void make_whole(cleave_group *group) { make_group(1, 1, group); }
 
 /* Of weights that are there whole, but updated in shares, each share is sent behind its update. */
 Test(joint_plans, send_behind_updates_what_is_there_whole) {
-    cleave_group group;
+    cleave_group group = {0};
     int n_behind = 0;
     make_whole(&group);
     for (int32_t i = 0; i < group.families[0].n_plans; i++) {
@@ -205,7 +205,7 @@ Test(joint_plans, send_behind_updates_what_is_there_whole) {
    of 101 ps and 50 bytes with nothing left.  The second takes 101 n ps, the first, where all of it
    has room, 200 n, and half of each, where there is room for 75 n bytes, 150.5 n. */
 Test(joint_plans, mix_no_more_than_is_quicker) {
-    cleave_group group;
+    cleave_group group = {0};
     int32_t n = model.n_operators;
     int64_t *zero = CLEAVE_ARENA_ARRAY(&arena, int64_t, n);
     make_whole(&group);
@@ -259,7 +259,7 @@ static double foresee(const cleave_group *group, cleave_schedule_kind kind, int6
    wait for; and where batch follows batch, and a message takes longer than what a group does, it is
    what each micro-batch takes. */
 Test(joint_plans, send_whole_messages_forward) {
-    cleave_group group;
+    cleave_group group = {0};
     int32_t n = model.n_operators;
     int64_t *zero = CLEAVE_ARENA_ARRAY(&arena, int64_t, n);
     int64_t *sends = CLEAVE_ARENA_ARRAY(&arena, int64_t, n);
@@ -298,7 +298,7 @@ Test(joint_plans, send_whole_messages_forward) {
    takes longer than these, the rest: .8 x .3 of what a group does is hidden, and two thirds of
    1F1B's bubble, which is what the other group does, is none. */
 Test(joint_plans, hide_messages_behind_gradients_of_weights) {
-    cleave_group group;
+    cleave_group group = {0};
     int32_t n = model.n_operators;
     int64_t *zero = CLEAVE_ARENA_ARRAY(&arena, int64_t, n);
     make_group(2, MICRO_BATCHES, &group);
