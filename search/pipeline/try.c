@@ -177,14 +177,18 @@ cleave_status pipeline_try_layout(pipeline_finder *f, const cleave_layout *layou
     return status;
 }
 
-/* From what may still be lowered; false: it is not enough, and nothing is left then. */
-static bool takes_lowering(pipeline_finder *f, const cleave_layout *layout) {
-    int64_t parts = count_lowered(cleave_layout_count_parts(layout), layout->schedule.micro_batches,
-                                  pipeline_most_sharded(layout));
-    f->lacks_lowering = parts > f->most_lowered;
-    if (!f->lacks_lowering)
-        f->most_lowered -= parts;
-    return !f->lacks_lowering;
+/* Parts that are lowered of a layout. */
+static int64_t count_lowered_of(const cleave_layout *layout) {
+    return count_lowered(cleave_layout_count_parts(layout), layout->schedule.micro_batches,
+                         pipeline_most_sharded(layout));
+}
+
+/* Small enough, for what may still be lowered, too, and legal; that takes longest to tell. */
+static bool may_try(pipeline_finder *f, const cleave_layout *layout) {
+    bool is_small = !pipeline_is_too_large(f, layout, pipeline_most_sharded(layout));
+    f->lacks_lowering = is_small && count_lowered_of(layout) > f->most_lowered;
+    return is_small && !f->lacks_lowering &&
+           cleave_layout_check(f->pricer->model, layout, NULL) == CLEAVE_OK;
 }
 
 cleave_status pipeline_try_candidate(pipeline_finder *f, const pipeline_candidate *of, bool *tried,
@@ -194,12 +198,11 @@ cleave_status pipeline_try_candidate(pipeline_finder *f, const pipeline_candidat
     *price = (cleave_price){0};
     f->lacks_fold = f->lacks_lowering = false;
     cleave_status status = make_layout(f, of, &scratch, &layout);
-    *tried = status == CLEAVE_OK &&
-             !pipeline_is_too_large(f, &layout, pipeline_most_sharded(&layout)) &&
-             cleave_layout_check(f->pricer->model, &layout, NULL) == CLEAVE_OK &&
-             takes_lowering(f, &layout);
-    if (*tried)
+    *tried = status == CLEAVE_OK && may_try(f, &layout);
+    if (*tried) {
+        f->most_lowered -= count_lowered_of(&layout);
         status = pipeline_try_layout(f, &layout, tried, price);
+    }
     if (status == CLEAVE_OK && *tried && f->is_small)
         status = pipeline_note_start(f, of, &layout, price);
     cleave_arena_free(&scratch);
