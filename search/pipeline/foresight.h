@@ -13,9 +13,6 @@
 static const double pipeline_backward_share = 0.6, pipeline_weights_share = 0.3;
 /* What hides what is gathered, reduced and sent in it; and what of these never is hidden. */
 static const double pipeline_hides = 0.8, pipeline_never_hidden = 0.1;
-/* No kind leaves less of a bubble than this share of what 1F1B leaves: that is four virtual stages
-   with gradients of weights apart. */
-static const double pipeline_least_bubble = 1.0 / 12;
 /* Plans are expected to take what they take but for so much. */
 static const double pipeline_in_doubt = 1.1;
 
@@ -27,6 +24,12 @@ static inline double pipeline_left_of(double time, double hidden) {
 /* Micro-batches that a group keeps at most of one that is cut into so many: of virtual stages the
    share of one. */
 double pipeline_in_flight(const cleave_joint_shape *shape, int32_t micro_batches, int32_t group);
+
+/* No kind leaves less of a bubble than this share of what 1F1B leaves: with gradients of weights
+   apart, and four virtual stages where groups can take turns. */
+static inline double pipeline_least_bubble(int32_t n_groups, int32_t micro_batches) {
+    return micro_batches % n_groups == 0 ? 1.0 / 12 : 1.0 / 3;
+}
 
 /* The bubble of a kind is that of 1F1B, by so many.  Of forward, gradients of inputs and of weights
    it has two, and the third less what is put off; see cleave_schedule of `sooner`. */

@@ -139,8 +139,10 @@ static int32_t count_groups(const group_making *m) {
 /* No stage is quicker than its share of the work of all, in each micro-batch; nor is what others do
    before and behind. */
 static cleave_status find_least(group_making *m, const cleave_layout *given, double *least) {
-    double n_groups = count_groups(m), work = 0;
-    double times = m->micro_batches + m->of->least_bubble * (n_groups - 1);
+    int32_t n_groups = count_groups(m);
+    double work = 0, times = m->micro_batches;
+    if (!m->of->is_stream)
+        times += pipeline_least_bubble(n_groups, m->micro_batches) * (n_groups - 1);
     for (int32_t op = 0; op < m->small.n_operators; op++) {
         cleave_node_cost cost;
         CLEAVE_TRY(cleave_node_cost_of(m->costs, op, &given->splits[op], &cost, NULL, m->error));

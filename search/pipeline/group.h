@@ -33,7 +33,7 @@ typedef struct cleave_group_problem {
     int64_t memory_bytes; /* of a device, which tells what memory may cost */
     int32_t n_groups;     /* of the pipeline; 0: as many as the machine has */
     bool folds;           /* of a group of several nodes, splits are alike in all of them */
-    double least_bubble;  /* share of what 1F1B leaves */
+    bool is_stream;       /* batch follows batch, without a bubble */
     double most_seconds;  /* of plans with splits of baselines; 0: any */
 } cleave_group_problem;
 

@@ -185,7 +185,8 @@ cleave_status mixed_list_shapes(mixing *x) {
              pipeline_is_lowered(f, n_parts, shape.micro_batches, CLEAVE_SHARDED_UPDATE));
         double bubble = f->pricer->is_stream
                             ? 0
-                            : pipeline_least_bubble * (a->n_groups - 1) / shape.micro_batches;
+                            : pipeline_least_bubble(a->n_groups, shape.micro_batches) *
+                                  (a->n_groups - 1) / shape.micro_batches;
         if (is_lowered && a->work * (1 + bubble) < pipeline_best_known(x->f))
             CLEAVE_TRY(add_shapes(x, &o, shape));
     }

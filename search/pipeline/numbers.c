@@ -45,7 +45,8 @@ static cleave_status list_cuts(pipeline_finder *f) {
             if (only_updates && (f->options->wish.zero - 1 > CLEAVE_SHARDED_UPDATE ||
                                  !pipeline_is_lowered(f, n_parts, m[i], CLEAVE_SHARDED_UPDATE)))
                 continue;
-            double bubble = f->pricer->is_stream ? 0 : pipeline_least_bubble * (g - 1) / m[i];
+            double bubble =
+                f->pricer->is_stream ? 0 : pipeline_least_bubble(g, m[i]) * (g - 1) / m[i];
             const pipeline_numbers cut = {.n_groups = g,
                                           .micro_batches = m[i],
                                           .neighbours = neighbours,
@@ -176,7 +177,7 @@ static cleave_group_problem problem_of(const pipeline_finder *f) {
                                   .recompute = f->options->wish.recompute,
                                   .sharded = f->options->wish.zero - 1,
                                   .folds = f->options->only_folds,
-                                  .least_bubble = f->pricer->is_stream ? 0 : pipeline_least_bubble,
+                                  .is_stream = f->pricer->is_stream,
                                   .memory_bytes = pipeline_memory(f)};
 }
 
