@@ -120,6 +120,45 @@ Test(joint_plans, count_the_memory_that_their_layouts_need) {
             }
 }
 
+/* Left out for their work, the least of them as soon as that is allowed, and all in the end. */
+Test(joint_plans, families_that_come_later_are_as_made_at_once) {
+    cleave_group_problem of = {.model = &model,
+                               .few = &few,
+                               .machine = &machine,
+                               .optimizer_states = 2,
+                               .recompute = -1,
+                               .sharded = -1,
+                               .memory_bytes = INT64_C(64) << 20};
+    cleave_group at_once = {0}, later = {0};
+    int32_t n_there = 0;
+    OK(cleave_group_create, &of, N_DEVICES / 2, MICRO_BATCHES, 2, false, &arena, &at_once);
+    cr_expect_eq(at_once.least_seconds, 0);
+    of.most_seconds = 1e-12;
+    OK(cleave_group_create, &of, N_DEVICES / 2, MICRO_BATCHES, 2, false, &arena, &later);
+    cr_assert_eq(later.n_families, at_once.n_families);
+    for (int32_t f = 0; f < later.n_families; f++)
+        cr_expect_eq(later.families[f].n_plans, 0);
+    of.most_seconds = later.least_seconds;
+    OK(cleave_group_create, &of, N_DEVICES / 2, MICRO_BATCHES, 2, false, &arena, &later);
+    const cleave_group some = later;
+    for (int32_t f = 0; f < some.n_families; f++)
+        n_there += some.families[f].n_plans > 0;
+    cr_assert(n_there > 0 && n_there < some.n_families, "%d of %d", n_there, some.n_families);
+    cr_expect_gt(some.least_seconds, of.most_seconds);
+    of.most_seconds = some.least_seconds * 1e6;
+    OK(cleave_group_create, &of, N_DEVICES / 2, MICRO_BATCHES, 2, false, &arena, &later);
+    cr_expect_eq(later.least_seconds, 0);
+    for (int32_t f = 0; f < later.n_families; f++) {
+        const cleave_group_family *made = &later.families[f], *as = &at_once.families[f];
+        cr_assert_eq(made->n_plans, as->n_plans, "family %d", f);
+        cr_expect(some.families[f].n_plans == 0 ||
+                  made->plans[0].time == some.families[f].plans[0].time);
+        for (int32_t i = 0; i < made->n_plans; i++)
+            cr_expect_arr_eq(made->plans[i].time, as->plans[i].time,
+                             (size_t)few.model.n_operators * sizeof *as->plans[i].time);
+    }
+}
+
 static void make_group(int32_t n_groups, int32_t micro_batches, cleave_group *group) {
     const cleave_group_problem of = {.model = &model,
                                      .few = &few,
