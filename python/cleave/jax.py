@@ -62,8 +62,12 @@ class Plan:
         return self._constrain(x, self._module(module).input)
 
     def after(self, module, y):
-        """Partial sums have no word in JAX: XLA adds them up on the way to where the plan wants the output."""
-        return self._constrain(y, self._module(module).then)
+        """Partial sums have no word in JAX: XLA adds them up on the way to where the plan wants the output.  Where it has to
+        move what else is cut at once, it gets sums wrong, so there they are added up first."""
+        part = self._module(module)
+        if any(word not in ("P", then) for word, then in zip(part.output, part.then)) and "P" in part.output:
+            y = self._constrain(y, ["R" if word == "P" else word for word in part.output])
+        return self._constrain(y, part.then)
 
     def weight(self, module, own, value):
         return self._constrain(value, self._module(module).parameters[own])

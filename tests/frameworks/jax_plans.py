@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plans in JAX: on forced host devices, each trains as one device does.
 
-usage: jax_plans.py CLEAVE TREE [--devices 4] [--layouts N] [--models NAME,...|all] [--seed S] [--float] [--verbose]
+usage: jax_plans.py CLEAVE TREE [--devices 8] [--layouts N] [--models NAME,...|all] [--seed S] [--float] [--verbose]
 
 Of every model (jax_models.py) the plan that `cleave search --for jax` finds, and those of N layouts drawn at random;
 three steps in double: losses, gradients of the first step and parameters are those of one device to 1e-10 (with --float in
@@ -18,9 +18,9 @@ import tempfile
 
 parser = argparse.ArgumentParser()
 parser.add_argument("cleave"), parser.add_argument("tree")
-parser.add_argument("--devices", type=int, default=4)
+parser.add_argument("--devices", type=int, default=8)
 parser.add_argument("--layouts", type=int, default=6)
-parser.add_argument("--models", default="mlp")
+parser.add_argument("--models", default="mlp,lenet5")
 parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--float", action="store_true")
 parser.add_argument("--verbose", action="store_true")
