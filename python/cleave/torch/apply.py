@@ -67,6 +67,14 @@ def _check_model(plan, model):
                 raise CleaveError(f"{origin}, and this model's {name} has no parameter {own}")
 
 
+def _check_tables(plan, modules):
+    """What a table does to itself by the ids that it is given can't be done by parts of it, nor by a copy."""
+    for name, module in modules.items():
+        for what in ("max_norm", "scale_grad_by_freq"):
+            if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and getattr(module, what):
+                raise CleaveError(f"{plan.file}: {name} has {what}, which a table on several ranks can't have")
+
+
 class _Storage:
     """Where parameters live between steps; one that is tied is one DTensor in all its modules."""
 
@@ -118,6 +126,7 @@ def _run_in_parts(model, plan, mesh, state):
     """On a mesh of several ranks: parameters, modules and functions."""
     storage = _Storage(plan, model, mesh)
     modules = dict(model.named_modules())
+    _check_tables(plan, modules)
     for module in modules.values():
         for own, parameter in module._parameters.items():
             if parameter is not None:

@@ -27,6 +27,18 @@ def _as_given(part, rank, is_table):
     return dataclasses.replace(part, rank=rank, axes=axes, type="Gather" if is_table else part.type, **words)
 
 
+def _by_samples(part):
+    """The part of a norm over groups of channels, of which a plan knows but what follows it, cut as that is: whole but for
+    samples."""
+    cut = [word[0] == "S" and word != "S0" for word in part.input]
+
+    def uncut(words):
+        return ["R" if gone else word for gone, word in zip(cut, words)]
+    return dataclasses.replace(part, axes=[None if gone else axis for gone, axis in zip(cut, part.axes)],
+                               input=uncut(part.input), output=uncut(part.output),
+                               parameters={name: uncut(words) for name, words in part.parameters.items()})
+
+
 class Run:
     """The forward of one module under a plan."""
 
@@ -36,6 +48,7 @@ class Run:
             # Tied to another's, by whose name the plan has it.
             bias = [word if word == "S0" or lie.is_alone(word) else "R" for word in weight]
             part = dataclasses.replace(part, parameters={**part.parameters, "bias": bias})
+        part = _by_samples(part) if isinstance(module, torch.nn.GroupNorm) else part
         self.module, self.part, self.mesh, self.state = module, part, mesh, state
         self.rule = local.rule(module)
         self.partial = [i for i, word in enumerate(part.output) if word == "P"]
