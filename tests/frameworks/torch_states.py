@@ -184,9 +184,23 @@ def check_across():
     return wrong + ([] if same else ["a product of tensors that are cut in other dimensions is another"])
 
 
+def check_clipped():
+    """Gradients that DTensor leaves in parts that add up, as of what PyTorch's own attention reads."""
+    from cleave.torch import clip, lie
+    from torch.distributed.tensor import DTensor, Partial
+    n, ones = dist.get_world_size(), torch.ones(4, dtype=torch.double)
+    mesh = dist.device_mesh.init_device_mesh("cpu", (n,))
+    lie.plan_on(mesh)
+    x = torch.nn.Parameter(lie.spread(ones, mesh, ["R"]))
+    x.grad = DTensor.from_local(ones * (dist.get_rank() + 1), mesh, [Partial()], run_check=False)
+    norm = clip.clip_grad_norm_([x], 1.0).item()  # of n (n + 1) / 2 in each of four
+    off = max(abs(norm - n * (n + 1)), abs(plans.whole(x.grad) - 0.5).max().item())
+    return [f"the norm of parts is {norm}"] if off > 1e-6 else []
+
+
 def work(cases, models, folder):
     warnings.simplefilter("ignore")  # of PyTorch's own files
-    wrong = check_across()
+    wrong = check_across() + check_clipped()
     for name, found, drawn in cases:
         saved = os.path.join(folder, name)
         for what in Check(name, saved).run(*models[name], found, drawn):

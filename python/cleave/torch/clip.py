@@ -29,10 +29,15 @@ def _norm(gradients, mesh, p):
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
     """torch.nn.utils.clip_grad_norm_, which knows parameters under a plan; the norm is a plain tensor then."""
     parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
-    gradients = [x.grad for x in parameters if isinstance(x.grad, DTensor)]
-    mesh = lie.planned_mesh(*gradients) if gradients else None
+    own = [x for x in parameters if isinstance(x.grad, DTensor)]
+    mesh = lie.planned_mesh(*(x.grad for x in own)) if own else None
     if mesh is None or float(norm_type) <= 0:
         return _usual(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+    for x in own:  # DTensor leaves sums to be made of parameters that functions read
+        words = lie.words_of(x.grad, mesh)
+        if "P" in words:
+            x.grad = lie.redistribute(x.grad, mesh, ["R" if word == "P" else word for word in words])
+    gradients = [x.grad for x in own]
     norm = _norm(gradients, mesh, float(norm_type))
     if error_if_nonfinite and not torch.isfinite(norm):
         raise RuntimeError(f"the norm of the gradients is {norm.item()}")
