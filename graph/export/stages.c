@@ -177,8 +177,46 @@ static void list_moved(cleave_export_maker *make, const cleave_schedule *schedul
                                "a stage begins with a module, and this is called before it");
 }
 
+/* Does the operator read what others have made of parameters? */
+static bool hangs_on_others(const cleave_export_maker *make, int32_t op, const int32_t *writer) {
+    const cleave_operator *of = &make->model->operators[op];
+    for (int32_t i = 0; i < of->n_nests; i++) {
+        const cleave_nest *nest = &make->model->nests[of->nests[i]];
+        for (int k = 0; k < nest->n_inputs; k++) {
+            int32_t base = cleave_tensor_base(make->model, nest->inputs[k].tensor);
+            if (writer[base] >= 0 && writer[base] != op)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* The first operator that reads what an earlier one of its stage has read and trains, one of the
+   two beside what the stage is given, as a table that is the head, too; -1: none does.  `reader`:
+   scratch, [n_tensors]. */
+static int32_t find_second_reader(const cleave_export_maker *make, const cleave_schedule *schedule,
+                                  const int32_t *writer, int32_t *reader) {
+    const cleave_model *model = make->model;
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        reader[t] = -1;
+    for (int32_t op = 0; op < model->n_operators; op++) {
+        const cleave_frame *frame = &make->plan->operators[op].frame;
+        for (int32_t p = 0; p < frame->n_parameters; p++) {
+            int32_t t = frame->parameters[p].tensor, first = reader[t];
+            if (first >= 0 && !model->tensors[t].frozen &&
+                cleave_schedule_stage_of(schedule, first) ==
+                    cleave_schedule_stage_of(schedule, op) &&
+                !(hangs_on_others(make, first, writer) && hangs_on_others(make, op, writer)))
+                return op;
+            reader[t] = op;
+        }
+    }
+    return -1;
+}
+
 /* What PyTorch makes of the kind. */
-static void choose_kind(cleave_export_maker *make, int32_t n_groups, cleave_schedule *schedule) {
+static void choose_kind(cleave_export_maker *make, int32_t n_groups, cleave_schedule *schedule,
+                        int32_t second) {
     const cleave_schedule *asked = &make->layout->schedule;
     bool one = schedule->n_stages == 1, many = schedule->n_stages > n_groups;
     bool has_none =
@@ -198,6 +236,14 @@ static void choose_kind(cleave_export_maker *make, int32_t n_groups, cleave_sche
                            "PyTorch's ScheduleInterleavedZeroBubble has rounds of micro-batches, "
                            "and these are no multiple of theirs");
     }
+    /* On a mesh of several devices each module has parts of its own. */
+    if (schedule->kind == CLEAVE_SCHEDULE_ZB_H1 && n_groups == make->layout->n_devices &&
+        second >= 0) {
+        schedule->kind = CLEAVE_SCHEDULE_1F1B;
+        cleave_export_lose(make, second, -1, "order",
+                           "PyTorch's ScheduleInterleavedZeroBubble can't put off the gradient of "
+                           "a table that its stage reads elsewhere, too");
+    }
     if (asked->in_flight != NULL && !one)
         cleave_export_lose(make, -1, -1, "in flight",
                            "PyTorch's schedules have as many as keep all stages busy");
@@ -214,8 +260,9 @@ static cleave_status take_stages(cleave_export_maker *make, const int32_t *group
         .micro_batches = asked->micro_batches, .n_stages = asked->n_stages, .kind = asked->kind};
     const char **begins = CLEAVE_ARENA_ARRAY(arena, const char *, schedule.n_stages);
     int32_t *writer = CLEAVE_ARENA_ARRAY(arena, int32_t, make->model->n_tensors), crossing = -1;
+    int32_t *reader = CLEAVE_ARENA_ARRAY(arena, int32_t, make->model->n_tensors);
     schedule.first_operator = CLEAVE_ARENA_ARRAY(arena, int32_t, schedule.n_stages);
-    if (begins == NULL || writer == NULL || schedule.first_operator == NULL)
+    if (begins == NULL || writer == NULL || reader == NULL || schedule.first_operator == NULL)
         return cleave_fail_memory(error, "exporting stages");
     const char *why = find_objection(make, group, n_groups);
     bool placed = why == NULL && place_stages(make, schedule.first_operator, begins);
@@ -233,7 +280,7 @@ static cleave_status take_stages(cleave_export_maker *make, const int32_t *group
         return CLEAVE_OK;
     }
     list_moved(make, &schedule);
-    choose_kind(make, n_groups, &schedule);
+    choose_kind(make, n_groups, &schedule, find_second_reader(make, &schedule, writer, reader));
     make->plan->schedule = schedule;
     make->plan->n_groups = n_groups;
     make->plan->begins = begins;

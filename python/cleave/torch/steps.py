@@ -87,8 +87,8 @@ class Steps:
             if isinstance(error.__cause__, CleaveError):
                 raise error.__cause__ from None
             if self.schedule.kind == "zb-h1" and "backward through the graph a second time" in str(error):
-                raise CleaveError(f"{state.where()}: a stage reads a parameter twice, of which PyTorch can't put the gradient off "
-                                  "as zb-h1 does: search with --schedule 1f1b") from error
+                raise CleaveError(f"{state.where()}: a stage uses at several places what hangs on parameters and not on what it is "
+                                  "given, of which PyTorch can't put the gradient off as zb-h1 does: search with --schedule 1f1b") from error
             raise
         loss = sum(x.detach() for x in losses) if last else torch.zeros((), dtype=found.dtype, device=state.device)
         dist.all_reduce(loss, group=state.group)
