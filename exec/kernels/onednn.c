@@ -12,12 +12,16 @@
 
 enum { ALIGNMENT = 64 };
 
-/* One compiled convolution. */
+/* A compiled convolution of x and weights w, or product of bf16 matrices x and w; y is the result.
+   Of a convolution's weights alone there is a second memory, and a reorder. */
 typedef struct compiled {
-    cleave_convolution key;
+    union {
+        cleave_convolution convolution;
+        cleave_bf16_product product;
+    } key;
+    size_t key_bytes; /* which of the two it is */
     bool possible;
-    dnnl_primitive_t convolution,
-        reorder; /* reorder: null where the weights are used as they lie */
+    dnnl_primitive_t primitive, reorder; /* reorder: null where the weights are used as they lie */
     dnnl_memory_t x, y, plain_w, w, scratch, reorder_scratch;
     int64_t own_bytes; /* of the weights in the primitive's format, */
     int64_t w_bytes;   /* 0 where they are used as they lie */
@@ -26,23 +30,12 @@ typedef struct compiled {
     struct compiled *next; /* of the same bucket */
 } compiled;
 
-/* One compiled product of bf16. */
-typedef struct compiled_product {
-    cleave_bf16_product key;
-    bool possible;
-    dnnl_primitive_t product;
-    dnnl_memory_t a, b, c, scratch;
-    int64_t scratch_bytes;
-    struct compiled_product *next; /* of the same bucket */
-} compiled_product;
-
 enum { N_BUCKETS = 256 };
 
 struct cleave_onednn {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     compiled *buckets[N_BUCKETS];
-    compiled_product *products[N_BUCKETS];
 };
 
 /* OpenMP's own call, found where the library that oneDNN brought has it; without OpenMP there is
@@ -80,31 +73,16 @@ static void destroy_compiled(compiled *one) {
     for (size_t i = 0; i < sizeof memories / sizeof memories[0]; i++)
         if (memories[i] != NULL)
             dnnl_memory_destroy(memories[i]);
-    if (one->convolution != NULL)
-        dnnl_primitive_destroy(one->convolution);
+    if (one->primitive != NULL)
+        dnnl_primitive_destroy(one->primitive);
     if (one->reorder != NULL)
         dnnl_primitive_destroy(one->reorder);
-    free(one);
-}
-
-static void destroy_product(compiled_product *one) {
-    dnnl_memory_t memories[] = {one->a, one->b, one->c, one->scratch};
-    for (size_t i = 0; i < sizeof memories / sizeof memories[0]; i++)
-        if (memories[i] != NULL)
-            dnnl_memory_destroy(memories[i]);
-    if (one->product != NULL)
-        dnnl_primitive_destroy(one->product);
     free(one);
 }
 
 void cleave_onednn_destroy(cleave_onednn *onednn) {
     if (onednn == NULL)
         return;
-    for (int b = 0; b < N_BUCKETS; b++)
-        for (compiled_product *one = onednn->products[b], *next; one != NULL; one = next) {
-            next = one->next;
-            destroy_product(one);
-        }
     for (int b = 0; b < N_BUCKETS; b++)
         for (compiled *one = onednn->buckets[b], *next; one != NULL; one = next) {
             next = one->next;
@@ -216,6 +194,15 @@ static int64_t rounded(size_t bytes) {
     return (int64_t)((bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
 }
 
+/* The primitive of a description, and memory for its scratch. */
+static bool make_primitive(const cleave_onednn *onednn, dnnl_primitive_desc_t desc,
+                           dnnl_primitive_t *primitive, dnnl_memory_t *scratch, int64_t *bytes) {
+    const dnnl_memory_desc_t *of = dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+    *bytes = rounded(dnnl_memory_desc_get_size(of));
+    return make_memory(onednn, of, scratch) &&
+           dnnl_primitive_create(primitive, desc) == dnnl_success;
+}
+
 /* Between the weights as they lie and the primitive's own format, where the two differ. */
 static bool compile_reorder(const cleave_onednn *onednn, compiled *one,
                             const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *own,
@@ -226,48 +213,40 @@ static bool compile_reorder(const cleave_onednn *onednn, compiled *one,
         return false;
     if (dnnl_memory_desc_equal(plain, own))
         return true;
-    bool back = one->key.pass == CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS;
+    bool back = one->key.convolution.pass == CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS;
     dnnl_primitive_desc_t desc = NULL;
     if (!make_memory(onednn, plain, &one->plain_w) ||
         dnnl_reorder_primitive_desc_create(&desc, back ? own : plain, onednn->engine,
                                            back ? plain : own, onednn->engine,
                                            attributes) != dnnl_success)
         return false;
-    const dnnl_memory_desc_t *scratch =
-        dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
     one->w_bytes = one->own_bytes;
-    one->reorder_bytes = rounded(dnnl_memory_desc_get_size(scratch));
-    bool done = make_memory(onednn, scratch, &one->reorder_scratch) &&
-                dnnl_primitive_create(&one->reorder, desc) == dnnl_success;
+    bool done =
+        make_primitive(onednn, desc, &one->reorder, &one->reorder_scratch, &one->reorder_bytes);
     dnnl_primitive_desc_destroy(desc);
     return done;
 }
 
-static bool compile(const cleave_onednn *onednn, compiled *one) {
+static bool compile_convolution(const cleave_onednn *onednn, compiled *one) {
+    const cleave_convolution *c = &one->key.convolution;
+    bool back = c->pass == CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS;
     descriptions d;
     dnnl_primitive_attr_t attributes = NULL;
-    if (!describe(&one->key, &d) || dnnl_primitive_attr_create(&attributes) != dnnl_success)
+    if (!describe(c, &d) || dnnl_primitive_attr_create(&attributes) != dnnl_success)
         return false;
     dnnl_primitive_desc_t desc = NULL;
     if (dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) ==
         dnnl_success)
-        desc = describe_convolution(onednn, &one->key, &d, attributes);
-    bool done = desc != NULL;
-    if (done) {
-        const dnnl_memory_desc_t *own = dnnl_primitive_desc_query_md(
-            desc,
-            one->key.pass == CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS ? dnnl_query_diff_weights_md
-                                                                 : dnnl_query_weights_md,
-            0);
-        const dnnl_memory_desc_t *scratch =
-            dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
-        one->scratch_bytes = rounded(dnnl_memory_desc_get_size(scratch));
-        done = make_memory(onednn, &d.x, &one->x) && make_memory(onednn, &d.y, &one->y) &&
-               make_memory(onednn, scratch, &one->scratch) &&
-               compile_reorder(onednn, one, &d.plain_w, own, attributes) &&
-               dnnl_primitive_create(&one->convolution, desc) == dnnl_success;
+        desc = describe_convolution(onednn, c, &d, attributes);
+    bool done =
+        desc != NULL && make_memory(onednn, &d.x, &one->x) && make_memory(onednn, &d.y, &one->y) &&
+        compile_reorder(onednn, one, &d.plain_w,
+                        dnnl_primitive_desc_query_md(
+                            desc, back ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0),
+                        attributes) &&
+        make_primitive(onednn, desc, &one->primitive, &one->scratch, &one->scratch_bytes);
+    if (desc != NULL)
         dnnl_primitive_desc_destroy(desc);
-    }
     dnnl_primitive_attr_destroy(attributes);
     return done;
 }
@@ -281,33 +260,39 @@ static uint32_t bucket_of(const void *key, size_t n) {
     return (uint32_t)(hash >> 32) % N_BUCKETS;
 }
 
-/* The compiled convolution of this shape; null only when memory is short. */
-static compiled *find(cleave_onednn *onednn, const cleave_convolution *key) {
-    compiled **bucket = &onednn->buckets[bucket_of(key, sizeof *key)];
-    for (compiled *one = *bucket; one != NULL; one = one->next)
-        if (memcmp(&one->key, key, sizeof *key) == 0)
-            return one;
-    compiled *one = calloc(1, sizeof *one);
-    if (one == NULL)
-        return NULL;
-    memcpy(&one->key, key, sizeof *key);
-    one->possible = compile(onednn, one);
-    one->next = *bucket;
-    *bucket = one;
-    return one;
+/* What is compiled for this key, by `compile` if it is not there yet; null where oneDNN has none of
+   this shape, or memory is short. */
+static compiled *find(cleave_onednn *onednn, const void *key, size_t key_bytes,
+                      bool (*compile)(const cleave_onednn *, compiled *)) {
+    compiled **bucket = &onednn->buckets[bucket_of(key, key_bytes)], *one = *bucket;
+    while (one != NULL && (one->key_bytes != key_bytes || memcmp(&one->key, key, key_bytes) != 0))
+        one = one->next;
+    if (one == NULL && (one = calloc(1, sizeof *one)) != NULL) {
+        memcpy(&one->key, key, key_bytes);
+        one->key_bytes = key_bytes;
+        one->possible = compile(onednn, one);
+        one->next = *bucket;
+        *bucket = one;
+    }
+    return one != NULL && one->possible ? one : NULL;
+}
+
+static compiled *find_convolution(cleave_onednn *onednn, const cleave_convolution *key) {
+    return find(onednn, key, sizeof *key, compile_convolution);
 }
 
 /* The workspace: weights in the primitive's format, where they don't lie so; what one piece adds to
    their gradient; scratch.  That of the reorder and that of the convolution are never needed at
    once. */
 static int64_t bytes_of_piece(const compiled *one, bool cut) {
-    return cut && one->key.pass == CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS ? one->own_bytes : 0;
+    return cut && one->key.convolution.pass == CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS ? one->own_bytes
+                                                                                   : 0;
 }
 
 int64_t cleave_onednn_convolution_workspace(cleave_onednn *onednn,
                                             const cleave_convolution *convolution, bool cut) {
-    const compiled *one = find(onednn, convolution);
-    if (one == NULL || !one->possible)
+    const compiled *one = find_convolution(onednn, convolution);
+    if (one == NULL)
         return -1;
     int64_t scratch =
         one->scratch_bytes > one->reorder_bytes ? one->scratch_bytes : one->reorder_bytes;
@@ -316,9 +301,8 @@ int64_t cleave_onednn_convolution_workspace(cleave_onednn *onednn,
 
 bool cleave_onednn_same_weights(cleave_onednn *onednn, const cleave_convolution *a,
                                 const cleave_convolution *b) {
-    const compiled *x = find(onednn, a), *y = find(onednn, b);
-    return x != NULL && y != NULL && x->possible && y->possible &&
-           dnnl_memory_desc_equal(&x->own, &y->own) != 0;
+    const compiled *x = find_convolution(onednn, a), *y = find_convolution(onednn, b);
+    return x != NULL && y != NULL && dnnl_memory_desc_equal(&x->own, &y->own) != 0;
 }
 
 static cleave_status fail(cleave_error *error) {
@@ -328,12 +312,12 @@ static cleave_status fail(cleave_error *error) {
 cleave_status cleave_onednn_convolution_reorder(cleave_onednn *onednn,
                                                 const cleave_convolution *convolution, void *w,
                                                 void *workspace, cleave_error *error) {
-    compiled *one = find(onednn, convolution);
-    if (one == NULL || !one->possible)
+    const compiled *one = find_convolution(onednn, convolution);
+    if (one == NULL)
         return fail(error);
     if (one->reorder == NULL)
         return CLEAVE_OK;
-    bool back = one->key.pass == CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS;
+    bool back = convolution->pass == CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS;
     dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, back ? one->w : one->plain_w},
                                    {DNNL_ARG_TO, back ? one->plain_w : one->w},
                                    {DNNL_ARG_SCRATCHPAD, one->reorder_scratch}};
@@ -348,13 +332,14 @@ cleave_status cleave_onednn_convolution_reorder(cleave_onednn *onednn,
 }
 
 static bool run_convolution(const cleave_onednn *onednn, const compiled *one) {
-    bool forward = one->key.pass == CLEAVE_CONVOLUTION_FORWARD,
-         back = one->key.pass == CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS;
+    const int64_t pass = one->key.convolution.pass;
+    bool forward = pass == CLEAVE_CONVOLUTION_FORWARD,
+         back = pass == CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS;
     dnnl_exec_arg_t arguments[] = {{forward || back ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC, one->x},
                                    {back ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, one->w},
                                    {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, one->y},
                                    {DNNL_ARG_SCRATCHPAD, one->scratch}};
-    return dnnl_primitive_execute(one->convolution, onednn->stream, 4, arguments) == dnnl_success &&
+    return dnnl_primitive_execute(one->primitive, onednn->stream, 4, arguments) == dnnl_success &&
            dnnl_stream_wait(onednn->stream) == dnnl_success;
 }
 
@@ -362,8 +347,8 @@ cleave_status cleave_onednn_convolution_run(cleave_onednn *onednn,
                                             const cleave_convolution *convolution,
                                             cleave_convolution_arrays arrays,
                                             cleave_convolution_place place, cleave_error *error) {
-    compiled *one = find(onednn, convolution);
-    if (one == NULL || !one->possible)
+    const compiled *one = find_convolution(onednn, convolution);
+    if (one == NULL)
         return cleave_fail(error, CLEAVE_FAILED, "oneDNN has no convolution of this shape");
     char *own = one->w_bytes > 0 ? arrays.workspace : arrays.w;
     char *piece = (char *)arrays.workspace + one->w_bytes;
@@ -422,8 +407,8 @@ static bool set_attributes(const cleave_bf16_product *key, dnnl_primitive_attr_t
     return done;
 }
 
-static bool compile_product(const cleave_onednn *onednn, compiled_product *one) {
-    const cleave_bf16_product *p = &one->key;
+static bool compile_product(const cleave_onednn *onednn, compiled *one) {
+    const cleave_bf16_product *p = &one->key.product;
     dnnl_memory_desc_t a, b, c;
     dnnl_matmul_desc_t matmul;
     dnnl_primitive_attr_t attributes = NULL;
@@ -434,59 +419,44 @@ static bool compile_product(const cleave_onednn *onednn, compiled_product *one) 
         dnnl_matmul_desc_init(&matmul, &a, &b, NULL, &c) != dnnl_success ||
         dnnl_primitive_attr_create(&attributes) != dnnl_success)
         return false;
-    bool done = set_attributes(p, attributes) &&
+    bool done = make_memory(onednn, &a, &one->x) && make_memory(onednn, &b, &one->w) &&
+                make_memory(onednn, &c, &one->y) && set_attributes(p, attributes) &&
                 dnnl_primitive_desc_create(&desc, &matmul, attributes, onednn->engine, NULL) ==
-                    dnnl_success;
-    if (done) {
-        const dnnl_memory_desc_t *scratch =
-            dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
-        one->scratch_bytes = rounded(dnnl_memory_desc_get_size(scratch));
-        done = make_memory(onednn, &a, &one->a) && make_memory(onednn, &b, &one->b) &&
-               make_memory(onednn, &c, &one->c) && make_memory(onednn, scratch, &one->scratch) &&
-               dnnl_primitive_create(&one->product, desc) == dnnl_success;
+                    dnnl_success &&
+                make_primitive(onednn, desc, &one->primitive, &one->scratch, &one->scratch_bytes);
+    if (desc != NULL)
         dnnl_primitive_desc_destroy(desc);
-    }
     dnnl_primitive_attr_destroy(attributes);
     return done;
 }
 
-static compiled_product *find_product(cleave_onednn *onednn, const cleave_bf16_product *key) {
-    compiled_product **bucket = &onednn->products[bucket_of(key, sizeof *key)];
-    for (compiled_product *one = *bucket; one != NULL; one = one->next)
-        if (memcmp(&one->key, key, sizeof *key) == 0)
-            return one;
-    compiled_product *one = calloc(1, sizeof *one);
-    if (one == NULL)
-        return NULL;
-    memcpy(&one->key, key, sizeof *key);
-    one->possible = compile_product(onednn, one);
-    one->next = *bucket;
-    *bucket = one;
-    return one;
+static compiled *find_product(cleave_onednn *onednn, const cleave_bf16_product *key) {
+    return find(onednn, key, sizeof *key, compile_product);
 }
 
 int64_t cleave_onednn_bf16_workspace(cleave_onednn *onednn, const cleave_bf16_product *product) {
-    const compiled_product *one = find_product(onednn, product);
-    return one != NULL && one->possible ? one->scratch_bytes : -1;
+    const compiled *one = find_product(onednn, product);
+    return one != NULL ? one->scratch_bytes : -1;
 }
 
 cleave_status cleave_onednn_bf16_multiply(cleave_onednn *onednn, const cleave_bf16_product *product,
                                           const void *a, const void *b, void *c, void *workspace,
                                           cleave_error *error) {
-    compiled_product *one = find_product(onednn, product);
-    bool done = one != NULL && one->possible;
+    const compiled *one = find_product(onednn, product);
+    bool done = one != NULL;
     if (done) {
-        dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, one->a},
-                                       {DNNL_ARG_WEIGHTS, one->b},
-                                       {DNNL_ARG_DST, one->c},
+        dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, one->x},
+                                       {DNNL_ARG_WEIGHTS, one->w},
+                                       {DNNL_ARG_DST, one->y},
                                        {DNNL_ARG_SCRATCHPAD, one->scratch}};
         /* It reads the first two, and its handles are of what may be written. */
-        done = dnnl_memory_set_data_handle(one->a, (void *)(uintptr_t)a) == dnnl_success &&
-               dnnl_memory_set_data_handle(one->b, (void *)(uintptr_t)b) == dnnl_success &&
-               dnnl_memory_set_data_handle(one->c, c) == dnnl_success &&
-               dnnl_memory_set_data_handle(one->scratch, workspace) == dnnl_success &&
-               dnnl_primitive_execute(one->product, onednn->stream, 4, arguments) == dnnl_success &&
-               dnnl_stream_wait(onednn->stream) == dnnl_success;
+        done =
+            dnnl_memory_set_data_handle(one->x, (void *)(uintptr_t)a) == dnnl_success &&
+            dnnl_memory_set_data_handle(one->w, (void *)(uintptr_t)b) == dnnl_success &&
+            dnnl_memory_set_data_handle(one->y, c) == dnnl_success &&
+            dnnl_memory_set_data_handle(one->scratch, workspace) == dnnl_success &&
+            dnnl_primitive_execute(one->primitive, onednn->stream, 4, arguments) == dnnl_success &&
+            dnnl_stream_wait(onednn->stream) == dnnl_success;
     }
     return done ? CLEAVE_OK
                 : cleave_fail(error, CLEAVE_FAILED,
