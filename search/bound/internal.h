@@ -2,6 +2,7 @@
 #ifndef CLEAVE_SEARCH_BOUND_INTERNAL_H
 #define CLEAVE_SEARCH_BOUND_INTERNAL_H
 
+#include "graph/model/view.h"
 #include "search/bound/bound.h"
 
 /* Passes of nests that follow one another in every layout: of element e the nest is
@@ -41,6 +42,11 @@ bool bound_covers_always(const cleave_model *model, const cleave_nest *nest,
    false where that is no box, or none is known. */
 bool bound_covered_box(const cleave_model *model, const cleave_nest *nest,
                        const cleave_operand *operand, cleave_box *box);
+
+/* Appends the pieces of base tensors that those boxes of a nest's inputs are; `inputs`: their bits.
+ */
+cleave_status bound_covered_pieces(const cleave_model *model, const cleave_nest *nest,
+                                   uint32_t inputs, cleave_piece_list *pieces, cleave_error *error);
 
 /* loss.c: of which nests every backward compute begins after some part of the last nest of
    the loss has ended, in all layouts of the splits `values`, [n_operators][n_values].  `follows` is

@@ -9,8 +9,6 @@
    on the same devices. */
 #include "search/bound/internal.h"
 
-#include "graph/model/view.h"
-
 #include <stdlib.h>
 
 typedef CLEAVE_LIST(cleave_box) box_list;
@@ -35,18 +33,12 @@ static cleave_status note_contributions(const cleave_model *model, const cleave_
                                         box_list *boxes, cleave_error *error) {
     uint32_t inputs = cleave_nest_pass_inputs(model, nest, CLEAVE_PASS_INPUT_GRADIENT) |
                       cleave_nest_pass_inputs(model, nest, CLEAVE_PASS_WEIGHT_GRADIENT);
-    cleave_status status = CLEAVE_OK;
-    for (int i = 0; i < nest->n_inputs && status == CLEAVE_OK; i++) {
-        cleave_piece_list pieces = {0};
-        cleave_box covered;
-        if ((inputs >> i & 1) == 0 || !bound_covered_box(model, nest, &nest->inputs[i], &covered))
-            continue;
-        status = cleave_view_pull(model, nest->inputs[i].tensor, &covered, &pieces, error);
-        for (int32_t p = 0; p < pieces.n && status == CLEAVE_OK; p++)
-            if (!CLEAVE_LIST_PUSH(&boxes[pieces.items[p].tensor], pieces.items[p].box))
-                status = cleave_fail_memory(error, "bounding the step");
-        CLEAVE_LIST_FREE(&pieces);
-    }
+    cleave_piece_list pieces = {0};
+    cleave_status status = bound_covered_pieces(model, nest, inputs, &pieces, error);
+    for (int32_t p = 0; p < pieces.n && status == CLEAVE_OK; p++)
+        if (!CLEAVE_LIST_PUSH(&boxes[pieces.items[p].tensor], pieces.items[p].box))
+            status = cleave_fail_memory(error, "bounding the step");
+    CLEAVE_LIST_FREE(&pieces);
     return status;
 }
 

@@ -93,6 +93,17 @@ bool bound_covered_box(const cleave_model *model, const cleave_nest *nest,
     return true;
 }
 
+cleave_status bound_covered_pieces(const cleave_model *model, const cleave_nest *nest,
+                                   uint32_t inputs, cleave_piece_list *pieces,
+                                   cleave_error *error) {
+    for (int i = 0; i < nest->n_inputs; i++) {
+        cleave_box box;
+        if ((inputs >> i & 1) != 0 && bound_covered_box(model, nest, &nest->inputs[i], &box))
+            CLEAVE_TRY(cleave_view_pull(model, nest->inputs[i].tensor, &box, pieces, error));
+    }
+    return CLEAVE_OK;
+}
+
 bool bound_covers_always(const cleave_model *model, const cleave_nest *nest,
                          const cleave_operand *operand) {
     const cleave_tensor *tensor = &model->tensors[operand->tensor];

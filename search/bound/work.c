@@ -27,7 +27,6 @@
 
 #include "costmodel/byte_price.h"
 #include "graph/model/precision.h"
-#include "graph/model/view.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -193,18 +192,12 @@ static int64_t sum_work(const cleave_model *model, const cleave_machine *machine
 static cleave_status count_contributions(const cleave_model *model, const cleave_nest *nest,
                                          double *elements, cleave_error *error) {
     uint32_t inputs = buffered_inputs(model, nest, CLEAVE_PASS_INPUT_GRADIENT);
-    cleave_status status = CLEAVE_OK;
-    for (int i = 0; i < nest->n_inputs && status == CLEAVE_OK; i++) {
-        cleave_piece_list pieces = {0};
-        cleave_box covered;
-        if ((inputs >> i & 1) == 0 || !bound_covered_box(model, nest, &nest->inputs[i], &covered))
-            continue;
-        status = cleave_view_pull(model, nest->inputs[i].tensor, &covered, &pieces, error);
-        for (int32_t p = 0; p < pieces.n; p++)
-            elements[pieces.items[p].tensor] += (double)cleave_box_size(
-                model->tensors[pieces.items[p].tensor].rank, &pieces.items[p].box);
-        CLEAVE_LIST_FREE(&pieces);
-    }
+    cleave_piece_list pieces = {0};
+    cleave_status status = bound_covered_pieces(model, nest, inputs, &pieces, error);
+    for (int32_t p = 0; p < pieces.n && status == CLEAVE_OK; p++)
+        elements[pieces.items[p].tensor] += (double)cleave_box_size(
+            model->tensors[pieces.items[p].tensor].rank, &pieces.items[p].box);
+    CLEAVE_LIST_FREE(&pieces);
     return status;
 }
 
