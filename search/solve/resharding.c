@@ -26,16 +26,23 @@ double reshard_rows(const cleave_sharding *s, const cleave_box *box, const cleav
     return rows > 1 ? rows : 0;
 }
 
-static void add_cell(cleave_resharder *r, int32_t from, int32_t to) {
-    const cleave_box *a = &r->from->shards[from].box, *b = &r->to->shards[to].box;
-    double size = (double)r->from->element_bytes;
-    for (int d = 0; d < r->from->rank; d++) {
+double reshard_common(int rank, const cleave_box *a, const cleave_box *b) {
+    double elements = 1;
+    for (int d = 0; d < rank; d++) {
         int64_t lo = a->lo[d] > b->lo[d] ? a->lo[d] : b->lo[d];
         int64_t hi = a->hi[d] < b->hi[d] ? a->hi[d] : b->hi[d];
         if (lo >= hi)
-            return;
-        size *= (double)(hi - lo);
+            return 0;
+        elements *= (double)(hi - lo);
     }
+    return elements;
+}
+
+static void add_cell(cleave_resharder *r, int32_t from, int32_t to) {
+    const cleave_box *a = &r->from->shards[from].box, *b = &r->to->shards[to].box;
+    double size = (double)r->from->element_bytes * reshard_common(r->from->rank, a, b);
+    if (size == 0)
+        return;
     double density = r->from->density < r->to->density ? r->from->density : r->to->density;
     const reshard_cell made = {.from = from,
                                .to = to,

@@ -50,18 +50,6 @@ static reshard_overlap find_overlap(const cleave_sharding *s, const cleave_box *
     return found;
 }
 
-static double common_elements(int rank, const cleave_box *a, const cleave_box *b) {
-    double elements = 1;
-    for (int d = 0; d < rank; d++) {
-        int64_t lo = a->lo[d] > b->lo[d] ? a->lo[d] : b->lo[d];
-        int64_t hi = a->hi[d] < b->hi[d] ? a->hi[d] : b->hi[d];
-        if (lo >= hi)
-            return 0;
-        elements *= (double)(hi - lo);
-    }
-    return elements;
-}
-
 typedef struct even {
     cleave_resharder *r;
     const cleave_sharding *from, *to;
@@ -75,7 +63,7 @@ static double held_of(const even *e, int32_t holder, int32_t reader) {
     int32_t from = e->from->shard_of[holder], to = e->to->shard_of[reader];
     if (from < 0 || to < 0)
         return 0;
-    return common_elements(e->from->rank, &e->from->shards[from].box, &e->to->shards[to].box);
+    return reshard_common(e->from->rank, &e->from->shards[from].box, &e->to->shards[to].box);
 }
 
 /* The holder of a shard that a reader takes it from, as lowering spreads readers. */

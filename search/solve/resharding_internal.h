@@ -138,6 +138,8 @@ static inline void reshard_remote(cleave_resharder *r, int32_t device, bool out,
 /* The values of even shardings, by arithmetic; false where they are not even (resharding_even.c).
  */
 bool reshard_even(cleave_resharder *r);
+/* Elements that two boxes have in common. */
+double reshard_common(int rank, const cleave_box *a, const cleave_box *b);
 /* The rows in which what a box has in common with another lies in it; 0: in one piece. */
 double reshard_rows(const cleave_sharding *s, const cleave_box *box, const cleave_box *other);
 const int32_t *reshard_list_group(cleave_resharder *r, const cleave_shard_member *members,
