@@ -118,8 +118,7 @@ cleave_status cleave_lowered_simulate(cleave_pricer *pricer, const cleave_lowere
     if (lowered->repeats)
         return cleave_repeated_simulate(&lowered->repeated, step, shares, error);
     if (lowered->is_few) {
-        CLEAVE_TRY(
-            cleave_few_simulate(&lowered->few, pricer->cache, &pricer->arena, step, NULL, error));
+        CLEAVE_TRY(cleave_few_simulate(&lowered->few, pricer->cache, &pricer->arena, step, error));
         if (shares == NULL || *step < 0)
             return CLEAVE_OK;
         CLEAVE_TRY(cleave_simulated_step_make(&lowered->program, &lowered->few.turns, pricer->cache,

@@ -413,8 +413,7 @@ cleave_status cleave_few_check(const cleave_few *few, const cleave_cost_cache *c
 }
 
 cleave_status cleave_few_simulate(const cleave_few *few, cleave_cost_cache *cache,
-                                  cleave_arena *arena, int64_t *step, int32_t *taken,
-                                  cleave_error *error) {
+                                  cleave_arena *arena, int64_t *step, cleave_error *error) {
     cleave_engine_problem problem;
     cleave_settling *settling;
     cleave_timeline timeline;
@@ -437,7 +436,5 @@ cleave_status cleave_few_simulate(const cleave_few *few, cleave_cost_cache *cach
         *error = why_not;
     CLEAVE_TRY(status);
     *step = time.step;
-    if (taken != NULL)
-        *taken = time.taken;
     return CLEAVE_OK;
 }

@@ -51,10 +51,9 @@ int64_t cleave_few_times_of_buffer(const cleave_few *few, int32_t buffer);
 cleave_status cleave_few_list_lives(const cleave_few *few, int32_t device, cleave_arena *arena,
                                     cleave_few_lives *lives, cleave_error *error);
 
-/* The step by scan, picoseconds, and the turns that were taken for it (may be null).  Below 0 where
-   three do not tell of all; NO_LAYOUT, saying why, where the machine does not fold so. */
+/* The step by scan, picoseconds.  Below 0 where three do not tell of all; NO_LAYOUT, saying why,
+   where the machine does not fold so. */
 cleave_status cleave_few_simulate(const cleave_few *few, cleave_cost_cache *cache,
-                                  cleave_arena *arena, int64_t *step, int32_t *taken,
-                                  cleave_error *error);
+                                  cleave_arena *arena, int64_t *step, cleave_error *error);
 
 #endif

@@ -5,7 +5,6 @@
    stages under 1f1b and m micro-batches, each stage data parallel on as many devices: processor
    time of lowering, planning and simulating by either way, medians of 3 taken in turns, and how
    many times as long the first takes.  Prices are equal, to the bit, or it fails. */
-#include "base/progress.h"
 #include "graph/import/import.h"
 #include "search/problem/baselines.h"
 #include "simulator/step/few.h"
@@ -13,7 +12,6 @@
 
 #include "arguments.h"
 #include "row.h"
-#include "search/problem/problem.h"
 
 enum { N_TIMES = 3 };
 
@@ -72,7 +70,7 @@ static cleave_status price_few(bench *b, const cleave_layout *layout, priced *pr
     cleave_status status =
         cleave_few_lower(&b->model, layout, NULL, &b->options, NULL, &scratch, &few, error);
     if (status == CLEAVE_OK)
-        status = cleave_few_simulate(&few, b->cache, &scratch, &price->step, NULL, error);
+        status = cleave_few_simulate(&few, b->cache, &scratch, &price->step, error);
     if (status == CLEAVE_OK)
         *price = (priced){price->step, few.whole.peak_bytes[0], bench_processor_seconds() - begin};
     cleave_arena_free(&scratch);

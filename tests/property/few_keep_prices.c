@@ -81,7 +81,7 @@ static bool expect_same_price(trial *t, const cleave_layout *layout, bool in_ste
     trial_ok(t, cleave_lower(&t->model, layout, &options, &scratch, &all, &t->error));
     expect_same_memory(t, &few, &all);
     expect_same_fullest(t, &fullest.whole, &all);
-    trial_ok(t, cleave_few_simulate(&few, t->pricer.cache, &scratch, &step, NULL, &t->error));
+    trial_ok(t, cleave_few_simulate(&few, t->pricer.cache, &scratch, &step, &t->error));
     if (step >= 0) {
         trial_ok(t, cleave_simulate(&all, t->pricer.cache, CLEAVE_RULE_SCAN, &scratch, &timeline,
                                     &t->error));

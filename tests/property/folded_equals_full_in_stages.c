@@ -99,7 +99,7 @@ static void compare_few(fold_trial *t) {
                                 &fold, &t->error));
     fold_ok(t, cleave_few_lower(&t->model, &t->layout, &fold, &options, NULL, &t->arena, &few,
                                 &t->error));
-    fold_ok(t, cleave_few_simulate(&few, cache, &t->arena, &step, NULL, &t->error));
+    fold_ok(t, cleave_few_simulate(&few, cache, &t->arena, &step, &t->error));
     if (step >= 0)
         cr_assert_eq(step, all.step[CLEAVE_RULE_SCAN], "%s: by three", t->name);
     cr_assert_eq(cleave_program_own_bytes(&few.whole), cleave_program_own_bytes(&all.program), "%s",
