@@ -68,7 +68,6 @@ static void each_base(lowering *state, int32_t tensor, void (*visit)(lowering *,
 static void demand_parameter_gradient(lowering *state, int32_t tensor) {
     lower_builder *builder = &state->base;
     lower_tensor *of = &state->tensors[tensor];
-    int rank = builder->model->tensors[tensor].rank;
     for (int32_t i = 0; i < of->shares.n; i++) {
         lower_share *share = &of->shares.items[i];
         const lower_holder *holder = &of->holders.items[share->holder];
@@ -87,12 +86,7 @@ static void demand_parameter_gradient(lowering *state, int32_t tensor) {
         lower_copy_begin(builder); /* elements that nobody on this device uses */
         lower_copy_add(builder, tensor, CLEAVE_COPY_FILL, box, &region, NULL, 0);
         lower_copy_end(builder, holder->device, CLEAVE_LANE_MAIN);
-        for (int32_t u = holder->first_use; u >= 0; u = state->uses.items[u].next)
-            LOWER_PUSH(
-                builder, &of->backward.demands,
-                (move_demand){.operand = -1,
-                              .device = holder->device,
-                              .at = lower_region_within(rank, &region, &state->uses.items[u].box)});
+        lower_demand_uses(state, &of->backward, holder, &region);
     }
     if (of->sharded)
         lower_demand_like_shares(state, &of->backward);

@@ -122,27 +122,31 @@ static int32_t add_edge(dimension *of, int64_t value, int32_t hint) {
     return at;
 }
 
+/* Is the box the one before it in this dimension?  So are most. */
+static bool is_as_before(const cutter *c, int32_t i, int d) {
+    if (i == 0)
+        return false;
+    const cleave_box *a = c->boxes[i - 1].box, *b = c->boxes[i].box;
+    return a->lo[d] == b->lo[d] && a->hi[d] == b->hi[d];
+}
+
 static void index_dimension(cutter *c, int d) {
     dimension *of = &c->dimensions[d];
     of->edges = LOWER_ARRAY(c->builder, int64_t, 2 * (size_t)c->n_boxes);
     of->extents = LOWER_ARRAY(c->builder, extent, c->n_boxes);
-    const cleave_box *before = NULL, *box;
-    for (int32_t i = 0, hint = 0; i < c->n_boxes; i++, before = box) {
-        box = c->boxes[i].box;
-        if (before != NULL && before->lo[d] == box->lo[d] && before->hi[d] == box->hi[d])
+    for (int32_t i = 0, hint = 0; i < c->n_boxes; i++) {
+        if (is_as_before(c, i, d))
             continue;
-        hint = add_edge(of, box->lo[d], hint);
-        hint = add_edge(of, box->hi[d], hint + 1);
+        hint = add_edge(of, c->boxes[i].box->lo[d], hint);
+        hint = add_edge(of, c->boxes[i].box->hi[d], hint + 1);
     }
-    before = NULL;
-    for (int32_t i = 0, hint = 0; i < c->n_boxes; i++, before = box) {
-        box = c->boxes[i].box;
-        if (before != NULL && before->lo[d] == box->lo[d] && before->hi[d] == box->hi[d]) {
+    for (int32_t i = 0, hint = 0; i < c->n_boxes; i++) {
+        if (is_as_before(c, i, d)) {
             of->extents[i] = of->extents[i - 1];
             continue;
         }
-        of->extents[i].lo = find_edge(of, box->lo[d], hint);
-        of->extents[i].hi = hint = find_edge(of, box->hi[d], of->extents[i].lo + 1);
+        of->extents[i].lo = find_edge(of, c->boxes[i].box->lo[d], hint);
+        of->extents[i].hi = hint = find_edge(of, c->boxes[i].box->hi[d], of->extents[i].lo + 1);
     }
 }
 

@@ -26,6 +26,9 @@ void lower_plan_shares(lowering *state);
 /* Of a fold: adds to a movement what the other windows have of a tensor's shares, or ask for. */
 void lower_contribute_shares(lowering *state, movement *move);
 void lower_demand_like_shares(lowering *state, movement *move);
+/* Adds a demand for each of the boxes of a holder that operators use, in its memory `region`. */
+void lower_demand_uses(lowering *state, movement *move, const lower_holder *holder,
+                       const lower_region *region);
 /* Of gradients that are reduced for one visit after the other (shard.c): how many base tensors
    under a tensor have such ones, and how many others; where they are all summed for a share, at the
    update. */

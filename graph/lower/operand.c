@@ -5,18 +5,11 @@
 
 #include <string.h>
 
-static uint64_t hash_need(int32_t tensor, int32_t device, int rank, const cleave_box *box) {
-    uint64_t hash = cleave_hash_join((uint64_t)tensor, (uint64_t)device);
-    for (int d = 0; d < rank; d++)
-        hash = (hash ^ (uint64_t)box->lo[d] * 0x9e3779b97f4a7c15u ^ (uint64_t)box->hi[d]) *
-               0xbf58476d1ce4e5b9u;
-    return cleave_hash64(hash);
-}
-
 static int32_t *find_slot(lowering *state, int32_t tensor, int32_t device, const cleave_box *box,
                           int32_t again_in, int32_t visit) {
     int rank = state->base.model->tensors[tensor].rank;
-    uint64_t at = hash_need(tensor, device, rank, box) + (uint64_t)(again_in + 1) +
+    uint64_t at = cleave_hash_join((uint64_t)tensor, (uint64_t)device) +
+                  cleave_box_hash(rank, box) + (uint64_t)(again_in + 1) +
                   31 * (uint64_t)(visit + 1);
     for (;; at++) {
         int32_t *slot = &state->table[at & (uint64_t)(state->table_size - 1)];
@@ -259,6 +252,14 @@ void lower_operand_place_holders(lowering *state) {
     }
 }
 
+static void copy_piece(lowering *state, const lower_operand *operand,
+                       const lower_operand_piece *piece, const lower_region *from) {
+    const cleave_piece *of = &piece->piece;
+    lower_region to = {.buffer = operand->buffer, .box = of->box, .offset = of->offset};
+    memcpy(to.stride, of->stride, sizeof to.stride);
+    lower_copy_add(&state->base, of->tensor, CLEAVE_COPY_ASSIGN, &of->box, &to, from, 0);
+}
+
 /* From what the device holds: that memory itself where it is the same, else a copy at every step.
  */
 static void arrive_held(lowering *state, lower_operand *operand, const lower_operand_piece *piece) {
@@ -271,21 +272,13 @@ static void arrive_held(lowering *state, lower_operand *operand, const lower_ope
         return;
     }
     lower_region from = lower_region_of(builder, holder->buffer);
-    lower_region to = {
-        .buffer = operand->buffer, .box = piece->piece.box, .offset = piece->piece.offset};
-    memcpy(to.stride, piece->piece.stride, sizeof to.stride);
-    lower_copy_add(builder, tensor, CLEAVE_COPY_ASSIGN, &piece->piece.box, &to, &from, 0);
+    copy_piece(state, operand, piece, &from);
 }
 
 static void arrive_from_operand(lowering *state, lower_operand *operand,
                                 const lower_operand_piece *piece) {
-    lower_builder *builder = &state->base;
     lower_region from = region_of(state, piece->from_operand);
-    lower_region to = {
-        .buffer = operand->buffer, .box = piece->piece.box, .offset = piece->piece.offset};
-    memcpy(to.stride, piece->piece.stride, sizeof to.stride);
-    lower_copy_add(builder, piece->piece.tensor, CLEAVE_COPY_ASSIGN, &piece->piece.box, &to, &from,
-                   0);
+    copy_piece(state, operand, piece, &from);
 }
 
 /* What a pad adds. */

@@ -8,21 +8,26 @@
    time that they wait, while at the end each device has its own to do. */
 #include "graph/lower/events.h"
 
+void lower_demand_uses(lowering *state, movement *move, const lower_holder *holder,
+                       const lower_region *region) {
+    int rank = state->base.model->tensors[move->tensor].rank;
+    for (int32_t u = holder->first_use; u >= 0; u = state->uses.items[u].next)
+        LOWER_PUSH(
+            &state->base, &move->demands,
+            (move_demand){.operand = -1,
+                          .device = holder->device,
+                          .at = lower_region_within(rank, region, &state->uses.items[u].box)});
+}
+
 /* After a sharded update every holder gets what it uses. */
 static void gather_shares(lowering *state, int32_t tensor) {
     lower_builder *builder = &state->base;
     lower_tensor *of = &state->tensors[tensor];
-    int rank = builder->model->tensors[tensor].rank;
     lower_contribute_shares(state, &of->forward);
     for (int32_t h = 0; h < of->holders.n; h++) {
         const lower_holder *holder = &of->holders.items[h];
         lower_region region = lower_region_of(builder, holder->buffer);
-        for (int32_t u = holder->first_use; u >= 0; u = state->uses.items[u].next)
-            LOWER_PUSH(
-                builder, &of->forward.demands,
-                (move_demand){.operand = -1,
-                              .device = holder->device,
-                              .at = lower_region_within(rank, &region, &state->uses.items[u].box)});
+        lower_demand_uses(state, &of->forward, holder, &region);
     }
     move_all(builder, &of->forward);
 }
