@@ -27,17 +27,21 @@ static void find_sink(attention *a) {
         a->of_sink = of_head(a, &call->nest->inputs[i], &call->input_gradients[i]);
 }
 
+/* Where the head of this turn begins. */
+static float *data_of(const attention *a, const attention_operand *of) {
+    int64_t at = of->reach.base;
+    for (int axis = 0; axis < a->run.call->nest->n_axes; axis++)
+        at += of->reach.stride[axis] * (a->run.at[axis] - a->run.call->part.lo[axis]);
+    return (float *)of->array->data + at;
+}
+
 void attention_find_head(attention *a) {
-    const cleave_part *part = &a->run.call->part;
     find_sink(a);
     for (int m = 0; m < N_MATRICES; m++) {
         attention_operand *of = &a->operands[m];
         if (!of->used)
             continue;
-        int64_t at = of->reach.base;
-        for (int axis = 0; axis < a->run.call->nest->n_axes; axis++)
-            at += of->reach.stride[axis] * (a->run.at[axis] - part->lo[axis]);
-        float *data = (float *)of->array->data + at;
+        float *data = data_of(a, of);
         a->head[m] = (attention_matrix){data, of->row};
         if (of->copy == NULL)
             continue;
@@ -49,16 +53,12 @@ void attention_find_head(attention *a) {
 }
 
 void attention_leave_head(attention *a) {
-    const cleave_part *part = &a->run.call->part;
     for (int m = 0; m < N_MATRICES; m++) {
         const attention_operand *of = &a->operands[m];
         bool is_written = a->run.backward ? m >= OF_QUERIES && m <= OF_VALUES : m == OUTPUT;
         if (!of->used || of->copy == NULL || !is_written)
             continue;
-        int64_t at = of->reach.base;
-        for (int axis = 0; axis < a->run.call->nest->n_axes; axis++)
-            at += of->reach.stride[axis] * (a->run.at[axis] - part->lo[axis]);
-        float *data = (float *)of->array->data + at;
+        float *data = data_of(a, of);
         for (int64_t i = 0; i < of->n; i++)
             for (int64_t k = 0; k < of->width; k++)
                 data[i * of->row + k * of->column] = of->copy[i * of->width + k];

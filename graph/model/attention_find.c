@@ -1,8 +1,6 @@
 /* Finds whether an operator is attention, by its nests alone, and makes one nest of it. */
 #include "graph/model/attention_find.h"
 
-#include "graph/model/model_internal.h"
-
 typedef struct maker {
     const cleave_model *model;
     const int32_t *readers; /* [n_tensors] nests, views, outputs that read it */
@@ -240,27 +238,25 @@ static bool find_softmax(maker *m) {
            is_between(m, of->weights, 1);
 }
 
-/* Adds an input of a member to those of the one nest, by the axes of that. */
+/* An operand of a member, by the axes of the one nest. */
+static cleave_operand by_its_axes(const maker *m, int member, const cleave_operand *of) {
+    cleave_operand made = *of;
+    for (int d = 0; d < m->model->tensors[of->tensor].rank; d++)
+        for (int t = 0; t < made.map[d].n_terms; t++)
+            made.map[d].terms[t].axis = m->axis[member][made.map[d].terms[t].axis];
+    return made;
+}
+
+/* Adds an input of a member to those of the one nest. */
 static bool add_input(maker *m, int member, int k) {
     cleave_nest *nest = m->nest;
     const cleave_nest *of = &m->members[member];
     if (nest->n_inputs == CLEAVE_MAX_INPUTS)
         return false;
-    cleave_operand *made = &nest->inputs[nest->n_inputs];
-    *made = of->inputs[k];
-    for (int d = 0; d < m->model->tensors[made->tensor].rank; d++)
-        for (int t = 0; t < made->map[d].n_terms; t++)
-            made->map[d].terms[t].axis = m->axis[member][made->map[d].terms[t].axis];
+    nest->inputs[nest->n_inputs] = by_its_axes(m, member, &of->inputs[k]);
     nest->gradient_inputs |= (of->gradient_inputs >> k & 1) << nest->n_inputs;
     m->input[member][k] = nest->n_inputs++;
     return true;
-}
-
-static void set_output(const maker *m, int member, cleave_operand *made) {
-    *made = m->members[member].output;
-    for (int d = 0; d < m->model->tensors[made->tensor].rank; d++)
-        for (int t = 0; t < made->map[d].n_terms; t++)
-            made->map[d].terms[t].axis = m->axis[member][made->map[d].terms[t].axis];
 }
 
 /* The maximum and the weights read one vector of sinks, a number for each of some heads. */
@@ -326,8 +322,8 @@ static bool find_operands(maker *m) {
                 return false;
     if (!find_sinks(m))
         return false;
-    set_output(m, last, &m->nest->output);
-    set_output(m, of->sum, &m->nest->statistics);
+    m->nest->output = by_its_axes(m, last, &m->members[last].output);
+    m->nest->statistics = by_its_axes(m, of->sum, &m->members[of->sum].output);
     return true;
 }
 

@@ -14,34 +14,17 @@
 
 enum { MAX_REGISTERS = CLEAVE_MAX_INPUTS + CLEAVE_MAX_TAPE };
 
-/* Sets of inputs, as bits: which inputs each register's value depends on. */
-static void find_support(const cleave_nest *nest, uint32_t *support) {
+/* Sets of inputs, as bits: those on which each register's value depends by so many operands of each
+   instruction.  Of cleave_opcode_operands this is the support; of cleave_opcode_gradient_operands,
+   which leaves out those of a comparison, what a gradient can pass to. */
+static void find_inputs(const cleave_nest *nest, int (*n_operands)(cleave_opcode),
+                        uint32_t *inputs) {
     for (int i = 0; i < nest->n_inputs; i++)
-        support[i] = UINT32_C(1) << i;
+        inputs[i] = UINT32_C(1) << i;
     for (int i = 0; i < nest->n_instructions; i++) {
         const cleave_instruction *it = &nest->tape[i];
-        uint32_t of_value = 0;
-        if (cleave_opcode_operands(it->opcode) >= 1)
-            of_value |= support[it->a];
-        if (cleave_opcode_operands(it->opcode) >= 2)
-            of_value |= support[it->b];
-        support[nest->n_inputs + i] = of_value;
-    }
-}
-
-/* Inputs through which a gradient can pass to each register: as support, without the
-   operands that have none, such as those of a comparison. */
-static void find_differentiable(const cleave_nest *nest, uint32_t *through) {
-    for (int i = 0; i < nest->n_inputs; i++)
-        through[i] = UINT32_C(1) << i;
-    for (int i = 0; i < nest->n_instructions; i++) {
-        const cleave_instruction *it = &nest->tape[i];
-        uint32_t of_value = 0;
-        if (cleave_opcode_gradient_operands(it->opcode) >= 1)
-            of_value |= through[it->a];
-        if (cleave_opcode_gradient_operands(it->opcode) >= 2)
-            of_value |= through[it->b];
-        through[nest->n_inputs + i] = of_value;
+        int n = n_operands(it->opcode);
+        inputs[nest->n_inputs + i] = (n >= 1 ? inputs[it->a] : 0) | (n >= 2 ? inputs[it->b] : 0);
     }
 }
 
@@ -65,8 +48,8 @@ static uint32_t derivative_needs(const cleave_instruction *it, const uint32_t *s
 static uint32_t tape_needs(const cleave_nest *nest, uint32_t wanted, bool skip_last) {
     uint32_t support[MAX_REGISTERS], through[MAX_REGISTERS];
     bool reached[MAX_REGISTERS] = {false}; /* the value's gradient reaches this register */
-    find_support(nest, support);
-    find_differentiable(nest, through);
+    find_inputs(nest, cleave_opcode_operands, support);
+    find_inputs(nest, cleave_opcode_gradient_operands, through);
     reached[value_register(nest)] = true;
     uint32_t needs = 0;
     for (int i = nest->n_instructions - 1; i >= 0; i--) {
@@ -103,7 +86,7 @@ static uint32_t differentiable_inputs(const cleave_nest *nest) {
     /* A maximum over a splittable axis has no gradient: it is there to keep exponents small. */
     if (nest->combiner == CLEAVE_COMBINE_MAX && nest->kind != CLEAVE_NEST_POOL)
         return 0;
-    find_differentiable(nest, through);
+    find_inputs(nest, cleave_opcode_gradient_operands, through);
     return through[value_register(nest)];
 }
 
@@ -189,7 +172,7 @@ static void find_kept(cleave_nest *nest) {
     if (!nest->differentiable || nest->kept_output)
         return;
     uint32_t support[MAX_REGISTERS];
-    find_support(nest, support);
+    find_inputs(nest, cleave_opcode_operands, support);
     nest->kept_inputs = tape_needs(nest, nest->gradient_inputs, false);
     if (nest->combiner == CLEAVE_COMBINE_MAX || nest->combiner == CLEAVE_COMBINE_MOMENTS)
         nest->kept_inputs |= support[value_register(nest)];

@@ -402,10 +402,5 @@ cleave_status cleave_schedule_sequence(const cleave_schedule *schedule, const in
 
 cleave_status cleave_schedule_check_order(const cleave_schedule *schedule, const int32_t *group,
                                           cleave_error *error) {
-    cleave_arena scratch = {0};
-    orders to = {.of = schedule, .group = group, .error = error};
-    count_groups(&to);
-    cleave_status status = sequence_of(&to, &scratch, NULL, NULL, NULL);
-    cleave_arena_free(&scratch);
-    return status;
+    return cleave_schedule_sequence(schedule, group, NULL, NULL, NULL, error);
 }
