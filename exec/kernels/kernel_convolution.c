@@ -306,8 +306,7 @@ static cleave_status run(cleave_kernels *kernels, const cleave_kernel_call *call
 const cleave_kernel_row cleave_convolution_kernel = {
     .name = "convolution",
     .kinds = 1u << CLEAVE_NEST_CONVOLUTION,
-    .passes = 1u << CLEAVE_PASS_FORWARD | 1u << CLEAVE_PASS_INPUT_GRADIENT |
-              1u << CLEAVE_PASS_WEIGHT_GRADIENT,
+    .passes = ~0u,
     .takes_bf16 = true,
     .fits = fits,
     .workspace = workspace,

@@ -162,8 +162,7 @@ static cleave_status run(cleave_kernels *kernels, const cleave_kernel_call *call
 const cleave_kernel_row cleave_product_kernel = {
     .name = "product",
     .kinds = 1u << CLEAVE_NEST_PRODUCT | 1u << CLEAVE_NEST_CONVOLUTION,
-    .passes = 1u << CLEAVE_PASS_FORWARD | 1u << CLEAVE_PASS_INPUT_GRADIENT |
-              1u << CLEAVE_PASS_WEIGHT_GRADIENT,
+    .passes = ~0u,
     .accumulates = true,
     .takes_bf16 = true,
     .takes_gaps = true,

@@ -112,12 +112,8 @@ static void seed_row(int n, const float *x, float mean_gradient, float mean, flo
 
 /* Adjoint of a value under MOMENTS: d mean / count + 2 (x - mean) d M2, of the combined record. */
 static void seed_moments(tile_run *run, int last) {
-    const cleave_kernel_call *call = run->call;
     const float *record[4];
-    bool fresh;
-    for (int r = 0; r < 4; r++)
-        record[r] = tile_load(run, run->plan->record[r],
-                              r < 2 ? &call->combined : &call->output_gradient, CLEAVE_F32, &fresh);
+    tile_load_record(run, record);
     const float *x = run->tile.value[last];
     float *seed = run->adjoint[last];
     if (tile_column_stride(run, run->plan->record[0]) == 0)

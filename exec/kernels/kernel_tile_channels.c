@@ -79,13 +79,9 @@ static void extend_line(const cleave_instruction *at, float s, bool first, float
 
 /* d mean / count + 2 (x - mean) d M2 */
 static void find_moments_lines(tile_run *run) {
-    const cleave_kernel_call *call = run->call;
     tile_channels *channels = &run->channels;
     const float *record[4];
-    bool fresh;
-    for (int r = 0; r < 4; r++)
-        record[r] = tile_load(run, run->plan->record[r],
-                              r < 2 ? &call->combined : &call->output_gradient, CLEAVE_F32, &fresh);
+    tile_load_record(run, record);
     for (int c = 0; c < run->columns; c++) {
         channels->factor[c] = 2.0f * record[3][c];
         channels->centre[c] = record[1][c];

@@ -88,6 +88,14 @@ float *tile_load(tile_run *run, int stream, const cleave_array *array, cleave_ty
     return cache->scratch;
 }
 
+void tile_load_record(tile_run *run, const float *record[4]) {
+    const cleave_kernel_call *call = run->call;
+    bool fresh;
+    for (int r = 0; r < 4; r++)
+        record[r] = tile_load(run, run->plan->record[r],
+                              r < 2 ? &call->combined : &call->output_gradient, CLEAVE_F32, &fresh);
+}
+
 const int64_t *tile_load_index(tile_run *run, int stream, bool *fresh) {
     tile_loaded *cache = &run->cache[stream];
     *fresh = cache->at != run->at[stream];

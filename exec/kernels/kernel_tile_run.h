@@ -59,7 +59,9 @@ static inline bool tile_lies_contiguously(const tile_run *run, int stream) {
 /* The stream's elements under the tile; `*fresh` where they may differ from the tile before. */
 float *tile_load(tile_run *run, int stream, const cleave_array *array, cleave_type type,
                  bool *fresh);
-/* The offsets of them. */
+/* Count, mean, d mean and d M2 of the moments under the tile. */
+void tile_load_record(tile_run *run, const float *record[4]);
+/* The offsets of a stream's elements. */
 const int64_t *tile_load_index(tile_run *run, int stream, bool *fresh);
 
 /* To and from elements of bf16. */
