@@ -43,7 +43,7 @@ void child_add_integer(child_arguments *to, const char *option, int64_t value) {
     child_add_text(to, option, text);
 }
 
-void child_add_number(child_arguments *to, const char *option, double value) {
+static void add_number(child_arguments *to, const char *option, double value) {
     if (!(value < 0 || value > 0))
         return;
     char *text = new_number(to);
@@ -62,9 +62,9 @@ void child_add_common(child_arguments *to, const common_options *common) {
     child_add_integer(to, "--sequence", common->sequence);
     child_add_integer(to, "--seed", common->seed);
     child_add_integer(to, "--device-threads", common->device_threads);
-    child_add_number(to, "--capacity-factor", common->capacity_factor);
-    child_add_number(to, "--momentum", common->momentum);
-    child_add_number(to, "--clip-norm", common->clip_norm);
+    add_number(to, "--capacity-factor", common->capacity_factor);
+    add_number(to, "--momentum", common->momentum);
+    add_number(to, "--clip-norm", common->clip_norm);
     if (common->forward)
         child_add(to, "--forward");
 }

@@ -18,7 +18,6 @@ void child_add(child_arguments *to, const char *word);
 /* An option and its value; nothing where that is null or 0. */
 void child_add_text(child_arguments *to, const char *option, const char *text);
 void child_add_integer(child_arguments *to, const char *option, int64_t value);
-void child_add_number(child_arguments *to, const char *option, double value);
 /* What says which model is to be trained, how, and by how many threads of a device. */
 void child_add_common(child_arguments *to, const common_options *common);
 

@@ -33,16 +33,11 @@ static cleave_status check_no_cache(const cleave_model *model, cleave_error *err
     return CLEAVE_OK;
 }
 
-cleave_status inputs_import(const cleave_import_request *request, cleave_arena *arena,
-                            cleave_model *model, cleave_error *error) {
-    CLEAVE_TRY(cleave_model_import_as(request, arena, model, error));
-    return request->with_loss ? CLEAVE_OK : check_no_cache(model, error);
-}
-
 cleave_status inputs_model(const common_options *common, cleave_arena *arena, cleave_model *model,
                            cleave_error *error) {
     const cleave_import_request request = inputs_request(common);
-    return inputs_import(&request, arena, model, error);
+    CLEAVE_TRY(cleave_model_import_as(&request, arena, model, error));
+    return request.with_loss ? CLEAVE_OK : check_no_cache(model, error);
 }
 
 cleave_status inputs_attention(const char *attention, cleave_model *model, cleave_error *error) {

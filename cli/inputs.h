@@ -22,9 +22,7 @@ typedef struct common_options {
 
 /* The model that they ask for: with its loss, or for one pass forward without. */
 cleave_import_request inputs_request(const common_options *common);
-/* Imports what is asked for: BAD_INPUT for a model without a loss that decodes with a cache. */
-cleave_status inputs_import(const cleave_import_request *request, cleave_arena *arena,
-                            cleave_model *model, cleave_error *error);
+/* Imports it: BAD_INPUT for a model without a loss that decodes with a cache. */
 cleave_status inputs_model(const common_options *common, cleave_arena *arena, cleave_model *model,
                            cleave_error *error);
 /* --framework: how the machine's devices run what no kernel was measured of. */

@@ -148,10 +148,6 @@ bool cleave_constraints_have_target(const cleave_constraints *constraints) {
     return constraints != NULL && constraints->sayable != NULL;
 }
 
-bool cleave_constraints_take_all(const cleave_constraints *constraints) {
-    return cleave_constraints_have_target(constraints) && !constraints->narrows;
-}
-
 bool cleave_constraints_take_all_for(const cleave_constraints *constraints, int32_t op) {
     return cleave_constraints_have_target(constraints) &&
            (!constraints->narrows || constraints->sayable[op].everywhere);
@@ -167,7 +163,7 @@ bool cleave_constraints_allow_stage(const cleave_constraints *constraints, int32
 }
 
 bool cleave_constraints_allow_blocks(const cleave_constraints *constraints) {
-    bool all = cleave_constraints_take_all(constraints);
+    bool all = cleave_constraints_have_target(constraints) && !constraints->narrows;
     return constraints == NULL || (!all && constraints->sorts == 0) ||
            (!all && (constraints->sorts >> CLEAVE_SORT_OPERATOR & 1) != 0);
 }

@@ -64,9 +64,7 @@ bool cleave_constraints_allow_blocks(const cleave_constraints *constraints);
 
 /* Is a framework to run what is found?  Axes are cut into equal blocks alone then. */
 bool cleave_constraints_have_target(const cleave_constraints *constraints);
-/* Has every operator to be on all devices? */
-bool cleave_constraints_take_all(const cleave_constraints *constraints);
-/* Has this one? */
+/* Has this operator to be on all devices? */
 bool cleave_constraints_take_all_for(const cleave_constraints *constraints, int32_t op);
 /* May there be stages, micro-batches and recomputation? */
 bool cleave_constraints_allow_stages(const cleave_constraints *constraints);
