@@ -6,6 +6,7 @@
 #include "exec/data/save.h"
 #include "exec/dropped.h"
 #include "exec/gather_timeline.h"
+#include "exec/gather_totals.h"
 #include "exec/lowered.h"
 #include "exec/training/checkpoint.h"
 #include "exec/training/decay.h"
@@ -81,59 +82,6 @@ static cleave_status median(const double *values, int64_t n, double *result, cle
     n -= skip;
     *result = cleave_median(sorted, n);
     free(sorted);
-    return CLEAVE_OK;
-}
-
-/* Do both ends agree on the bytes between every pair? */
-static cleave_status gather_bytes(cleave_rank *rank, cleave_arena *arena, cleave_run_result *result,
-                                  cleave_error *error) {
-    size_t n = (size_t)rank->program->n_devices;
-    bool root = rank->device == 0;
-    int64_t *sent = CLEAVE_ARENA_ARRAY(arena, int64_t, root ? n * n : 1);
-    int64_t *received = CLEAVE_ARENA_ARRAY(arena, int64_t, root ? n * n : 1);
-    if (sent == NULL || received == NULL)
-        return cleave_fail_memory(error, "gathering bytes");
-    cleave_world_gather(rank->world, rank->sent, (int64_t)(n * sizeof *sent), sent);
-    cleave_world_gather(rank->world, rank->received, (int64_t)(n * sizeof *received), received);
-    if (!root)
-        return CLEAVE_OK;
-    result->bytes_between = sent;
-    for (size_t s = 0; s < n; s++)
-        for (size_t d = 0; d < n; d++) {
-            result->bytes_sent += sent[s * n + d];
-            if (sent[s * n + d] != received[d * n + s])
-                return cleave_fail(error, CLEAVE_FAILED,
-                                   "rank %zu sent %lld bytes to rank %zu, which received %lld", s,
-                                   (long long)sent[s * n + d], d, (long long)received[d * n + s]);
-        }
-    return CLEAVE_OK;
-}
-
-static cleave_status gather_memory(cleave_rank *rank, cleave_arena *arena,
-                                   cleave_run_result *result, cleave_error *error) {
-    int32_t n = rank->program->n_devices;
-    int64_t resident = cleave_world_peak_resident_bytes();
-    int64_t *all = CLEAVE_ARENA_ARRAY(arena, int64_t, n);
-    if (all == NULL)
-        return cleave_fail_memory(error, "gathering memory");
-    cleave_world_gather(rank->world, &resident, sizeof resident, all);
-    result->rss_peak_bytes = all;
-    result->peak_bytes = rank->program->peak_bytes;
-    return CLEAVE_OK;
-}
-
-/* Adds up on rank 0 what every rank dropped in each step. */
-static cleave_status gather_dropped(cleave_rank *rank, cleave_arena *arena,
-                                    cleave_run_result *result, cleave_error *error) {
-    int64_t n = result->n_choices > 0 ? result->n_steps : 0;
-    int32_t n_ranks = rank->device == 0 ? rank->program->n_devices : 0;
-    int64_t *all = CLEAVE_ARENA_ARRAY(arena, int64_t, n * n_ranks + 1);
-    if (all == NULL)
-        return cleave_fail_memory(error, "gathering what was dropped");
-    cleave_world_gather(rank->world, result->dropped, n * (int64_t)sizeof *all, all);
-    for (int64_t i = 0; i < n; i++)
-        for (int32_t r = 1; r < n_ranks; r++)
-            result->dropped[i] += all[r * n + i];
     return CLEAVE_OK;
 }
 
@@ -297,21 +245,6 @@ static cleave_training_row describe_step(const running *run, int64_t done) {
         .validation_accuracy = (double)NAN};
 }
 
-/* For people who watch. */
-static void format_row(const cleave_training_row *row, char *text, size_t bytes) {
-    char epoch[32] = "", norm[32] = "", rate[48] = "", held_out[64] = "";
-    if (!isnan(row->epoch))
-        snprintf(epoch, sizeof epoch, "epoch %.2f, ", row->epoch);
-    if (!isnan(row->samples_per_second))
-        snprintf(rate, sizeof rate, ", %.4g samples/s", row->samples_per_second);
-    if (!isnan(row->validation_loss))
-        snprintf(held_out, sizeof held_out, ", held out %.4g and %.1f %%", row->validation_loss,
-                 100 * row->validation_accuracy);
-    if (!isnan(row->gradient_norm))
-        snprintf(norm, sizeof norm, ", norm %.4g", row->gradient_norm);
-    snprintf(text, bytes, "%sloss %.4g%s%s%s", epoch, row->loss, norm, rate, held_out);
-}
-
 /* Is it time to look at held-out samples? */
 static bool validates(const running *run, int64_t done) {
     const cleave_run_options *options = run->rank->options;
@@ -332,7 +265,7 @@ static cleave_status tell_step(running *run, int64_t done, char *note, size_t by
         row.validation_loss = last->loss;
         row.validation_accuracy = last->accuracy;
     }
-    format_row(&row, note, bytes);
+    cleave_training_row_format(&row, note, bytes);
     return run->log.stream != NULL ? cleave_training_log_put(&run->log, &row, error) : CLEAVE_OK;
 }
 
@@ -396,9 +329,7 @@ static cleave_status run_rank(running *run, cleave_arena *arena, cleave_error *e
     cleave_checkpoints_close(&run->checkpoints);
     cleave_training_log_close(&run->log);
     CLEAVE_TRY(status);
-    CLEAVE_TRY(gather_bytes(rank, arena, result, error));
-    CLEAVE_TRY(gather_memory(rank, arena, result, error));
-    CLEAVE_TRY(gather_dropped(rank, arena, result, error));
+    CLEAVE_TRY(cleave_gather_totals(rank, arena, result, error));
     CLEAVE_TRY(median(result->step_seconds, result->n_steps, &result->median_step_seconds, error));
     if (run->records != NULL)
         CLEAVE_TRY(cleave_gather_timeline(rank, run->records, result->median_step_seconds, arena,

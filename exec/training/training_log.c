@@ -99,3 +99,17 @@ void cleave_training_log_close(cleave_training_log *log) {
         fclose(log->stream);
     log->stream = NULL;
 }
+
+void cleave_training_row_format(const cleave_training_row *row, char *text, size_t bytes) {
+    char epoch[32] = "", norm[32] = "", rate[48] = "", held_out[64] = "";
+    if (!isnan(row->epoch))
+        snprintf(epoch, sizeof epoch, "epoch %.2f, ", row->epoch);
+    if (!isnan(row->samples_per_second))
+        snprintf(rate, sizeof rate, ", %.4g samples/s", row->samples_per_second);
+    if (!isnan(row->validation_loss))
+        snprintf(held_out, sizeof held_out, ", held out %.4g and %.1f %%", row->validation_loss,
+                 100 * row->validation_accuracy);
+    if (!isnan(row->gradient_norm))
+        snprintf(norm, sizeof norm, ", norm %.4g", row->gradient_norm);
+    snprintf(text, bytes, "%sloss %.4g%s%s%s", epoch, row->loss, norm, rate, held_out);
+}

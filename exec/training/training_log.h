@@ -22,6 +22,9 @@ typedef struct cleave_training_row {
         validation_accuracy;
 } cleave_training_row;
 
+/* For people who watch: a few words, cut off where they need more than `bytes`. */
+void cleave_training_row_format(const cleave_training_row *row, char *text, size_t bytes);
+
 typedef struct cleave_training_log {
     const char *path;
     FILE *stream; /* null: none is written */
