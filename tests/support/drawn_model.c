@@ -310,16 +310,20 @@ void put_discrete_output(drawn_model *m, const char *name) { add_output(m, name,
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-static const char *transposed(drawn_model *m, drawn_shape shape, drawn_domain domain) {
-    int64_t permutation[CLEAVE_MAX_RANK];
-    drawn_shape from = {.rank = shape.rank};
-    for (int d = 0; d < shape.rank; d++)
+void draw_permutation(drawn_model *m, int rank, int64_t *permutation) {
+    for (int d = 0; d < rank; d++)
         permutation[d] = d;
-    for (int d = shape.rank - 1; d > 0; d--) {
+    for (int d = rank - 1; d > 0; d--) {
         int64_t k = draw_between(m, 0, d), swapped = permutation[d];
         permutation[d] = permutation[k];
         permutation[k] = swapped;
     }
+}
+
+static const char *transposed(drawn_model *m, drawn_shape shape, drawn_domain domain) {
+    int64_t permutation[CLEAVE_MAX_RANK];
+    drawn_shape from = {.rank = shape.rank};
+    draw_permutation(m, shape.rank, permutation);
     for (int d = 0; d < shape.rank; d++)
         from.extent[permutation[d]] = shape.extent[d];
     const char *value = draw_parameter(m, from, domain);

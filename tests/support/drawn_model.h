@@ -58,6 +58,7 @@ typedef struct drawn_model {
 
 /* ---- choices ---- */
 int64_t draw_between(drawn_model *m, int64_t least, int64_t most);
+void draw_permutation(drawn_model *m, int rank, int64_t *permutation); /* of 0 .. rank - 1 */
 bool draw_chance(drawn_model *m, double probability);
 double draw_number(drawn_model *m, double least, double most);
 drawn_shape draw_shape(drawn_model *m, int least_rank, int most_rank);

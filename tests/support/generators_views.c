@@ -30,13 +30,7 @@ static void transpose(drawn_model *m, const char *type) {
     drawn_shape shape = draw_shape(m, 1, 4);
     int64_t permutation[CLEAVE_MAX_RANK];
     const char *x = draw_operand(m, shape, DRAWN_ANY);
-    for (int d = 0; d < shape.rank; d++)
-        permutation[d] = d;
-    for (int d = shape.rank - 1; d > 0; d--) {
-        int64_t k = draw_between(m, 0, d), swapped = permutation[d];
-        permutation[d] = permutation[k];
-        permutation[k] = swapped;
-    }
+    draw_permutation(m, shape.rank, permutation);
     if (draw_chance(m, 0.8))
         set_integers(m, "perm", shape.rank, permutation);
     put_output(m, put_node(m, type, "%s", x));

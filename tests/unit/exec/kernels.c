@@ -73,23 +73,29 @@ Test(kernels, ties_of_a_max_pool_go_to_the_first_of_the_window) {
     cleave_arena_free(&one.arena);
 }
 
+/* {count, mean, M2} of n values. */
+static const cleave_nest *make_moments(one_nest *one, int64_t n) {
+    cleave_error error = {{0}};
+    const int64_t y_shape[] = {3};
+    one_nest_start(one, CLEAVE_NEST_MOMENTS, CLEAVE_COMBINE_MOMENTS);
+    int axis = one_nest_axis(one, n), record = one_nest_axis(one, 3);
+    cleave_operand x = {.tensor = one_nest_activation(one, 1, &n, NULL),
+                        .map = {one_nest_along(axis)}};
+    *one_nest_input(one, x.tensor) = x;
+    one->nest.output = (cleave_operand){
+        .tensor = one_nest_tensor(one, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, 1, y_shape, NULL),
+        .map = {one_nest_along(record)}};
+    one_nest_do(one, CLEAVE_OP_COPY, 0, 0, 0, 0);
+    const cleave_nest *nest = one_nest_finish(one, &error);
+    cr_assert(nest != NULL, "%s", error.message);
+    return nest;
+}
+
 /* Mean 3 and M2 14 of {1, 2, 6}; d x = d mean / 3 + 2 (x - 3) d M2, here with d mean = 6 and
    d M2 = 0.5: 2 + (x - 3) = 0, 1, 5. */
 Test(kernels, moments_and_their_gradient_by_hand) {
     one_nest one;
-    cleave_error error = {{0}};
-    one_nest_start(&one, CLEAVE_NEST_MOMENTS, CLEAVE_COMBINE_MOMENTS);
-    int n = one_nest_axis(&one, 3), q = one_nest_axis(&one, 3);
-    int64_t x_shape[] = {3}, y_shape[] = {3};
-    cleave_operand x = {.tensor = one_nest_activation(&one, 1, x_shape, NULL),
-                        .map = {one_nest_along(n)}};
-    *one_nest_input(&one, x.tensor) = x;
-    one.nest.output = (cleave_operand){
-        .tensor = one_nest_tensor(&one, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, 1, y_shape, NULL),
-        .map = {one_nest_along(q)}};
-    one_nest_do(&one, CLEAVE_OP_COPY, 0, 0, 0, 0);
-    const cleave_nest *nest = one_nest_finish(&one, &error);
-    cr_assert(nest != NULL, "%s", error.message);
+    const cleave_nest *nest = make_moments(&one, 3);
     cleave_kernels *kernels = make_kernels();
     float values[3] = {1, 2, 6}, record[3] = {0}, gradient[3] = {99, 6, 0.5f}, dx[3];
     cleave_kernel_call call = whole_call(&one, nest, CLEAVE_PASS_FORWARD);
@@ -206,19 +212,8 @@ Test(kernels, a_relu_runs_in_place_and_back_from_its_output_alone) {
 /* The mean of 10^6 + {0, 1, 2, ...} over 2^16 values: a sum of squares in floats would lose it. */
 Test(kernels, moments_of_large_offsets_keep_their_digits) {
     one_nest one;
-    cleave_error error = {{0}};
-    int64_t n = 1 << 16, y_shape[] = {3};
-    one_nest_start(&one, CLEAVE_NEST_MOMENTS, CLEAVE_COMBINE_MOMENTS);
-    int axis = one_nest_axis(&one, n), q = one_nest_axis(&one, 3);
-    cleave_operand x = {.tensor = one_nest_activation(&one, 1, &n, NULL),
-                        .map = {one_nest_along(axis)}};
-    *one_nest_input(&one, x.tensor) = x;
-    one.nest.output = (cleave_operand){
-        .tensor = one_nest_tensor(&one, CLEAVE_TENSOR_ACTIVATION, CLEAVE_F32, 1, y_shape, NULL),
-        .map = {one_nest_along(q)}};
-    one_nest_do(&one, CLEAVE_OP_COPY, 0, 0, 0, 0);
-    const cleave_nest *nest = one_nest_finish(&one, &error);
-    cr_assert(nest != NULL, "%s", error.message);
+    const int64_t n = 1 << 16;
+    const cleave_nest *nest = make_moments(&one, n);
     cleave_kernels *kernels = make_kernels();
     float *values = one_nest_memory(n * 4), record[3];
     for (int64_t i = 0; i < n; i++)

@@ -15,17 +15,21 @@ typedef struct lowered {
     cleave_program program;
 } lowered;
 
-/* Splits one axis of an operator over devices 0..P-1. */
-static void split(lowered *of, const char *name, const char *axis) {
+/* Splits one axis of an operator over the first n devices. */
+static void split_over(lowered *of, int32_t n, const char *name, const char *axis) {
     int32_t op = cleave_model_find_operator(&of->model, name), degree[CLEAVE_MAX_AXES];
     const int32_t devices[P] = {0, 1, 2, 3};
     cr_assert_geq(op, 0);
     for (int a = 0; a < CLEAVE_MAX_AXES; a++)
         degree[a] = a < of->model.operators[op].n_axes &&
                             strcmp(of->model.operators[op].axes[a].name, axis) == 0
-                        ? P
+                        ? n
                         : 1;
     OK(cleave_layout_set, &of->layout, op, 1, degree, devices, &of->arena);
+}
+
+static void split(lowered *of, const char *name, const char *axis) {
+    split_over(of, P, name, axis);
 }
 
 static void begin_with(lowered *of, int which) {
@@ -342,18 +346,6 @@ Test(lowering, an_all_reduce_of_gradients_copies_nothing) {
     cleave_arena_free(&of.arena);
 }
 
-/* Splits one axis of an operator over devices 0 and 1. */
-static void split_in_two(lowered *of, const char *name, const char *axis) {
-    int32_t op = cleave_model_find_operator(&of->model, name), degree[CLEAVE_MAX_AXES];
-    cr_assert_geq(op, 0);
-    for (int a = 0; a < CLEAVE_MAX_AXES; a++)
-        degree[a] = a < of->model.operators[op].n_axes &&
-                            strcmp(of->model.operators[op].axes[a].name, axis) == 0
-                        ? 2
-                        : 1;
-    OK(cleave_layout_set, &of->layout, op, 1, degree, (int32_t[]){0, 1}, &of->arena);
-}
-
 /* By themselves two exchange messages; where a library's collectives are known, a gradient is one
    all-reduce, and the same bytes are sent. */
 Test(lowering, two_devices_have_collectives_where_a_library_has_them) {
@@ -362,8 +354,8 @@ Test(lowering, two_devices_have_collectives_where_a_library_has_them) {
     for (int least = 3; least >= 2; least--) {
         const cleave_lower_options options = {.training = true, .least_collective = least};
         begin(&of);
-        split_in_two(&of, "g1", "n");
-        split_in_two(&of, "g2", "n");
+        split_over(&of, 2, "g1", "n");
+        split_over(&of, 2, "g2", "n");
         OK(cleave_lower, &of.model, &of.layout, &options, &of.arena, &of.program);
         OK(cleave_program_check, &of.program);
         cr_expect_eq(count(&of, CLEAVE_ALL_REDUCE, "w1"), least == 2 ? 1 : 0);
@@ -429,7 +421,7 @@ Test(lowering, gradients_that_go_together_set_out_when_the_last_is_there) {
 Test(lowering, two_devices_swap_a_small_sum) {
     static lowered of;
     begin(&of);
-    split_in_two(&of, "g1", "n");
+    split_over(&of, 2, "g1", "n");
     lower(&of, false);
     int32_t n = 0;
     for (int32_t m = 0; m < of.program.n_messages; m++) {

@@ -76,7 +76,23 @@ static int64_t plain_plan(const cleave_lives *lives, int32_t device, int64_t *of
     return p.top;
 }
 
-static void draw(cleave_random *random, cleave_life *items, int32_t n, bool alike) {
+/* Some are used by the communication lane alone, for part of their lives. */
+static void draw_lane(cleave_random *random, cleave_life *items, int32_t n) {
+    for (int32_t l = 0; l < n; l++) {
+        cleave_life *of = &items[l];
+        if (cleave_random_below(random, 2) == 0)
+            continue;
+        int32_t room = of->last - of->first + 1;
+        of->lane_only = true;
+        of->lane_first = of->first + (int32_t)cleave_random_below(random, room);
+        of->lane_last =
+            of->lane_first + (int32_t)cleave_random_below(random, of->last - of->lane_first + 1);
+    }
+}
+
+static cleave_lives draw(cleave_random *random, bool alike, bool lane) {
+    static cleave_life items[MOST_LIVES];
+    int32_t n = DEVICES * (1 + (int32_t)cleave_random_below(random, MOST_LIVES / DEVICES));
     for (int32_t l = 0; l < n; l++) {
         if (alike &&
             l % DEVICES != 0) { /* as on the device before, but for when it ends, perhaps */
@@ -94,6 +110,9 @@ static void draw(cleave_random *random, cleave_life *items, int32_t n, bool alik
                                  .first = first,
                                  .last = last < ITEMS ? last : ITEMS - 1};
     }
+    if (lane)
+        draw_lane(random, items, n);
+    return (cleave_lives){.n = n, .n_devices = DEVICES, .n_items = ITEMS, .items = items};
 }
 
 static void expect_disjoint(const cleave_lives *lives, const int64_t *offset, const int64_t *peak) {
@@ -112,14 +131,11 @@ static void expect_disjoint(const cleave_lives *lives, const int64_t *offset, co
 }
 
 Test(memory_best_fit, is_best_fit) {
-    static cleave_life items[MOST_LIVES];
     int n_plain = 0;
     for (uint64_t seed = 0; seed < 300; seed++) {
         cleave_random random = {.key = seed};
         int64_t offset[MOST_LIVES] = {0}, plain_offset[MOST_LIVES] = {0}, peak[DEVICES];
-        int32_t n = DEVICES * (1 + (int32_t)cleave_random_below(&random, MOST_LIVES / DEVICES));
-        cleave_lives lives = {.n = n, .n_devices = DEVICES, .n_items = ITEMS, .items = items};
-        draw(&random, items, n, seed % 2 == 0);
+        const cleave_lives lives = draw(&random, seed % 2 == 0, false);
         OK(cleave_memory_plan_lives, &lives, NULL, offset, peak);
         bool is_plain[DEVICES];
         for (int32_t d = 0; d < DEVICES; d++) {
@@ -128,38 +144,20 @@ Test(memory_best_fit, is_best_fit) {
             n_plain += is_plain[d];
             cr_assert_leq(peak[d], plain_peak, "seed %d", (int)seed);
         }
-        for (int32_t l = 0; l < n; l++)
-            cr_assert(!is_plain[items[l].device] || offset[l] == plain_offset[l],
+        for (int32_t l = 0; l < lives.n; l++)
+            cr_assert(!is_plain[lives.items[l].device] || offset[l] == plain_offset[l],
                       "seed %d, life %d", (int)seed, l);
         expect_disjoint(&lives, offset, peak);
     }
     cr_expect_gt(n_plain, 100);
 }
 
-/* Some are used by the communication lane alone, for part of their lives. */
-static void draw_lane(cleave_random *random, cleave_life *items, int32_t n) {
-    for (int32_t l = 0; l < n; l++) {
-        cleave_life *of = &items[l];
-        if (cleave_random_below(random, 2) == 0)
-            continue;
-        int32_t room = of->last - of->first + 1;
-        of->lane_only = true;
-        of->lane_first = of->first + (int32_t)cleave_random_below(random, room);
-        of->lane_last =
-            of->lane_first + (int32_t)cleave_random_below(random, of->last - of->lane_first + 1);
-    }
-}
-
 Test(memory_best_fit, what_the_lane_uses_alone_lies_by_its_order) {
-    static cleave_life items[MOST_LIVES];
     int n_smaller = 0;
     for (uint64_t seed = 0; seed < 300; seed++) {
         cleave_random random = {.key = seed};
         int64_t offset[MOST_LIVES] = {0}, by_main[MOST_LIVES] = {0}, peak[DEVICES];
-        int32_t n = DEVICES * (1 + (int32_t)cleave_random_below(&random, MOST_LIVES / DEVICES));
-        cleave_lives lives = {.n = n, .n_devices = DEVICES, .n_items = ITEMS, .items = items};
-        draw(&random, items, n, false);
-        draw_lane(&random, items, n);
+        const cleave_lives lives = draw(&random, false, true);
         OK(cleave_memory_plan_lives, &lives, NULL, offset, peak);
         expect_disjoint(&lives, offset, peak);
         for (int32_t d = 0; d < DEVICES; d++) {
@@ -174,15 +172,10 @@ Test(memory_best_fit, what_the_lane_uses_alone_lies_by_its_order) {
 /* Devices, alike or not, with more room than the plan needs, or just as much; and one of them with
    a byte less. */
 Test(memory_best_fit, lives_fit_where_no_arena_of_the_plan_is_larger) {
-    static cleave_life items[MOST_LIVES];
     for (uint64_t seed = 0; seed < 300; seed++) {
         cleave_random random = {.key = seed};
         int64_t offset[MOST_LIVES] = {0}, peak[DEVICES], room[DEVICES];
-        int32_t n = DEVICES * (1 + (int32_t)cleave_random_below(&random, MOST_LIVES / DEVICES));
-        cleave_lives lives = {.n = n, .n_devices = DEVICES, .n_items = ITEMS, .items = items};
-        draw(&random, items, n, seed % 2 == 0);
-        if (seed % 3 > 0)
-            draw_lane(&random, items, n);
+        const cleave_lives lives = draw(&random, seed % 2 == 0, seed % 3 > 0);
         OK(cleave_memory_plan_lives, &lives, NULL, offset, peak);
         for (int32_t d = 0; d < DEVICES; d++)
             room[d] = peak[d] + 3000 * cleave_random_below(&random, 2);
@@ -232,16 +225,12 @@ Test(memory_best_fit, too_many_bytes_are_refused) {
 /* The same lives come first with enough for any plan, and then with enough for none: what was left
    out the first time is not taken for the least. */
 Test(memory_best_fit, sizes_of_known_devices_are_the_least_where_that_is_wanted) {
-    static cleave_life items[MOST_LIVES];
     int n_larger = 0;
     for (uint64_t seed = 0; seed < 100; seed++) {
         cleave_random random = {.key = seed};
         cleave_planned_devices known = {0};
         int64_t offset[MOST_LIVES] = {0}, peak[DEVICES], size[DEVICES], enough[DEVICES];
-        int32_t n = DEVICES * (1 + (int32_t)cleave_random_below(&random, MOST_LIVES / DEVICES));
-        cleave_lives lives = {.n = n, .n_devices = DEVICES, .n_items = ITEMS, .items = items};
-        draw(&random, items, n, seed % 2 == 0);
-        draw_lane(&random, items, n);
+        const cleave_lives lives = draw(&random, seed % 2 == 0, true);
         OK(cleave_memory_plan_lives, &lives, NULL, offset, peak);
         for (int pass = 0; pass < 2; pass++) {
             for (int32_t d = 0; d < DEVICES; d++)
