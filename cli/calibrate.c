@@ -5,15 +5,12 @@
    What an existing file has measured with the same kernels is kept, so running it again goes on
    where it stopped. */
 #include "cli/calibrate/calibrate.h"
-#include "base/progress.h"
 #include "cli/calibrate/list.h"
 #include "cli/calibrate/times.h"
 #include "cli/child.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
-#include "cli/table.h"
 #include "exec/world/ranks.h"
-#include "graph/import/import.h"
 #include "graph/model/precision.h"
 #include "search/search.h"
 

@@ -5,7 +5,6 @@
 #include "cli/command.h"
 #include "cli/inputs.h"
 #include "cli/table.h"
-#include "graph/import/import.h"
 #include "graph/model/attention.h"
 #include "search/search.h"
 

@@ -8,7 +8,6 @@
 #include "cli/report/traffic.h"
 #include "cli/split_text.h"
 #include "cli/table.h"
-#include "graph/import/import.h"
 #include "graph/model/attention.h"
 #include "graph/model/schedule_file.h"
 #include "search/explain/changes.h"

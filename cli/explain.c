@@ -2,7 +2,6 @@
 #include "cli/command.h"
 #include "cli/explain/report.h"
 #include "cli/inputs.h"
-#include "graph/import/import.h"
 #include "graph/model/attention.h"
 
 typedef struct explain_values {

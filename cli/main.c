@@ -2,7 +2,6 @@
    its status into the exit code and its error into one line on stderr. */
 #include "base/nearest_word.h"
 #include "cli/command.h"
-#include "exec/world/world.h"
 
 #include <stdlib.h>
 #include <string.h>

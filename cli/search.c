@@ -8,7 +8,6 @@
 #include "cli/search/options.h"
 #include "cli/search/target.h"
 #include "cli/table.h"
-#include "graph/import/import.h"
 #include "graph/model/attention.h"
 
 #include <string.h>

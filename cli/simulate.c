@@ -6,7 +6,6 @@
 #include "cli/inputs.h"
 #include "cli/price_report.h"
 #include "cli/table.h"
-#include "graph/import/import.h"
 #include "graph/model/attention.h"
 #include "graph/program/traffic.h"
 #include "search/search.h"

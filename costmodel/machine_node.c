@@ -1,6 +1,5 @@
 /* A node of one type: its links from the declared groups, and how each device reaches the network.
  */
-#include "base/checked.h"
 #include "costmodel/machine_routes.h"
 
 #include <math.h>

@@ -7,7 +7,6 @@
    what it uses apart from all that the main lane uses between two syncs. */
 #include "exec/rank.h"
 
-#include "base/checked.h"
 #include "base/order.h"
 #include "base/progress.h"
 #include "base/units.h"

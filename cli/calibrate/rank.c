@@ -9,7 +9,6 @@
 #include "cli/calibrate/doubts.h"
 #include "cli/calibrate/link.h"
 #include "cli/calibrate/works.h"
-#include "cli/table.h"
 #include "exec/measure/measure.h"
 #include "exec/measure/measure_link.h"
 #include "graph/model/attention.h"

@@ -1,7 +1,6 @@
 #include "cli/report/step.h"
 
 #include "graph/model/attention.h"
-#include "search/search.h"
 
 cleave_status report_step_make(const cleave_model *model, const cleave_machine *machine,
                                const cleave_layout *layout, int optimizer_states,

@@ -2,7 +2,6 @@
 #include "graph/model/attention.h"
 
 #include "graph/model/attention_find.h"
-#include "graph/model/model_internal.h"
 #include "graph/model/ring.h"
 
 #include <string.h>

@@ -2,7 +2,6 @@
  * output. */
 #include "graph/model/part.h"
 
-#include "base/checked.h"
 #include "graph/model/attention.h"
 #include "graph/model/filled.h"
 #include "graph/model/ring.h"

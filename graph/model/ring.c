@@ -1,7 +1,5 @@
 #include "graph/model/ring.h"
 
-#include "graph/model/model_internal.h"
-
 #include <stdio.h>
 #include <string.h>
 

@@ -3,8 +3,6 @@
 
 #include "graph/program/work.h"
 
-#include "base/checked.h"
-
 bool cleave_program_spans(const cleave_program *program, const cleave_collective *collective) {
     int32_t i = 0;
     while (i < collective->n_devices && cleave_program_has(program, collective->devices[i]))

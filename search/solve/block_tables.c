@@ -3,7 +3,6 @@
 #include "search/solve/block_windows_internal.h"
 
 #include "base/progress.h"
-#include "search/bound/internal.h"
 
 #include <string.h>
 

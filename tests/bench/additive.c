@@ -11,7 +11,6 @@
 #include "../support/price_whole.h"
 #include "../support/shipped.h"
 #include "arguments.h"
-#include "graph/import/import.h"
 #include "row.h"
 #include "search/price/price.h"
 #include "search/problem/baselines.h"

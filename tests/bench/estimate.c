@@ -29,7 +29,6 @@
 #include "base/process.h"
 #include "costmodel/machine_fold.h"
 #include "row.h"
-#include "search/price/view.h"
 #include "tests/bench/estimate/case.h"
 
 #include <math.h>

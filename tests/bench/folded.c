@@ -11,7 +11,6 @@
 #include "../support/shipped.h"
 #include "arguments.h"
 #include "costmodel/cost.h"
-#include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "row.h"
 #include "simulator/step/simulate.h"

@@ -12,7 +12,6 @@
 #include "arguments.h"
 #include "base/progress.h"
 #include "base/random.h"
-#include "costmodel/machine_read.h"
 #include "graph/import/import.h"
 #include "search/improve/parallel.h"
 #include "search/price/price.h"

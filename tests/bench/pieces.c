@@ -7,7 +7,6 @@
 #include "exec/kernels/kernel.h"
 #include "exec/world/memory.h"
 #include "graph/import/import.h"
-#include "graph/program/work.h"
 #include "row.h"
 
 #include <string.h>

@@ -7,7 +7,6 @@
 #include "search/search.h"
 #include "../support/shipped.h"
 #include "arguments.h"
-#include "graph/import/import.h"
 #include "row.h"
 
 #include <string.h>

@@ -13,7 +13,6 @@
    Lowering is in none of them.  Processor time, so that a busy machine counts less. */
 #include "../support/shipped.h"
 #include "arguments.h"
-#include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "row.h"
 #include "search/search.h"

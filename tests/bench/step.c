@@ -6,7 +6,6 @@
 #include "arguments.h"
 #include "exec/run.h"
 #include "exec/world/world.h"
-#include "graph/import/import.h"
 #include "graph/program/program.h"
 #include "graph/program/work.h"
 #include "row.h"

@@ -6,7 +6,6 @@
    [v, k], is n t k v.  An embedding starts uniform in +-1/sqrt(k): of the size that transformers
    use, and the same as the product gives it that it may be tied to. */
 #include "graph/model/gather.h"
-#include "base/checked.h"
 #include "graph/import/operators/movement.h"
 
 #include <string.h>

@@ -1,7 +1,6 @@
 #include "tests/bench/estimate/case.h"
 #include "../../support/shipped.h"
 
-#include "graph/import/import.h"
 #include "search/search.h"
 #include "tests/bench/row.h"
 

@@ -3,7 +3,6 @@
 #include "../../support/shipped.h"
 #include "cli/calibrate/bytes.h"
 #include "cli/calibrate/works.h"
-#include "graph/import/import.h"
 #include "search/search.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,6 @@
 /* Points of a sweep, what each begins with, its file, and the knees of its curves. */
 #include "../../support/ok.h"
 #include "cli/sweep/knee.h"
-#include "costmodel/machine.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

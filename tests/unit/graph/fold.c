@@ -1,7 +1,6 @@
 /* What a fold finds, and what it refuses, on a network of products small enough to say by hand. */
 #include "graph/model/fold.h"
 #include "../../support/shipped.h"
-#include "graph/import/import.h"
 #include "graph/lower/fragment.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,6 @@
    parallel over P devices: what is sent, what is kept, and what is there at once. */
 #include "../../support/ok.h"
 #include "../../support/perceptron.h"
-#include "base/random.h"
 #include "graph/lower/lower.h"
 
 #include <string.h>

@@ -4,7 +4,6 @@
 #include "../../support/deep_transformer.h"
 #include "../../support/ok.h"
 #include "../../support/shipped.h"
-#include "graph/import/import.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

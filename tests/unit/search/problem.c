@@ -3,8 +3,6 @@
 #include "../../support/ok.h"
 #include "../../support/shipped.h"
 
-#include "graph/import/import.h"
-
 #include <criterion/criterion.h>
 #include <stdio.h>
 

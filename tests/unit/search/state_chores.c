@@ -5,7 +5,6 @@
 #include "../../support/perceptron.h"
 #include "../../support/shipped.h"
 #include "../../support/test_machine.h"
-#include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "search/problem/baselines.h"
 
