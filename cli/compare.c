@@ -117,8 +117,7 @@ static void print_text(const comparison *all, int n, cleave_arena *arena) {
     static const char *const heads[] = {"layout", "predicted", "measured",    "error",
                                         "memory", "measured",  "sent a step", "measured"};
     table t = {.arena = arena, .n_columns = 8, .align = "lrrrrrrr"};
-    for (int i = 0; i < 8; i++)
-        table_text(&t, heads[i]);
+    table_heads(&t, heads);
     for (int i = 0; i < n; i++) {
         const comparison *c = &all[i];
         table_text(&t, c->name);

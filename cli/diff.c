@@ -218,8 +218,7 @@ static void print_sides(const diff_comparison *c, cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = c->is_predicted ? 7 : 4, .align = "llrlrrr"};
     static const char *const heads[] = {"",     "layout", "devices",    "found by",
                                         "step", "memory", "sent a step"};
-    for (int i = 0; i < t.n_columns; i++)
-        table_text(&t, heads[i]);
+    table_heads(&t, heads);
     for (int i = 0; i < 2; i++) {
         const diff_side *s = &c->sides[i];
         table_text(&t, i == 0 ? "A" : "B");
@@ -244,8 +243,7 @@ static void print_operators(const diff_comparison *c, cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = c->is_tried ? 7 : 5, .align = "lllllrr"};
     static const char *const heads[] = {"operator",   "A",          "on devices", "B",
                                         "on devices", "A with B's", "change"};
-    for (int i = 0; i < t.n_columns; i++)
-        table_text(&t, heads[i]);
+    table_heads(&t, heads);
     for (int32_t i = 0; i < c->n_operators; i++) {
         const diff_one *d = &c->operators[i];
         const cleave_operator *op = &c->model.operators[d->id];
@@ -269,8 +267,7 @@ static void print_operators(const diff_comparison *c, cleave_arena *arena) {
 static void print_updates(const diff_comparison *c, cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = c->is_tried ? 5 : 3, .align = "lllrr"};
     static const char *const heads[] = {"update of", "A", "B", "A with B's", "change"};
-    for (int i = 0; i < t.n_columns; i++)
-        table_text(&t, heads[i]);
+    table_heads(&t, heads);
     for (int32_t i = 0; i < c->n_updates; i++) {
         const diff_one *d = &c->updates[i];
         table_text(&t, c->model.tensors[d->id].name);

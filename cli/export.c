@@ -186,10 +186,7 @@ static void print_lost(const exported *e, cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = 4, .align = "lllr"};
     if (e->n_lost == 0)
         return;
-    table_text(&t, "lost of");
-    table_text(&t, "what");
-    table_text(&t, "since");
-    table_text(&t, e->priced ? "adds" : "");
+    table_heads(&t, (const char *const[]){"lost of", "what", "since", e->priced ? "adds" : ""});
     for (int32_t i = 0; i < e->alike.n; i++) {
         const cleave_lost *lost = &e->lost[e->alike.items[i].first];
         table_text(&t, e->alike.items[i].name);

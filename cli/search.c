@@ -159,8 +159,7 @@ static void print_plans(const search_values *values, const cleave_search_result 
         is_plain = is_plain && (!result->baselines[b].applies ||
                                 cleave_layout_is_plain(&result->baselines[b].layout));
     table t = {.arena = arena, .n_columns = is_plain ? 5 : 6, .align = "lrrrrl"};
-    for (int i = 0; i < t.n_columns; i++)
-        table_text(&t, heads[i]);
+    table_heads(&t, heads);
     for (int32_t b = 0; b < result->n_baselines; b++)
         add_plan(&t, cleave_baseline_names[b], &result->baselines[b], result->best.step_seconds);
     snprintf(name, sizeof name, "found (%s)", result->best.method);

@@ -12,6 +12,11 @@ void table_text(table *t, const char *text) {
     (void)CLEAVE_LIST_PUSH(&t->cells, copy != NULL ? copy : "");
 }
 
+void table_heads(table *t, const char *const *heads) {
+    for (int i = 0; i < t->n_columns; i++)
+        table_text(t, heads[i]);
+}
+
 void table_format(table *t, const char *format, ...) {
     char text[512];
     va_list arguments;

@@ -21,6 +21,8 @@ typedef struct table {
 
 /* Appends a cell; the text is copied.  A table that ran out of memory prints what it has. */
 void table_text(table *t, const char *text);
+/* Appends a cell for each column. */
+void table_heads(table *t, const char *const *heads);
 void table_format(table *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void table_quantity(table *t, double value, cleave_unit unit);
 

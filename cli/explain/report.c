@@ -189,8 +189,7 @@ static void print_operators(const explanation *e, cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = 12, .align = "lllrrrrrrlrl"};
     int32_t n = 0;
     const explain_told *all = explain_tell(e, arena, &n);
-    for (int i = 0; i < 12; i++)
-        table_text(&t, heads[i]);
+    table_heads(&t, heads);
     for (int32_t i = 0; all != NULL && i < n; i++)
         add_operators(e, &all[i], &t);
     table_print(&t, stdout);
@@ -199,9 +198,7 @@ static void print_operators(const explanation *e, cleave_arena *arena) {
 static void print_passes(const explanation *e, int32_t op, cleave_arena *arena) {
     const explain_operator *path = &e->path.operators[op];
     table t = {.arena = arena, .n_columns = 3, .align = "lrr"};
-    table_text(&t, "on the critical path");
-    table_text(&t, "time");
-    table_text(&t, "of step");
+    table_heads(&t, (const char *const[]){"on the critical path", "time", "of step"});
     for (int s = 0; s < EXPLAIN_N_SORTS; s++) {
         table_text(&t, explain_sort_names[s]);
         put_time(&t, path->picoseconds[s]);
@@ -216,10 +213,7 @@ static void print_choice(const explanation *e, int32_t op, cleave_arena *arena) 
     const explain_choice *choice = &e->choices[op];
     table t = {.arena = arena, .n_columns = 4, .align = "llrr"};
     char text[256];
-    table_text(&t, "another split");
-    table_text(&t, "devices");
-    table_text(&t, "step");
-    table_text(&t, "change");
+    table_heads(&t, (const char *const[]){"another split", "devices", "step", "change"});
     for (int32_t i = -1; i < choice->n; i++) {
         if (i < 0 && !choice->is_held_back)
             continue;
@@ -239,10 +233,7 @@ static void print_choice(const explanation *e, int32_t op, cleave_arena *arena) 
 /* What each decision of the schedule is worth. */
 static void print_schedules(const explanation *e, cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = 4, .align = "lrrr"};
-    table_text(&t, "the schedule otherwise");
-    table_text(&t, "step");
-    table_text(&t, "change");
-    table_text(&t, "memory");
+    table_heads(&t, (const char *const[]){"the schedule otherwise", "step", "change", "memory"});
     for (int32_t i = 0; i < e->schedules.n; i++) {
         const explain_schedule *other = &e->schedules.items[i];
         bool fits = other->price.excess_bytes == 0;

@@ -181,8 +181,7 @@ static void print_time_by_kind(const cleave_timeline_errors *errors, int32_t n_d
     static const char *const heads[] = {"time of a device, mean", "items", "predicted", "measured",
                                         "error"};
     table t = {.arena = arena, .n_columns = 5, .align = "lrrrr"};
-    for (int i = 0; i < 5; i++)
-        table_text(&t, heads[i]);
+    table_heads(&t, heads);
     for (int row = 0; row < CLEAVE_N_TIME_ROWS; row++) {
         const cleave_time_total *total = &errors->totals[row];
         if (total->n == 0 && row != CLEAVE_TIME_WAITING)
@@ -207,8 +206,7 @@ static void print_largest_errors(const cleave_program *program,
     if (errors->n_largest == 0)
         return;
     table t = {.arena = arena, .n_columns = 7, .align = "lllrrrr"};
-    for (int i = 0; i < 7; i++)
-        table_text(&t, heads[i]);
+    table_heads(&t, heads);
     for (int32_t i = 0; i < errors->n_largest; i++) {
         const cleave_item_error *e = &errors->largest[i];
         cleave_item_label label = cleave_item_label_of(program, &program->items[e->item]);

@@ -65,10 +65,8 @@ static cleave_status describe_devices(const cleave_json_cursor *devices, char *t
 static cleave_status print_operators(const cleave_json_cursor *operators, cleave_arena *arena,
                                      cleave_error *error) {
     table t = {.arena = arena, .n_columns = 4, .align = "lrll"};
-    table_text(&t, "operator");
-    table_text(&t, "parts");
-    table_text(&t, "split");
-    table_text(&t, "devices, in the order of the parts");
+    table_heads(&t, (const char *const[]){"operator", "parts", "split",
+                                          "devices, in the order of the parts"});
     cleave_status status = CLEAVE_OK;
     for (int32_t o = 0; o < cleave_json_count(operators) && status == CLEAVE_OK; o++) {
         const char *name;
@@ -143,8 +141,7 @@ static void print_collectives(const cleave_json_cursor *root, cleave_arena *aren
     cleave_json_cursor collectives;
     if (!cleave_json_find(root, "collectives", &collectives))
         return;
-    for (int i = 0; i < 5; i++)
-        table_text(&t, heads[i]);
+    table_heads(&t, heads);
     for (int32_t i = 0; i < cleave_json_count(&collectives); i++) {
         const char *kind;
         char for_all[64];

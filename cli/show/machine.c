@@ -12,8 +12,7 @@ static void print_kinds(const cleave_machine *machine, cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = 8, .align = "lrrrrrrl"};
     static const char *const heads[] = {"kind",        "devices", "memory",   "arithmetic",
                                         "memory rate", "launch",  "measured", "source"};
-    for (int i = 0; i < 8; i++)
-        table_text(&t, heads[i]);
+    table_heads(&t, heads);
     for (int32_t k = 0; k < machine->n_kinds; k++) {
         const cleave_device_kind *kind = &machine->kinds[k];
         int32_t count = 0;
@@ -104,8 +103,7 @@ static void print_links(const cleave_machine *machine, cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = 6, .align = "lrrrrr"};
     static const char *const heads[] = {"link",    "how many",          "each direction",
                                         "latency", "processor/message", "processor/MiB"};
-    for (int i = 0; i < 6; i++)
-        table_text(&t, heads[i]);
+    table_heads(&t, heads);
     for (int32_t c = 0; c < n; c++) {
         const cleave_link *link = &classes[c].figures;
         table_format(&t, "%s - %s", classes[c].from, classes[c].to);

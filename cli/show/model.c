@@ -104,8 +104,7 @@ static void print_operators(const cleave_model *model, const show_space *space, 
     static const char *const heads[] = {
         "operator", "type", "axes (never split)", "parameters", "forward", "splits", "searched"};
     table t = {.arena = arena, .n_columns = space != NULL ? 7 : 5, .align = "lllrrrr"};
-    for (int i = 0; i < t.n_columns; i++)
-        table_text(&t, heads[i]);
+    table_heads(&t, heads);
     for (int32_t o = 0; o < model->n_operators; o++) {
         const cleave_operator *op = &model->operators[o];
         char text[512];
@@ -156,9 +155,7 @@ static void print_inputs(const cleave_model *model, cleave_arena *arena) {
     table t = {.arena = arena, .n_columns = 3, .align = "lll"};
     if (model->n_inputs == 0)
         return;
-    table_text(&t, "input");
-    table_text(&t, "taken for");
-    table_text(&t, "since");
+    table_heads(&t, (const char *const[]){"input", "taken for", "since"});
     for (int32_t i = 0; i < model->n_inputs; i++) {
         const cleave_model_input *input = &model->inputs[i];
         int32_t before = 0, n = 0;

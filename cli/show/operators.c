@@ -17,8 +17,7 @@ void show_operators(cleave_arena *arena) {
     static const char *const heads[] = {"operator", "sets", "inputs", "attributes"};
     const char *type;
     bool constant_only;
-    for (int i = 0; i < 4; i++)
-        table_text(&t, heads[i]);
+    table_heads(&t, heads);
     for (int i = 0; (type = cleave_import_operator_type(i, &constant_only)) != NULL; i++) {
         char attributes[512];
         int least, most;

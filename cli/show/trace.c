@@ -189,10 +189,8 @@ static void print_categories(const summary *s) {
 
 static void print_processes(const summary *s) {
     table t = {.arena = s->arena, .n_columns = 4, .align = "lrrr"};
-    table_text(&t, "process");
-    table_text(&t, "until");
-    table_text(&t, "main lane at work");
-    table_text(&t, "communication lane");
+    table_heads(
+        &t, (const char *const[]){"process", "until", "main lane at work", "communication lane"});
     for (int32_t i = 0; i < s->processes.n && i < MAX_PROCESSES_SHOWN; i++) {
         const process *p = &s->processes.items[i];
         bool has_lanes = p->name != NULL && strncmp(p->name, "device ", 7) == 0;
