@@ -139,6 +139,25 @@ void lower_plan_needs(lowering *state) {
     lower_operand_place_holders(state);
 }
 
+/* What several devices combine stands ahead of what arrives at each of them: else an operand of
+   several tensors would have it behind some of them at the first device, and ahead of all at the
+   others, so that no window of a fold was like another. */
+static void read_all(lowering *state, int32_t e, int32_t n) {
+    for (int32_t p = 0; p < n; p++) {
+        state->part = p;
+        if (lower_row(state, e)[p] >= 0)
+            lower_operand_combine(state, lower_row(state, e)[p]);
+    }
+    for (int32_t p = 0; p < n; p++) {
+        int32_t operand = lower_row(state, e)[p];
+        state->part = n + p;
+        if (operand < 0)
+            continue;
+        lower_operand_arrive(state, operand);
+        lower_binding(state, e)[p] = state->operands.items[operand].buffer;
+    }
+}
+
 void lower_read(lowering *state, const lower_event *event) {
     int32_t e = (int32_t)(event - state->schedule->events);
     if (event->kind == LOWER_READ &&
@@ -146,14 +165,7 @@ void lower_read(lowering *state, const lower_event *event) {
         lower_ring_read(state, event);
         return;
     }
-    for (int32_t p = 0; p < state->base.parts[event->nest].n; p++) {
-        int32_t operand = lower_row(state, e)[p];
-        if (operand < 0)
-            continue;
-        state->part = p;
-        lower_operand_arrive(state, operand);
-        lower_binding(state, e)[p] = state->operands.items[operand].buffer;
-    }
+    read_all(state, e, state->base.parts[event->nest].n);
 }
 
 /* ---- an output of some of the keys ---- */
@@ -263,11 +275,5 @@ void lower_read_final(lowering *state, const lower_event *event) {
     int32_t n = event->kind == LOWER_READ_LOSS
                     ? state->base.parts[state->base.model->writer[event->tensor]].n
                     : lower_output_n_parts(&state->base, event->input);
-    for (int32_t i = 0; i < n; i++) {
-        int32_t operand = lower_row(state, e)[i];
-        if (operand < 0)
-            continue;
-        lower_operand_arrive(state, operand);
-        lower_binding(state, e)[i] = state->operands.items[operand].buffer;
-    }
+    read_all(state, e, n);
 }

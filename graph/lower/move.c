@@ -294,8 +294,7 @@ static int32_t *sort_partial(lower_builder *builder, const movement *move, int32
     return sorted;
 }
 
-/* Combines at the owners and posts the results; nothing the second time. */
-static void combine(lower_builder *builder, movement *move) {
+void move_combine(lower_builder *builder, movement *move) {
     if (move->combined)
         return;
     move->combined = true;
@@ -358,7 +357,7 @@ static int32_t arrive_transfer(lower_builder *builder, movement *move, int32_t t
 }
 
 void move_arrive(lower_builder *builder, movement *move, int32_t demand) {
-    combine(builder, move);
+    move_combine(builder, move);
     cleave_packing unpacking = {0};
     for (int32_t target = move->first_target[demand]; target >= 0;)
         target = arrive_transfer(builder, move, target, &unpacking);
@@ -371,7 +370,7 @@ void move_arrive(lower_builder *builder, movement *move, int32_t demand) {
 
 void move_all(lower_builder *builder, movement *move) {
     move_begin(builder, move);
-    combine(builder, move);
+    move_combine(builder, move);
     for (int32_t i = 0; i < move->demands.n; i++)
         move_arrive(builder, move, i);
 }

@@ -209,6 +209,9 @@ void move_carry(lower_builder *builder, const movement *move, cleave_buffer_kind
    come to lie in that contribution's buffer: read their regions afterwards. */
 void move_begin(lower_builder *builder, movement *move);
 
+/* Combines at the owners and posts the results; nothing the second time. */
+void move_combine(lower_builder *builder, movement *move);
+
 /* Waits for and unpacks all that goes to one demand, in the slot of its first reader. */
 void move_arrive(lower_builder *builder, movement *move, int32_t demand);
 

@@ -350,6 +350,24 @@ static void await_gathered(lowering *state, const lower_operand *operand,
                                                  cleave_box_size(of->rank, &piece->piece.box)});
 }
 
+void lower_operand_combine(lowering *state, int32_t id) {
+    lower_builder *builder = &state->base;
+    const lower_operand *operand = &state->operands.items[id];
+    if (operand->arrived)
+        return;
+    for (int32_t p = operand->first_piece; p < operand->first_piece + operand->n_pieces; p++) {
+        const lower_operand_piece *piece = &state->pieces.items[p];
+        movement *move = moves(state, piece) ? movement_of(state, operand, piece) : NULL;
+        if (move == NULL && piece->from_operand >= 0)
+            lower_operand_combine(state, piece->from_operand);
+        if (move == NULL || move->combined || is_gathered(state, piece))
+            continue;
+        lower_begin_stretch(state, false, 1 + piece->piece.index);
+        lower_do(builder, lower_value_when(builder, piece->piece.tensor));
+        move_combine(builder, move);
+    }
+}
+
 void lower_operand_arrive(lowering *state, int32_t id) {
     lower_builder *builder = &state->base;
     lower_operand *operand = &state->operands.items[id];

@@ -186,6 +186,8 @@ void lower_operand_place_holders(lowering *state);
    before anything of the movement can arrive. */
 void lower_operand_prepare(lowering *state, const movement *move);
 
+/* Combines what it is made of, in the current slot. */
+void lower_operand_combine(lowering *state, int32_t operand);
 /* Makes sure the operand is there, in the current slot. */
 void lower_operand_arrive(lowering *state, int32_t operand);
 
