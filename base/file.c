@@ -21,26 +21,51 @@ const char *cleave_file_name(const char *path) {
     return slash != NULL ? slash + 1 : path;
 }
 
+static cleave_status check_kind(int descriptor, const char *path, int64_t *bytes,
+                                cleave_error *error) {
+    static const char pointer[] = "version https://git-lfs.github.com/spec/";
+    char begin[sizeof pointer - 1];
+    struct stat info;
+    if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode))
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: not a regular file", path);
+    if (pread(descriptor, begin, sizeof begin, 0) == (ssize_t)sizeof begin &&
+        memcmp(begin, pointer, sizeof begin) == 0)
+        return cleave_fail(
+            error, CLEAVE_BAD_INPUT,
+            "%s: a pointer of Git LFS in place of the file: \"git lfs pull\" gets it", path);
+    *bytes = (int64_t)info.st_size;
+    return CLEAVE_OK;
+}
+
+cleave_status cleave_file_open(const char *path, FILE **stream, int64_t *bytes,
+                               cleave_error *error) {
+    int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    FILE *opened = descriptor >= 0 ? fdopen(descriptor, "rb") : NULL;
+    if (opened == NULL) {
+        if (descriptor >= 0)
+            close(descriptor);
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %s", path, strerror(errno));
+    }
+    cleave_status status = check_kind(descriptor, path, bytes, error);
+    if (status == CLEAVE_OK)
+        *stream = opened;
+    else
+        fclose(opened);
+    return status;
+}
+
 cleave_status cleave_file_read(const char *path, cleave_arena *arena, char **data, size_t *bytes,
                                cleave_error *error) {
-    FILE *stream = fopen(path, "rb");
-    if (stream == NULL)
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %s", path, strerror(errno));
-    struct stat info;
+    FILE *stream;
+    int64_t length;
+    CLEAVE_TRY(cleave_file_open(path, &stream, &length, error));
     cleave_status status = CLEAVE_OK;
-    char *buffer = NULL;
-    size_t size = 0;
-    if (fstat(fileno(stream), &info) != 0 || !S_ISREG(info.st_mode)) {
-        status = cleave_fail(error, CLEAVE_BAD_INPUT, "%s: not a regular file", path);
-    } else {
-        size = (size_t)info.st_size;
-        buffer = cleave_arena_alloc(arena, size + 1, 1);
-        if (buffer == NULL)
-            status =
-                cleave_fail(error, CLEAVE_FAILED, "%s: out of memory for %zu bytes", path, size);
-        else if (fread(buffer, 1, size, stream) != size)
-            status = cleave_fail(error, CLEAVE_BAD_INPUT, "%s: could not be read whole", path);
-    }
+    size_t size = (size_t)length;
+    char *buffer = cleave_arena_alloc(arena, size + 1, 1);
+    if (buffer == NULL)
+        status = cleave_fail(error, CLEAVE_FAILED, "%s: out of memory for %zu bytes", path, size);
+    else if (fread(buffer, 1, size, stream) != size)
+        status = cleave_fail(error, CLEAVE_BAD_INPUT, "%s: could not be read whole", path);
     fclose(stream);
     if (status == CLEAVE_OK) {
         *data = buffer;
@@ -161,16 +186,11 @@ static bool sum_pieces(int descriptor, int64_t bytes, int64_t apart, uint64_t *c
 
 cleave_status cleave_file_checksum(const char *path, int64_t most, int64_t *bytes,
                                    uint64_t *checksum, cleave_error *error) {
-    struct stat info;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %s", path, strerror(errno));
-    bool done = fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
-    int64_t size = done ? (int64_t)info.st_size : 0;
-    int64_t apart = size > most ? size / (most / PIECE_BYTES) : PIECE_BYTES;
-    done = done && sum_pieces(descriptor, size, apart, checksum);
-    close(descriptor);
-    *bytes = size;
+    FILE *stream;
+    CLEAVE_TRY(cleave_file_open(path, &stream, bytes, error));
+    int64_t apart = *bytes > most ? *bytes / (most / PIECE_BYTES) : PIECE_BYTES;
+    bool done = sum_pieces(fileno(stream), *bytes, apart, checksum);
+    fclose(stream);
     return done ? CLEAVE_OK : cleave_fail(error, CLEAVE_BAD_INPUT, "%s: can't be read", path);
 }
 

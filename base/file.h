@@ -13,6 +13,12 @@
 /* What comes behind the folders of a path: the same file elsewhere has the same name. */
 const char *cleave_file_name(const char *path);
 
+/* Opens a regular file to be read, and says how long it is.  Never waits, as for whoever would
+ * write to a pipe.  BAD_INPUT when it can't be opened, is of another kind, or is what Git LFS
+ * leaves in the place of a file that was not fetched. */
+cleave_status cleave_file_open(const char *path, FILE **stream, int64_t *bytes,
+                               cleave_error *error);
+
 /* Reads a regular file into the arena, with a zero byte after its end.  BAD_INPUT when it can't be
  * read. */
 cleave_status cleave_file_read(const char *path, cleave_arena *arena, char **data, size_t *bytes,

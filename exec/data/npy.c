@@ -2,12 +2,12 @@
 #include "exec/data/npy.h"
 
 #include "base/checked.h"
+#include "base/file.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const struct {
     const char *name;
@@ -211,11 +211,9 @@ cleave_status cleave_npy_parse(const char *header, size_t header_bytes, int64_t 
  */
 
 /* The header of an open file, by its versions 1, 2 and 3. */
-static cleave_status read_header(FILE *stream, cleave_safetensors *file, cleave_error *error) {
-    struct stat about;
+static cleave_status read_header(FILE *stream, int64_t bytes, cleave_safetensors *file,
+                                 cleave_error *error) {
     uint8_t start[12];
-    if (fstat(fileno(stream), &about) != 0 || !S_ISREG(about.st_mode))
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: not a regular file", file->path);
     size_t got = fread(start, 1, sizeof start, stream);
     if (got != sizeof start || memcmp(start, "\x93NUMPY", 6) != 0 || start[6] < 1 || start[6] > 3)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: not a file of a NumPy array", file->path);
@@ -223,10 +221,10 @@ static cleave_status read_header(FILE *stream, cleave_safetensors *file, cleave_
     int64_t length = start[8] | start[9] << 8;
     if (start[6] > 1)
         length |= (int64_t)start[10] << 16 | (int64_t)start[11] << 24;
-    if (length > CLEAVE_MOST_NPY_HEADER_BYTES || length > (int64_t)about.st_size - begin)
+    if (length > CLEAVE_MOST_NPY_HEADER_BYTES || length > bytes - begin)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "%s: a header of %lld bytes in a file of %lld bytes", file->path,
-                           (long long)length, (long long)about.st_size);
+                           (long long)length, (long long)bytes);
     char *header = malloc((size_t)length + 1);
     if (header == NULL)
         return cleave_fail_memory(error, "reading the header of an array");
@@ -234,8 +232,8 @@ static cleave_status read_header(FILE *stream, cleave_safetensors *file, cleave_
     cleave_status status =
         cleave_file_read_at(fileno(stream), file->path, begin, header, (size_t)length, error);
     if (status == CLEAVE_OK)
-        status = cleave_npy_parse(header, (size_t)length, (int64_t)about.st_size - file->data_start,
-                                  file->path, file->entries, error);
+        status = cleave_npy_parse(header, (size_t)length, bytes - file->data_start, file->path,
+                                  file->entries, error);
     free(header);
     return status;
 }
@@ -248,10 +246,10 @@ cleave_status cleave_npy_open(const cleave_npy_file *npy, cleave_arena *arena,
     if (opened.entries == NULL)
         return cleave_fail_memory(error, "reading an array");
     opened.entries[0].name = npy->name;
-    FILE *stream = fopen(npy->path, "rb");
-    if (stream == NULL)
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %s", npy->path, strerror(errno));
-    cleave_status status = read_header(stream, &opened, error);
+    FILE *stream;
+    int64_t bytes;
+    CLEAVE_TRY(cleave_file_open(npy->path, &stream, &bytes, error));
+    cleave_status status = read_header(stream, bytes, &opened, error);
     if (status != CLEAVE_OK) {
         fclose(stream);
         return status;

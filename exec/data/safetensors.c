@@ -2,14 +2,13 @@
 #include "exec/data/safetensors.h"
 
 #include "base/checked.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/order.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { MOST_HEADER_BYTES = 100 * 1000 * 1000 };
 
@@ -178,13 +177,10 @@ cleave_status cleave_safetensors_parse(const char *header, size_t header_bytes, 
     return status;
 }
 
-static cleave_status read_header(FILE *stream, const char *path, cleave_arena *arena,
-                                 cleave_safetensors *file, cleave_error *error) {
-    struct stat about;
+static cleave_status read_header(FILE *stream, int64_t file_bytes, const char *path,
+                                 cleave_arena *arena, cleave_safetensors *file,
+                                 cleave_error *error) {
     uint64_t length = 0;
-    if (fstat(fileno(stream), &about) != 0 || !S_ISREG(about.st_mode))
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: not a regular file", path);
-    int64_t file_bytes = (int64_t)about.st_size;
     if (fread(&length, 1, sizeof length, stream) != sizeof length)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: not a safetensors file: it has %lld bytes",
                            path, (long long)file_bytes);
@@ -212,10 +208,10 @@ static cleave_status read_header(FILE *stream, const char *path, cleave_arena *a
 
 cleave_status cleave_safetensors_open(const char *path, cleave_arena *arena,
                                       cleave_safetensors *file, cleave_error *error) {
-    FILE *stream = fopen(path, "rb");
-    if (stream == NULL)
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %s", path, strerror(errno));
-    cleave_status status = read_header(stream, path, arena, file, error);
+    FILE *stream;
+    int64_t bytes;
+    CLEAVE_TRY(cleave_file_open(path, &stream, &bytes, error));
+    cleave_status status = read_header(stream, bytes, path, arena, file, error);
     if (status != CLEAVE_OK)
         fclose(stream);
     return status;

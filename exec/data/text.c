@@ -69,7 +69,7 @@ static cleave_status find_targets(const cleave_model *model, cleave_text *text,
 static cleave_status open_file(const char *path, int *descriptor, int64_t *bytes,
                                cleave_error *error) {
     struct stat about;
-    *descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    *descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (*descriptor < 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %s", path, strerror(errno));
     if (fstat(*descriptor, &about) != 0 || !S_ISREG(about.st_mode)) {

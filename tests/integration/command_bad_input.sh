@@ -15,6 +15,14 @@ for file in empty truncated random folder missing; do
     expect_error 2 "$file.onnx" $(search_model "$work/$file.onnx")
     expect_error 2 "$file.onnx" show "$work/$file.onnx"
 done
+# What stands in the place of a file that was not fetched, and what nobody writes to.
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n' >"$work/pointer"
+mkfifo "$work/waits"
+for file in pointer waits; do
+    # shellcheck disable=SC2046
+    expect_error 2 "$work/$file: $([ $file = pointer ] && echo "a pointer of Git LFS" || echo "not a regular file")" \
+        $(search_model "$work/$file")
+done
 
 # A cycle: X = Relu(Y), Y = Relu(X), written byte by byte (field 7 of a model is its graph; of a graph,
 # 1 is a node, 11 an input, 12 an output; of a node, 1 inputs, 2 outputs, 4 the type).
@@ -179,6 +187,9 @@ expect_error 2 "empty.json: the file is empty" simulate --tasks "$work/empty.jso
 lenet=(--model "$models/lenet5.onnx" --batch 8)
 expect_error 2 "--attention flash" search "${lenet[@]}" --machine "$machine" --attention flash -o "$work/output"
 expect_ok search "${lenet[@]}" --machine "$machine" --method data-parallel -o "$work/plan.layout.json"
+for file in pointer waits; do
+    expect_error 2 "$work/$file: " run "${lenet[@]}" --layout "$work/plan.layout.json" --steps 1 --weights "$work/$file"
+done
 expect_error 2 "plan.layout.json: is for 2 devices, not 1" search "${lenet[@]}" --machine "$machine" --devices 1 \
     --known "$work/plan.layout.json" -o "$work/output"
 sed 's/^{/{"attention": "stored",/' "$work/plan.layout.json" >"$work/stored.layout.json"

@@ -5,11 +5,11 @@
 #include "graph/import/onnx/onnx_file.h"
 
 #include "base/checked.h"
+#include "base/file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 typedef struct reader {
     const char *model;
@@ -62,32 +62,29 @@ static cleave_status find_file(const reader *r, cleave_arena *arena, char **path
     return status;
 }
 
-static cleave_status check_size(const reader *r, FILE *stream, int64_t bytes) {
+static cleave_status check_size(const reader *r, int64_t file_bytes, int64_t bytes) {
     const cleave_onnx_external *external = r->tensor->external;
-    struct stat about;
     int64_t end;
-    if (fstat(fileno(stream), &about) != 0 || !S_ISREG(about.st_mode))
-        return refuse(r, "which is not a regular file");
     if (external->length >= 0 && external->length != bytes)
         return cleave_fail(r->error, CLEAVE_BAD_INPUT,
                            "%s: tensor %s takes %lld bytes, but its external data have %lld",
                            r->model, r->tensor->name, (long long)bytes,
                            (long long)external->length);
-    if (!cleave_int64_add(external->offset, bytes, &end) || end > (int64_t)about.st_size)
+    if (!cleave_int64_add(external->offset, bytes, &end) || end > file_bytes)
         return cleave_fail(
             r->error, CLEAVE_BAD_INPUT,
             "%s: tensor %s takes %lld bytes from byte %lld of \"%s\", which has %lld", r->model,
             r->tensor->name, (long long)bytes, (long long)external->offset, external->location,
-            (long long)about.st_size);
+            (long long)file_bytes);
     return CLEAVE_OK;
 }
 
-static cleave_status read_stream(const reader *r, FILE *stream, cleave_onnx_tensor *tensor,
-                                 cleave_arena *arena) {
+static cleave_status read_stream(const reader *r, FILE *stream, int64_t file_bytes,
+                                 cleave_onnx_tensor *tensor, cleave_arena *arena) {
     int64_t bytes;
     if (!cleave_int64_multiply(tensor->n, (int64_t)cleave_onnx_element_bytes(tensor->type), &bytes))
         return cleave_fail_memory(r->error, "reading external data");
-    CLEAVE_TRY(check_size(r, stream, bytes));
+    CLEAVE_TRY(check_size(r, file_bytes, bytes));
     char *raw = malloc((size_t)bytes + 1);
     if (raw == NULL)
         return cleave_fail_memory(r->error, "reading external data");
@@ -106,11 +103,12 @@ static cleave_status read_tensor(const char *path, cleave_onnx_tensor *tensor, c
     reader r = {path, tensor, error};
     char *file = NULL;
     CLEAVE_TRY(find_file(&r, arena, &file));
-    FILE *stream = fopen(file, "rb");
+    FILE *stream;
+    int64_t file_bytes;
+    cleave_status status = cleave_file_open(file, &stream, &file_bytes, error);
     free(file);
-    if (stream == NULL)
-        return refuse(&r, "which can't be opened");
-    cleave_status status = read_stream(&r, stream, tensor, arena);
+    CLEAVE_TRY(status);
+    status = read_stream(&r, stream, file_bytes, tensor, arena);
     fclose(stream);
     return status;
 }
