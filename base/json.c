@@ -72,6 +72,25 @@ static json_t *load(const char *text, size_t bytes, json_error_t *problem) {
     return root;
 }
 
+/* What some editors begin a text with, by its encoding. */
+static bool has_mark(const char *text, size_t bytes, const char *mark) {
+    return bytes >= strlen(mark) && memcmp(text, mark, strlen(mark)) == 0;
+}
+static size_t mark_of_utf8(const char *text, size_t bytes) {
+    return has_mark(text, bytes, "\xef\xbb\xbf") ? 3 : 0;
+}
+static bool is_utf16(const char *text, size_t bytes) {
+    return has_mark(text, bytes, "\xff\xfe") || has_mark(text, bytes, "\xfe\xff");
+}
+
+bool cleave_json_begins(const void *data, size_t bytes) {
+    const char *text = data;
+    size_t i = mark_of_utf8(text, bytes);
+    while (i < bytes && memchr(" \t\r\n", text[i], 4) != NULL)
+        i++;
+    return is_utf16(text, bytes) || (i < bytes && (text[i] == '{' || text[i] == '['));
+}
+
 cleave_status cleave_json_parse(const char *text, size_t bytes, const char *name,
                                 cleave_json **document, cleave_error *error) {
     cleave_json *result = calloc(1, sizeof *result + strlen(name) + 1);
@@ -84,11 +103,15 @@ cleave_status cleave_json_parse(const char *text, size_t bytes, const char *name
     strcpy(result->name, name);
     result->place = place;
     json_error_t problem;
-    result->root = load(text, bytes, &problem);
+    const size_t mark = mark_of_utf8(text, bytes);
+    result->root = load(text + mark, bytes - mark, &problem);
     if (result->root == NULL) {
         cleave_json_free(result);
         if (bytes == 0)
             return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: the file is empty", name);
+        if (is_utf16(text, bytes))
+            return cleave_fail(error, CLEAVE_BAD_INPUT,
+                               "%s: the text is UTF-16: save it as UTF-8, as JSON is", name);
         bool foreign = json_error_code(&problem) == json_error_invalid_syntax;
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: line %d, column %d: %s%s", name,
                            problem.line, problem.column, foreign ? "not JSON: " : "", problem.text);

@@ -12,6 +12,10 @@
 
 typedef struct cleave_json cleave_json;
 
+/* Does a text begin as JSON does, with a brace or a bracket, be it behind blanks or a mark of its
+   encoding?  No ONNX file does. */
+bool cleave_json_begins(const void *text, size_t bytes);
+
 /* Reads a file or a text; `name` stands for the file in errors.  Free the result. */
 cleave_status cleave_json_read(const char *path, cleave_json **document, cleave_error *error);
 cleave_status cleave_json_parse(const char *text, size_t bytes, const char *name,

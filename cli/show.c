@@ -36,14 +36,6 @@ static cleave_status check_is_model(const show_values *values, cleave_error *err
                              option, values->file);
 }
 
-/* JSON starts with a brace or, a trace may, with a bracket; an ONNX file with a field tag. */
-static bool looks_like_json(const char *data, size_t bytes) {
-    size_t i = 0;
-    while (i < bytes && strchr(" \t\r\n", data[i]) != NULL && data[i] != '\0')
-        i++;
-    return i < bytes && (data[i] == '{' || data[i] == '[');
-}
-
 /* Writes the graph of a configuration. */
 static cleave_status write_onnx(const show_values *values, const char *text, size_t text_bytes,
                                 cleave_arena *arena, cleave_error *error) {
@@ -96,7 +88,7 @@ static cleave_status show(const void *any, char *const *arguments, cleave_arena 
         return status;
     }
     CLEAVE_TRY(cleave_file_read(values->file, arena, &data, &bytes, error));
-    if (!looks_like_json(data, bytes))
+    if (!cleave_json_begins(data, bytes))
         return values->onnx == NULL
                    ? show_model(values, arena, error)
                    : cleave_fail(error, CLEAVE_BAD_INPUT,

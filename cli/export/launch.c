@@ -48,7 +48,7 @@ static cleave_status read_sizes(const common_options *common, cleave_arena *aren
     const cleave_family *family;
     *sizes = (cleave_launch_sizes){.family = NULL};
     CLEAVE_TRY(cleave_file_read(common->model, arena, &text, &bytes, error));
-    if (!cleave_config_is_json(text, bytes))
+    if (!cleave_json_begins(text, bytes))
         return CLEAVE_OK;
     const cleave_config_request request = {.file = common->model,
                                            .data = text,

@@ -304,7 +304,7 @@ static cleave_status add_loss(cleave_importer *im) {
 
 static cleave_status read_graph(cleave_importer *im, const cleave_import_request *from,
                                 const char *path) {
-    if (cleave_config_is_json(from->data, from->bytes))
+    if (cleave_json_begins(from->data, from->bytes))
         return cleave_config_decode(
             &(cleave_config_request){.file = im->file,
                                      .data = from->data,
@@ -314,6 +314,8 @@ static cleave_status read_graph(cleave_importer *im, const cleave_import_request
                                      .capacity_factor = from->capacity_factor,
                                      .trains = from->with_loss},
             im->arena, &im->graph, im->error);
+    CLEAVE_TRY(
+        cleave_onnx_decode(from->data, from->bytes, im->file, im->arena, &im->graph, im->error));
     if (from->sequence > 0)
         return cleave_import_fail(im,
                                   "--sequence %lld goes with the config.json of a language "
@@ -324,8 +326,6 @@ static cleave_status read_graph(cleave_importer *im, const cleave_import_request
                                   "--capacity-factor %g goes with the config.json of a language "
                                   "model, which this is not",
                                   from->capacity_factor);
-    CLEAVE_TRY(
-        cleave_onnx_decode(from->data, from->bytes, im->file, im->arena, &im->graph, im->error));
     return cleave_onnx_read_external(&im->graph, path, im->arena, im->error);
 }
 

@@ -23,6 +23,12 @@ for file in pointer waits; do
     expect_error 2 "$work/$file: $([ $file = pointer ] && echo "a pointer of Git LFS" || echo "not a regular file")" \
         $(search_model "$work/$file")
 done
+# A language model's configuration as some editors save it.
+{ printf '\xef\xbb\xbf' && cat "$models/llama_3_8b.json"; } >"$work/marked.json"
+expect_ok show "$work/marked.json" --sequence 8 --batch 2
+{ printf '\xff\xfe' && sed 's/./&\x00/g' "$models/llama_3_8b.json"; } >"$work/wide.json"
+expect_error 2 "wide.json: the text is UTF-16" show "$work/wide.json" --sequence 8 --batch 2
+expect_error 2 "empty.onnx: the file is empty" show "$work/empty.onnx" --sequence 8
 
 # A cycle: X = Relu(Y), Y = Relu(X), written byte by byte (field 7 of a model is its graph; of a graph,
 # 1 is a node, 11 an input, 12 an output; of a node, 1 inputs, 2 outputs, 4 the type).

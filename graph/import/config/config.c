@@ -6,14 +6,6 @@
 
 #include <math.h>
 
-bool cleave_config_is_json(const void *data, size_t bytes) {
-    const char *text = data;
-    size_t i = 0;
-    while (i < bytes && (text[i] == ' ' || (text[i] >= '\t' && text[i] <= '\r')))
-        i++;
-    return i < bytes && text[i] == '{';
-}
-
 /* Members that follow from others where the file has none. */
 static cleave_status complete(const cleave_json_cursor *root, const cleave_family *family,
                               cleave_config *config, cleave_error *error) {

@@ -13,9 +13,6 @@
 #include "base/json.h"
 #include "graph/import/onnx/onnx_file.h"
 
-/* Does a model's file hold JSON?  An ONNX file never begins with a brace. */
-bool cleave_config_is_json(const void *data, size_t bytes);
-
 typedef struct cleave_config_request {
     const char *file; /* names it in errors */
     const void *data; /* the text */

@@ -73,6 +73,25 @@ Test(json, an_empty_file_is_said_to_be_empty) {
     cr_expect_str_eq(error.message, "test.json: the file is empty");
 }
 
+/* As editors of some systems save it. */
+Test(json, a_mark_of_utf_8_is_skipped_and_utf_16_is_named) {
+    cleave_json *document = parse("\xef\xbb\xbf{\"a\": 1}");
+    cleave_json_free(document);
+    cr_expect(cleave_json_begins("\xef\xbb\xbf {", 5));
+    cr_expect(cleave_json_begins("\r\n\t [", 5));
+    cr_expect(!cleave_json_begins("\xef\xbb{", 3));
+    cr_expect(!cleave_json_begins("\x08{", 2));
+    static const char *const wide[] = {"\xff\xfe{\0}\0", "\xfe\xff\0{\0}"};
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
+        cleave_error error = {""};
+        cr_expect(cleave_json_begins(wide[i], 6));
+        cr_expect_eq(cleave_json_parse(wide[i], 6, "test.json", &document, &error),
+                     CLEAVE_BAD_INPUT);
+        cr_expect_str_eq(error.message,
+                         "test.json: the text is UTF-16: save it as UTF-8, as JSON is");
+    }
+}
+
 Test(json, members_keep_the_order_of_the_file) {
     cleave_json *document = parse("{\"z\": 1, \"a\": 2, \"m\": 3}");
     cleave_json_cursor root = cleave_json_root(document);
