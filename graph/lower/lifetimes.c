@@ -4,6 +4,8 @@
  */
 #include "graph/lower/lifetimes.h"
 
+#include "graph/lower/assemble_internal.h"
+
 #include "graph/lower/turns.h"
 #include "graph/program/item_buffers.h"
 
@@ -190,6 +192,24 @@ static void compact_buffers(const lifetimes *state, lower_assembly *assembly,
     rename_uses(renamed, assembly, program);
 }
 
+/* Results are there to the end on all devices that have them, whichever of them they are taken
+   from: no window of a fold keeps other things than the next. */
+static void touch_results(lifetimes *state, const cleave_program *program) {
+    const lower_assembly *assembly = state->assembly;
+    const lower_schedule *schedule = assembly->schedule;
+    use at_end = {state, assembly->items.n - 1, true};
+    int32_t loss = assembly->builder->model->loss;
+    for (int32_t e = 0; e < schedule->n_events; e++)
+        for (int32_t p = 0; schedule->events[e].kind == LOWER_READ_LOSS &&
+                            p < assembly->builder->parts[assembly->builder->model->writer[loss]].n;
+             p++)
+            touch(&at_end, lower_bound(assembly, e, p));
+    for (int32_t s = 0; s < assembly->squares.n; s++)
+        touch(&at_end, assembly->squares.items[s].sum);
+    for (int32_t o = 0; o < program->n_outputs; o++)
+        touch(&at_end, program->outputs[o].buffer);
+}
+
 void lower_find_lifetimes(lower_assembly *assembly, cleave_program *program) {
     lifetimes state = {.assembly = assembly,
                        .spans = LOWER_ARRAY(assembly->builder, span, assembly->buffers.n),
@@ -203,12 +223,7 @@ void lower_find_lifetimes(lower_assembly *assembly, cleave_program *program) {
         use by = use_of(&state, assembly->placed_touches.items[i].item);
         touch(&by, assembly->placed_touches.items[i].buffer);
     }
-    if (assembly->items.n > 0) {
-        use at_end = {&state, assembly->items.n - 1, true};
-        touch(&at_end, program->loss_buffer);
-        touch(&at_end, program->squares_buffer);
-        for (int32_t o = 0; o < program->n_outputs; o++)
-            touch(&at_end, program->outputs[o].buffer);
-    }
+    if (assembly->items.n > 0)
+        touch_results(&state, program);
     compact_buffers(&state, assembly, program);
 }
