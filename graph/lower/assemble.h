@@ -16,6 +16,11 @@ typedef struct lower_squares {
     int32_t part, sum;
 } lower_squares;
 
+/* The last item of a block that uses a buffer. */
+typedef struct lower_block_end {
+    int32_t block, item, next; /* of the same buffer; -1: none */
+} lower_block_end;
+
 typedef struct lower_assembly {
     lower_builder *builder; /* for its arena, and to unwind to */
     const lower_schedule *schedule;
@@ -45,8 +50,13 @@ typedef struct lower_assembly {
         CLEAVE_LIST(int32_t) begins;  /* first items of blocks */
         CLEAVE_LIST(uint8_t) windows; /* of blocks */
         CLEAVE_LIST(cleave_turn) turns;
-        CLEAVE_LIST(uint8_t) owners; /* of buffers */
+        int32_t *first_turn, *turns_of; /* once all are there: cleave_turns' */
+        CLEAVE_LIST(uint8_t) owners;    /* of buffers */
         int32_t *block_of; /* [2 + lists of blocks][few] 0: none yet, else 1 more than the block */
+        CLEAVE_LIST(lower_block_end) block_ends; /* of buffers of the micro-batch in between */
+        int32_t *block_end;                      /* [buffers before they are renamed] -1: none */
+        CLEAVE_LIST(int32_t) first_ends;         /* [n_buffers + 1] */
+        CLEAVE_LIST(int32_t) ends;
     } told;
     /* Of micro-batches (instances.h): */
     int32_t n_windows;

@@ -20,7 +20,7 @@ typedef struct span {
 } span;
 
 typedef struct lifetimes {
-    const lower_assembly *assembly;
+    lower_assembly *assembly;
     span *spans;    /* [n_buffers] */
     int32_t *since; /* [n_items] main-lane position from which the item may run */
     int32_t *until; /* [n_items] main-lane position by which it has ended */
@@ -43,6 +43,8 @@ static void touch(void *context, int32_t buffer) {
     of->lane_first = by->item < of->lane_first ? by->item : of->lane_first;
     of->lane_last = by->item > of->lane_last ? by->item : of->lane_last;
     of->main_lane |= by->main_lane;
+    lower_turns_note_use(by->state->assembly, by->state->assembly->buffers.items[buffer].storage,
+                         until);
 }
 
 static use use_of(const lifetimes *state, int32_t item) {

@@ -32,7 +32,10 @@ bool lower_turns_take(lower_assembly *assembly, int32_t list, int32_t micro_batc
 /* Whose the last buffer is: a window's, or CLEAVE_WINDOW_NONE's. */
 void lower_turns_note_buffer(lower_assembly *assembly, int32_t owner);
 
-/* Buffers have got other ids, [buffers before], -1 of one that is gone. */
+/* An item by which a use of a buffer has ended. */
+void lower_turns_note_use(lower_assembly *assembly, int32_t buffer, int32_t item);
+
+/* Buffers have got other ids, [buffers before], -1 of one that is gone.  All uses are noted. */
 void lower_turns_rename_buffers(lower_assembly *assembly, const int32_t *renamed);
 
 /* Hands over what was written down. */

@@ -274,7 +274,12 @@ typedef struct cleave_turns {
                             the schedule, and the updates, which are one */
     uint8_t *window;     /* [n_blocks] 0, 1 or 2; NONE: the updates */
     cleave_turn *turns;  /* [n_turns]; the micro-batch of the updates is the last */
-    uint8_t *owner;      /* [n_buffers] the window whose own it is; NONE: it is there once */
+    int32_t *first_turn, *turns_of; /* [n_blocks + 1], [n_turns]: those of each block, ascending */
+    uint8_t *owner; /* [n_buffers] the window whose own it is; NONE: it is there once */
+    /* Blocks of one micro-batch need not come in the order in which they do in the second, which is
+       in between in the program: of a buffer of its own, [first_end[b], first_end[b + 1]), the last
+       items of other blocks that in some micro-batch use it later than its last item does. */
+    int32_t *first_end, *ends; /* [n_buffers + 1] */
 } cleave_turns;
 
 /* Devices of a window, in one group. */

@@ -102,10 +102,10 @@ typedef struct planning {
     int32_t *rank;       /* [n_items + 1] */
     place *first, *last; /* [n_buffers] */
     place *lane_first, *lane_last;
-    int32_t *base; /* [n_turns + 1] positions before a turn, among all micro-batches */
-    int32_t *first_turn, *turns;   /* [n_blocks + 2]; those of each block */
-    int32_t *begins, *order;       /* [few + 2]; buffers by the micro-batch in which
-                                      their lives begin */
+    place *ends;             /* [few->turns.first_end[n_buffers]] */
+    int32_t *base;           /* [n_turns + 1] positions before a turn, among all micro-batches */
+    int32_t *begins, *order; /* [few + 2]; buffers by the micro-batch in which
+                                their lives begin */
     const cleave_machine *machine; /* null: of each device the size is wanted */
     int64_t *enough;               /* [n_devices] the largest size so far of its kind; -1: none */
     cleave_planned_devices known;
@@ -113,7 +113,7 @@ typedef struct planning {
 
 static bool begin_planning(const cleave_few *few, const cleave_machine *machine,
                            cleave_arena *scratch, planning *p) {
-    size_t n = (size_t)few->program.n_buffers, n_blocks = (size_t)few->turns.n_blocks;
+    size_t n = (size_t)few->program.n_buffers;
     size_t n_turns = (size_t)few->turns.n_turns;
     *p = (planning){.few = few,
                     .of_device = CLEAVE_ARENA_ARRAY(scratch, int32_t, few->program.n_devices + 2),
@@ -123,9 +123,8 @@ static bool begin_planning(const cleave_few *few, const cleave_machine *machine,
                     .last = CLEAVE_ARENA_ARRAY(scratch, place, n),
                     .lane_first = CLEAVE_ARENA_ARRAY(scratch, place, n),
                     .lane_last = CLEAVE_ARENA_ARRAY(scratch, place, n),
+                    .ends = CLEAVE_ARENA_ARRAY(scratch, place, few->turns.first_end[n]),
                     .base = CLEAVE_ARENA_ARRAY(scratch, int32_t, n_turns + 1),
-                    .first_turn = CLEAVE_ARENA_ARRAY(scratch, int32_t, n_blocks + 2),
-                    .turns = CLEAVE_ARENA_ARRAY(scratch, int32_t, n_turns),
                     .begins = CLEAVE_ARENA_ARRAY(scratch, int32_t, CLEAVE_FEW_MICRO_BATCHES + 2),
                     .order = CLEAVE_ARENA_ARRAY(scratch, int32_t, n),
                     .machine = machine,
@@ -133,9 +132,8 @@ static bool begin_planning(const cleave_few *few, const cleave_machine *machine,
     for (int32_t d = 0; d < few->program.n_devices && p->enough != NULL; d++)
         p->enough[d] = -1;
     return p->of_device != NULL && p->by_device != NULL && p->rank != NULL && p->first != NULL &&
-           p->last != NULL && p->lane_first != NULL && p->lane_last != NULL && p->base != NULL &&
-           p->first_turn != NULL && p->turns != NULL && p->begins != NULL && p->order != NULL &&
-           p->enough != NULL;
+           p->last != NULL && p->lane_first != NULL && p->lane_last != NULL && p->ends != NULL &&
+           p->base != NULL && p->begins != NULL && p->order != NULL && p->enough != NULL;
 }
 
 static void list_buffers(planning *p) {
@@ -147,16 +145,6 @@ static void list_buffers(planning *p) {
     for (int32_t b = 0; b < of->n_buffers; b++)
         if (of->buffers[b].storage == b)
             p->by_device[p->of_device[of->buffers[b].device + 1]++] = b;
-}
-
-static void list_turns(planning *p) {
-    const cleave_turns *turns = &p->few->turns;
-    for (int32_t t = 0; t < turns->n_turns; t++)
-        p->first_turn[turns->turns[t].block + 2]++;
-    for (int32_t b = 0; b < turns->n_blocks; b++)
-        p->first_turn[b + 2] += p->first_turn[b + 1];
-    for (int32_t t = 0; t < turns->n_turns; t++)
-        p->turns[p->first_turn[turns->turns[t].block + 1]++] = t;
 }
 
 static place place_of(const cleave_turns *turns, const int32_t *rank, int32_t item) {
@@ -175,6 +163,8 @@ static void find_places(planning *p) {
         const cleave_life life = cleave_buffer_life(&of->buffers[*b]);
         rank[life.first + 1] = rank[life.last + 1] = 1;
         rank[life.lane_first + 1] = rank[life.lane_last + 1] = 1;
+        for (int32_t e = turns->first_end[*b]; e < turns->first_end[*b + 1]; e++)
+            rank[turns->ends[e] + 1] = 1;
     }
     for (int32_t i = 0; i < of->n_items; i++)
         rank[i + 1] += rank[i];
@@ -184,6 +174,8 @@ static void find_places(planning *p) {
         p->last[*b] = place_of(turns, rank, life.last);
         p->lane_first[*b] = place_of(turns, rank, life.lane_first);
         p->lane_last[*b] = place_of(turns, rank, life.lane_last);
+        for (int32_t e = turns->first_end[*b]; e < turns->first_end[*b + 1]; e++)
+            p->ends[e] = place_of(turns, rank, turns->ends[e]);
     }
     for (int32_t t = 0; t < turns->n_turns; t++) {
         const int32_t *first = &turns->first_item[turns->turns[t].block];
@@ -212,8 +204,20 @@ static void sort_buffers(planning *p) {
 /* In the micro-batch in between that comes `later` behind the first of these, or where it is once.
  */
 static int32_t position(const planning *p, place at, int32_t later) {
-    bool is_between = p->few->turns.window[at.block] == 1;
-    return p->base[p->turns[p->first_turn[at.block] + (is_between ? later : 0)]] + at.rank;
+    const cleave_turns *turns = &p->few->turns;
+    bool is_between = turns->window[at.block] == 1;
+    return p->base[turns->turns_of[turns->first_turn[at.block] + (is_between ? later : 0)]] +
+           at.rank;
+}
+
+static int32_t last_position(const planning *p, int32_t buffer, int32_t later) {
+    const int32_t *first_end = &p->few->turns.first_end[buffer];
+    int32_t last = position(p, p->last[buffer], later);
+    for (int32_t e = first_end[0]; e < first_end[1]; e++) {
+        int32_t other = position(p, p->ends[e], later);
+        last = other > last ? other : last;
+    }
+    return last;
 }
 
 /* Of lives that begin at one position the plan places those first that are listed first: as buffers
@@ -238,7 +242,7 @@ static int32_t list_lives(const planning *p, cleave_life *lives, int32_t *buffer
                 .bytes = buffer->bytes, .device = buffer->device - p->device, .last = end};
             if (!buffer->persistent) {
                 life->first = position(p, p->first[b], later);
-                life->last = position(p, p->last[b], later);
+                life->last = last_position(p, b, later);
             }
             if (buffer->lane_only) {
                 life->lane_only = true;
@@ -279,13 +283,21 @@ static int32_t take_devices(planning *p, int32_t device) {
 
 static bool is_same_place(place a, place b) { return a.block == b.block && a.rank == b.rank; }
 
+static bool end_alike(const planning *p, int32_t a, int32_t b) {
+    const int32_t *x = &p->few->turns.first_end[a], *y = &p->few->turns.first_end[b];
+    bool alike = x[1] - x[0] == y[1] - y[0];
+    for (int32_t e = 0; e < x[1] - x[0] && alike; e++)
+        alike = is_same_place(p->ends[x[0] + e], p->ends[y[0] + e]);
+    return alike && is_same_place(p->last[a], p->last[b]);
+}
+
 /* Is a buffer, of devices so many before, used as another one is? */
 static bool are_used_alike(const planning *p, int32_t a, int32_t b, int32_t n_devices) {
     const cleave_buffer *x = &p->few->program.buffers[a], *y = &p->few->program.buffers[b];
     return x->bytes == y->bytes && x->device + n_devices == y->device &&
            x->persistent == y->persistent && x->lane_only == y->lane_only &&
            p->few->turns.owner[a] == p->few->turns.owner[b] &&
-           is_same_place(p->first[a], p->first[b]) && is_same_place(p->last[a], p->last[b]) &&
+           is_same_place(p->first[a], p->first[b]) && end_alike(p, a, b) &&
            is_same_place(p->lane_first[a], p->lane_first[b]) &&
            is_same_place(p->lane_last[a], p->lane_last[b]);
 }
@@ -347,10 +359,8 @@ static cleave_status plan_memory(cleave_few *few, const cleave_machine *machine,
     few->whole.peak_bytes = CLEAVE_ARENA_ARRAY(arena, int64_t, few->program.n_devices);
     bool ready = begin_planning(few, machine, &scratch, &p) && few->whole.peak_bytes != NULL;
     cleave_status status = ready ? CLEAVE_OK : cleave_fail_memory(error, "planning memory");
-    if (ready) {
-        list_turns(&p);
+    if (ready)
         list_buffers(&p);
-    }
     for (int32_t d = 0; d < few->program.n_devices && status == CLEAVE_OK; d = p.end) {
         status = plan_devices(&p, take_devices(&p, d), few->whole.peak_bytes, error);
         note_sizes(&p, few->whole.peak_bytes);
@@ -368,7 +378,6 @@ cleave_status cleave_few_list_lives(const cleave_few *few, int32_t device, cleav
     cleave_arena scratch = {0};
     bool ready = begin_planning(few, NULL, &scratch, &p);
     if (ready) {
-        list_turns(&p);
         list_buffers(&p);
         p.device = device;
         p.end = device + 1;
