@@ -209,10 +209,12 @@ static bool is_product_output(const cleave_importer *im, int32_t tensor, int32_t
 /* A gated unit: the product of two dense layers of one shape, of which the one that was opened
    later multiplies what it computes by what the other one has computed. */
 static bool is_gate(const cleave_importer *im, const arguments *args, int active) {
-    int32_t later, earlier, other = args->tensor[1 - active];
+    int32_t later, earlier;
+    if (strcmp(im->node->type, "Mul") != 0 || args->n != 2 || args->n_scalars != 0)
+        return false;
+    int32_t other = args->tensor[1 - active];
     const cleave_tensor *of = &im->tensors.items[other].tensor;
-    return strcmp(im->node->type, "Mul") == 0 && args->n == 2 && args->n_scalars == 0 &&
-           is_product_output(im, args->tensor[active], &later) &&
+    return is_product_output(im, args->tensor[active], &later) &&
            is_product_output(im, other, &earlier) && earlier < later &&
            cleave_has_shape(&im->tensors.items[args->tensor[active]].tensor, of->rank, of->shape);
 }
