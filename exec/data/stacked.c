@@ -37,7 +37,7 @@ static const char *renamed(const char *name, size_t n, const char *follows, clea
 /* P.experts.I.ROLE, or what is called otherwise and is no expert's; false: out of memory. */
 static bool read_name(const char *name, cleave_arena *arena, part *p) {
     static const char experts[] = ".experts.";
-    const char *found = strstr(name, experts), *digits = found + sizeof experts - 1;
+    const char *found = strstr(name, experts);
     *p = (part){.stack = NULL};
     if (strlen(name) > 4096)
         return true;
@@ -47,6 +47,7 @@ static bool read_name(const char *name, cleave_arena *arena, part *p) {
         *p = (part){renamed(name, strlen(name), "", arena), 0, 1};
         return p->stack != NULL;
     }
+    const char *digits = found + sizeof experts - 1;
     size_t n_digits = strspn(digits, "0123456789");
     if (n_digits < 1 || n_digits > 5)
         return true;
