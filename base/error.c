@@ -1,9 +1,17 @@
 /* Statuses and messages. */
 #include "base/error.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+/* What a file holds may be part of a message. */
+static void keep_one_line(char *message) {
+    for (; *message != '\0'; message++)
+        if (iscntrl((unsigned char)*message))
+            *message = '?';
+}
 
 cleave_status cleave_fail(cleave_error *error, cleave_status status, const char *format, ...) {
     if (error != NULL) {
@@ -11,6 +19,7 @@ cleave_status cleave_fail(cleave_error *error, cleave_status status, const char 
         va_start(arguments, format);
         vsnprintf(error->message, sizeof error->message, format, arguments);
         va_end(arguments);
+        keep_one_line(error->message);
     }
     return status;
 }
