@@ -103,8 +103,11 @@ cleave_status machine_read_quantity(const machine_reader *r, const cleave_json_c
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_json_get(at, key, &member, r->error));
     CLEAVE_TRY(cleave_json_quantity(&member, unit, value, r->error));
-    if (required && *value <= 0)
-        return cleave_json_fail(&member, r->error, "%g is not more than 0", *value);
+    /* No device is as small or slow as that: the unit is a slip, and no step of it would end. */
+    if (required && *value < 1)
+        return cleave_json_fail(&member, r->error, "%g is less than 1", *value);
+    if (unit == CLEAVE_UNIT_SECONDS && *value > 3600)
+        return cleave_json_fail(&member, r->error, "%g s are more than an hour", *value);
     return CLEAVE_OK;
 }
 
