@@ -31,6 +31,8 @@ static cleave_status fail(const reader *r, const char *what) {
                        column_of(r->csv), what);
 }
 
+static const char no_text[] = "a byte 0: the file is no text, or not as UTF-8";
+
 static void step(cleave_csv *csv) {
     if (csv->text[csv->at++] == '\n') {
         csv->line_start = csv->at;
@@ -65,7 +67,7 @@ static cleave_status read_quoted(reader *r, char *text, size_t *n) {
             return fail(r, "this quote is not closed");
         }
         if (peek(csv) == '\0')
-            return fail(r, "a byte 0: the file is no text");
+            return fail(r, no_text);
         if (peek(csv) == '"') {
             csv->at++;
             if (is_over(csv) || csv->text[csv->at] != '"')
@@ -85,7 +87,7 @@ static cleave_status read_plain(reader *r, char *text, size_t *n) {
         if (peek(csv) == '"')
             return fail(r, "a quote within a field: the field goes in quotes, and its own doubled");
         if (peek(csv) == '\0')
-            return fail(r, "a byte 0: the file is no text");
+            return fail(r, no_text);
         text[(*n)++] = peek(csv);
     }
     while (*n > 0 && (text[*n - 1] == ' ' || text[*n - 1] == '\t'))

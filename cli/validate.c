@@ -121,12 +121,13 @@ static cleave_status validate_one(const run_record *run, cleave_arena *arena, va
                                   cleave_error *error) {
     cleave_arena scratch = {0};
     cleave_error why = {""};
-    *one = (validated_run){.run = run, .refused = run->besides};
-    if (one->refused != NULL || price(run, &scratch, one, &why) == CLEAVE_OK) {
-        cleave_arena_free(&scratch);
+    *one = (validated_run){.run = run, .refused = run->besides, .status = CLEAVE_NO_LAYOUT};
+    if (one->refused != NULL)
         return CLEAVE_OK;
-    }
+    one->status = price(run, &scratch, one, &why);
     cleave_arena_free(&scratch);
+    if (one->status == CLEAVE_OK)
+        return CLEAVE_OK;
     one->refused = cleave_arena_string(arena, why.message);
     return one->refused != NULL ? CLEAVE_OK : cleave_fail_memory(error, "pricing runs");
 }
@@ -155,8 +156,8 @@ static cleave_status validate(const void *any, char *const *arguments, cleave_ar
     cleave_progress_end(&progress);
     CLEAVE_TRY(status);
     if (n_priced == 0)
-        return cleave_fail(error, CLEAVE_NO_LAYOUT, "%s:%d: %s%s", values->runs, runs.rows[0].line,
-                           table.runs[0].refused,
+        return cleave_fail(error, table.runs[0].status, "%s:%d: %s%s", values->runs,
+                           runs.rows[0].line, table.runs[0].refused,
                            runs.n > 1 ? "; and no other run can be priced" : "");
     return values->common.json ? validate_print_json(&table, arena, error)
                                : validate_print_text(&table, arena, error);

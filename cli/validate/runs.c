@@ -4,10 +4,10 @@
 #include "base/csv.h"
 #include "base/file.h"
 #include "base/list.h"
+#include "base/nearest_word.h"
 
 #include <string.h>
 
-enum { MOST_COLUMNS = 64 };
 #define COUNT(column, member, largest, standard_value, text)                                       \
     {                                                                                              \
         column, "N", OPTION_INTEGER, offsetof(run_record, member),                                 \
@@ -57,13 +57,13 @@ static const option_row columns[] = {
     {"reserved", "BYTES", OPTION_BYTES, offsetof(run_record, reserved),
      .help = "measured: reserved there by the allocator"},
 };
-static const option_table run_columns = {columns, (int)(sizeof columns / sizeof columns[0])};
+enum { N_COLUMNS = sizeof columns / sizeof columns[0] };
 
 typedef struct reading {
     const char *path;
     cleave_arena *arena;
     int32_t n_columns;
-    const option_row *of[MOST_COLUMNS]; /* by place in a row */
+    const option_row *of[N_COLUMNS]; /* by place in a row */
     cleave_error *error;
 } reading;
 
@@ -80,21 +80,33 @@ static cleave_status fail(const reading *r, const run_record *run, const char *w
 /* ---- the heading ----------------------------------------------------------------------------- */
 
 static const option_row *find_column(const char *name) {
-    for (int i = 0; i < run_columns.n_rows; i++)
+    for (int i = 0; i < N_COLUMNS; i++)
         if (strcmp(columns[i].name, name) == 0)
             return &columns[i];
     return NULL;
+}
+
+static cleave_status fail_unknown(const reading *r, const cleave_csv_field *at) {
+    const char *separator = at->text + strcspn(at->text, ";\t|"), *near = "";
+    cleave_nearest_word nearest = {.text = at->text, .length = strlen(at->text)};
+    for (int i = 0; i < N_COLUMNS; i++)
+        cleave_nearest_word_offer(&nearest, columns[i].name);
+    if (*separator != '\0')
+        near = ": columns are separated by commas";
+    else if (nearest.word != NULL)
+        near = cleave_arena_printf(r->arena, ": is it %s?", nearest.word);
+    cleave_fail(r->error, CLEAVE_BAD_INPUT,
+                "no column is called \"%.64s\"%s (docs/formats.md lists them)", at->text,
+                near != NULL ? near : "");
+    return fail_at(r, at);
 }
 
 static cleave_status read_heading(reading *r, const cleave_csv_row *row) {
     for (int32_t i = 0; i < row->n; i++) {
         const char *name = row->fields[i].text;
         const option_row *column = find_column(name);
-        if (column == NULL) {
-            cleave_fail(r->error, CLEAVE_BAD_INPUT,
-                        "no column is called \"%.64s\" (cleave validate --help lists them)", name);
-            return fail_at(r, &row->fields[i]);
-        }
+        if (column == NULL)
+            return fail_unknown(r, &row->fields[i]);
         for (int32_t other = 0; other < i; other++)
             if (r->of[other] == column) {
                 cleave_fail(r->error, CLEAVE_BAD_INPUT, "column \"%s\" is there twice", name);
@@ -102,7 +114,7 @@ static cleave_status read_heading(reading *r, const cleave_csv_row *row) {
             }
         r->of[r->n_columns++] = column;
     }
-    for (int i = 0; i < run_columns.n_rows; i++) {
+    for (int i = 0; i < N_COLUMNS; i++) {
         bool there = !columns[i].required;
         for (int32_t c = 0; c < r->n_columns; c++)
             there = there || r->of[c] == &columns[i];
@@ -181,7 +193,7 @@ static cleave_status read_row(const reading *r, const cleave_csv_row *row, run_r
         cleave_fail(r->error, CLEAVE_BAD_INPUT, "%d fields for %d columns", row->n, r->n_columns);
         return fail_at(r, &row->fields[row->n < r->n_columns ? row->n - 1 : r->n_columns]);
     }
-    for (int i = 0; i < run_columns.n_rows; i++)
+    for (int i = 0; i < N_COLUMNS; i++)
         if (columns[i].standard != NULL)
             CLEAVE_TRY(options_set(&columns[i], columns[i].standard, run, r->error));
     for (int32_t c = 0; c < row->n; c++) {
@@ -203,7 +215,7 @@ cleave_status runs_parse(const char *text, size_t bytes, const char *path, cleav
     CLEAVE_LIST(run_record) runs = {0};
     cleave_csv_row row;
     CLEAVE_TRY(cleave_csv_next(&csv, arena, &row, error));
-    if (row.n == 0 || row.n > MOST_COLUMNS)
+    if (row.n == 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "%s:1: a heading with columns is missing",
                            path);
     CLEAVE_TRY(read_heading(&r, &row));

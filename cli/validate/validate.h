@@ -9,6 +9,7 @@
 typedef struct validated_run {
     const run_record *run;
     const char *refused; /* why it is not priced; null: it is, and what follows is set */
+    cleave_status status;
     double step_seconds;
     cleave_price_shares shares;
     double plan_bytes;     /* of the fullest device, as a search says it */

@@ -103,9 +103,22 @@ for reason in ":3${none}stages 1, tensor 1, context 8, micro-batches 1, zero 0, 
 done
 grep -qF fp8 "$work/out" || fail "the precision is not named: $(cat "$work/out")"
 sed 2d "$work/some.csv" | sed -n 1,5p >"$work/none.csv"
-expect_error 3 "none.csv:2: no layout is as it is asked for" validate "$work/none.csv" --quiet
+expect_error 2 "none.csv:2: no layout is as it is asked for" validate "$work/none.csv" --quiet
+
+# Wrong words and files are wrong input there, too.
+printf 'model,machine,batch,schedule,step\n%s,%s,16,gpipee,1 ms\n' "$gpt" "$p100" >"$work/word.csv"
+expect_error 2 'word.csv:2: schedule "gpipee" is none of: 1f1b' validate "$work/word.csv" --quiet
 
 # --- what is no table
+printf 'model;machine;batch;step\n' >"$work/semicolons.csv"
+expect_error 2 'semicolons.csv:1:1: no column is called "model;machine;batch;step": columns are separated by commas' \
+    validate "$work/semicolons.csv"
+printf 'model,machine,batch,step,tensors\n' >"$work/near.csv"
+expect_error 2 'near.csv:1:26: no column is called "tensors": is it tensor?' validate "$work/near.csv"
+printf 'x,%.0s' $(seq 99) >"$work/broad.csv"
+expect_error 2 'broad.csv:1:1: no column is called "x" (docs' validate "$work/broad.csv"
+printf 'm\0o\0' >"$work/wide.csv"
+expect_error 2 'wide.csv:1:2: a byte 0: the file is no text, or not as UTF-8' validate "$work/wide.csv"
 expect_error 2 "no.csv" validate "$work/no.csv"
 printf 'model,machine,batch,step\n%s,%s,16,"1 ms\n' "$gpt" "$p100" >"$work/open.csv"
 expect_error 2 "open.csv:2:" validate "$work/open.csv"
