@@ -37,7 +37,7 @@ LABELS = {str(i): str(i) for i in range(5)}
 CAUSAL = transformers.AutoModelForCausalLM
 CLASSES = transformers.AutoModelForImageClassification
 MASKED = transformers.AutoModelForMaskedLM
-SIDED = ("bart", "blenderbot", "m2m_100", "mbart", "mt5", "pegasus", "t5", "umt5", "whisper")  # kinds that have an encoder and a decoder
+SIDED = ("bart", "blenderbot", "blenderbot-small", "m2m_100", "mbart", "mt5", "pegasus", "t5", "umt5", "whisper")  # kinds that have an encoder and a decoder
 # One side of a model of images and texts; of it is taken what it gives, an embedding.
 TOWERS = {"clip_text_model": transformers.CLIPTextModelWithProjection,
           "clip_vision_model": transformers.CLIPVisionModelWithProjection,
@@ -282,6 +282,8 @@ MODELS = {
                          num_heads=3, vocab_size=24, dropout_rate=0.0, relative_attention_num_buckets=4,
                          relative_attention_max_distance=5, pad_token_id=0)),
     "family_blenderbot": (SEQUENCES, dict(model_type="blenderbot", **SIDES, max_position_embeddings=8)),
+    "family_blenderbot_small": (SEQUENCES, dict(model_type="blenderbot-small", **SIDES, max_position_embeddings=8,
+                                                scale_embedding=True)),
     "family_jais2": (CAUSAL, dict(model_type="jais2", **ROTARY, head_dim=6, pad_token_id=None)),
     "family_vaultgemma": (CAUSAL, dict(model_type="vaultgemma", **ROTARY, head_dim=6, pad_token_id=None,
                                        tie_word_embeddings=True, sliding_window=3, query_pre_attn_scalar=5,
@@ -294,6 +296,9 @@ MODELS = {
     "family_modernbert": (MASKED, dict(model_type="modernbert", **SMALL, intermediate_size=20, pad_token_id=None,
                                        max_position_embeddings=64, global_attn_every_n_layers=2, local_attention=4,
                                        global_rope_theta=100.0, local_rope_theta=20.0)),
+    "family_modernbert_decoder": (CAUSAL, dict(
+        model_type="modernbert-decoder", **SMALL, intermediate_size=20, pad_token_id=0, max_position_embeddings=64,
+        global_attn_every_n_layers=2, local_attention=4, global_rope_theta=100.0, local_rope_theta=20.0)),
     "family_t5": (SEQUENCES,
                   dict(model_type="t5", d_model=16, d_kv=6, d_ff=20, num_layers=2, num_decoder_layers=1, num_heads=3,
                        vocab_size=24, dropout_rate=0.0, relative_attention_num_buckets=4,

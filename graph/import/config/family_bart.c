@@ -119,9 +119,10 @@ const char *cleave_compose_opt(cleave_composer *c, const cleave_config *config) 
 /* What they differ in. */
 typedef struct sides_style {
     bool norms_before, norms_embedding, norms_last;
-    bool waves;    /* positions are, else a table */
-    int64_t first; /* position, or row of the table */
-    int apart;     /* half the width less that is as many frequencies as go down to 1 / 10000 */
+    bool norms_words; /* what the decoder's embedding gives, unscaled, ahead of positions */
+    bool waves;       /* positions are, else a table */
+    int64_t first;    /* position, or row of the table */
+    int apart;        /* half the width less that is as many frequencies as go down to 1 / 10000 */
 } sides_style;
 
 /* Sines, and then cosines, of what is the slower the further back: [length, width]. */
@@ -144,12 +145,15 @@ static const char *place(const stack *s, const sides_style *style, const char *x
     cleave_composer *c = s->c;
     const cleave_config *config = s->config;
     const char *name = name_of(s, s->scope, "embed_positions");
+    const bool norms_words = style->norms_words && s->is_causal;
+    if (norms_words)
+        x = cleave_gpt_norm(c, config, s->scope, "layernorm_embedding", x);
     const char *positions =
         style->waves ? waves_of(s, style, name)
                      : cleave_compose_rows(c, name, config->positions + style->first, config->width,
                                            style->first, config->sequence);
     x = CLEAVE_COMPOSE(c, "Add", name_of(s, s->scope, "embedded"), x, positions);
-    if (style->norms_embedding)
+    if (style->norms_embedding && !norms_words)
         x = cleave_gpt_norm(c, config, s->scope, "layernorm_embedding", x);
     return cleave_compose_dropout(c, name_of(s, s->scope, "dropout"), x, config->dropout);
 }
@@ -189,6 +193,9 @@ static const char *compose_sides(cleave_composer *c, const cleave_config *config
     const char *table = table_of(c, config, "model.shared");
     const char *x = look_up(&encoder, "input_ids", table);
     decoder.memory = run_side(&encoder, style, config->layers, x);
+    cleave_config of_decoder = own;
+    of_decoder.scales = own.scales && !style->norms_words;
+    decoder.config = &of_decoder;
     x = look_up(&decoder, "decoder_input_ids", table);
     x = run_side(&decoder, style, config->decoder_layers, x);
     return cleave_compose_tied(c, "lm_head", x, table);
@@ -207,6 +214,10 @@ const char *cleave_compose_mbart(cleave_composer *c, const cleave_config *config
 
 const char *cleave_compose_blenderbot(cleave_composer *c, const cleave_config *config) {
     return compose_sides(c, config, &(sides_style){.norms_before = true, .norms_last = true});
+}
+
+const char *cleave_compose_blenderbot_small(cleave_composer *c, const cleave_config *config) {
+    return compose_sides(c, config, &(sides_style){.norms_embedding = true, .norms_words = true});
 }
 
 const char *cleave_compose_pegasus(cleave_composer *c, const cleave_config *config) {

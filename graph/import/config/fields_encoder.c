@@ -71,22 +71,28 @@ FIELDS_OF(albert, SIZES, EXTENT("intermediate_size", inner, 16384),
           IDLE("net_structure_type"), IDLE("num_memory_blocks"), EMPTY("layers_to_keep"),
           FUNCTION("hidden_act", "gelu_new"));
 
-FIELDS_OF(modernbert, SIZES, NEEDED("vocab_size", vocabulary), NEEDED("intermediate_size", inner),
-          EXTENT("max_position_embeddings", positions, 8192),
-          EXTENT("global_attn_every_n_layers", whole_every, 3), LAYERS,
-          EXTENT("local_attention", window, 128),
-          NUMBER("global_rope_theta", rotary[0].theta, 160000),
-          NUMBER("local_rope_theta", rotary[1].theta, 10000), ROTARIES("rope_parameters"),
-          NUMBER("norm_eps", epsilon, 1e-5), NUMBER("layer_norm_eps", epsilon, 1e-5),
-          RATE("attention_dropout", attention_dropout, 0),
-          RATE("embedding_dropout", embedding_dropout, 0), RATE("mlp_dropout", dropout, 0),
-          FLAG("tie_word_embeddings", tied, 1), NOT("attention_bias"), NOT("mlp_bias"),
-          NOT("norm_bias"), NOT("classifier_bias"), YES("decoder_bias"),
-          IS("classifier_activation", "gelu"), IDLE("classifier_pooling"),
-          IDLE("deterministic_flash_attn"), IDLE("initializer_cutoff_factor"),
-          IDLE("position_embedding_type"), IDLE("reference_compile"),
-          IDLE("repad_logits_with_grad"), IDLE("sparse_prediction"),
-          IDLE("sparse_pred_ignore_index"), FUNCTION("hidden_activation", "gelu"));
+#define MODERNBERT                                                                                 \
+    SIZES, NEEDED("vocab_size", vocabulary), NEEDED("intermediate_size", inner),                   \
+        EXTENT("max_position_embeddings", positions, 8192),                                        \
+        EXTENT("global_attn_every_n_layers", whole_every, 3), LAYERS,                              \
+        EXTENT("local_attention", window, 128),                                                    \
+        NUMBER("global_rope_theta", rotary[0].theta, 160000),                                      \
+        NUMBER("local_rope_theta", rotary[1].theta, 10000), ROTARIES("rope_parameters"),           \
+        NUMBER("norm_eps", epsilon, 1e-5), NUMBER("layer_norm_eps", epsilon, 1e-5),                \
+        RATE("attention_dropout", attention_dropout, 0),                                           \
+        RATE("embedding_dropout", embedding_dropout, 0), RATE("mlp_dropout", dropout, 0),          \
+        FLAG("tie_word_embeddings", tied, 1), NOT("attention_bias"), NOT("mlp_bias"),              \
+        NOT("norm_bias"), NOT("classifier_bias"), YES("decoder_bias"),                             \
+        IS("classifier_activation", "gelu"), IDLE("classifier_pooling"),                           \
+        IDLE("deterministic_flash_attn"), IDLE("initializer_cutoff_factor"),                       \
+        IDLE("position_embedding_type"), IDLE("reference_compile"),                                \
+        IDLE("repad_logits_with_grad"), IDLE("sparse_prediction"),                                 \
+        IDLE("sparse_pred_ignore_index"), FUNCTION("hidden_activation", "gelu")
+
+FIELDS_OF(modernbert, MODERNBERT);
+
+/* Its window is half of what a file says, as of the encoder on each side. */
+FIELDS_OF(modernbert_decoder, MODERNBERT, IDLE("sliding_window"));
 
 FIELDS_OF(distilbert, NEEDED("dim", width), NEEDED("n_layers", layers), NEEDED("n_heads", heads),
           NEEDED("hidden_size", width), NEEDED("num_hidden_layers", layers),
@@ -153,6 +159,9 @@ FIELDS_OF(bart, SIDES_OF_TEXT("gelu", 1024), KEEPS_LAYERS);
 
 FIELDS_OF(blenderbot, SIDES_OF_TEXT("gelu", 128), KEEPS_LAYERS, NOT("extra_layer_norm"),
           IS("layernorm_variant", "prelayernorm"));
+
+FIELDS_OF(blenderbot_small, SIDES_OF_TEXT("gelu", 512), KEEPS_LAYERS, NOT("extra_layer_norm"),
+          IS("layernorm_variant", "xlm"));
 
 /* Sides of M2M-100 drop layers where nothing is said of it. */
 FIELDS_OF(m2m_100, SIDES("relu"), EXTENT("max_position_embeddings", positions, 1024),
