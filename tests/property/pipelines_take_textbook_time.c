@@ -194,7 +194,8 @@ static int64_t makespan(pipeline *of, const char *what) {
 
 static void expect_formula(cleave_schedule_kind kind, int32_t P, int32_t v, int32_t m,
                            int32_t sooner) {
-    bool parts = cleave_schedule_kind_parts_weights(kind);
+    bool is_plain = P * v == 1 && m == 1; /* which has no kind */
+    bool parts = cleave_schedule_kind_parts_weights(kind) && !is_plain;
     const int64_t f = 600000000, b = parts ? f : 2 * f, w = parts ? f : 0; /* of a group */
     char what[64];
     pipeline of;
