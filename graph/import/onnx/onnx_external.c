@@ -107,7 +107,10 @@ static cleave_status read_tensor(const char *path, cleave_onnx_tensor *tensor, c
     int64_t file_bytes;
     cleave_status status = cleave_file_open(file, &stream, &file_bytes, error);
     free(file);
-    CLEAVE_TRY(status);
+    if (status != CLEAVE_OK) {
+        cleave_error_prefix(error, "%s: tensor %s: ", path, tensor->name);
+        return status;
+    }
     status = read_stream(&r, stream, file_bytes, tensor, arena);
     fclose(stream);
     return status;
