@@ -199,13 +199,14 @@ static void compact_buffers(const lifetimes *state, lower_assembly *assembly,
 static void touch_results(lifetimes *state, const cleave_program *program) {
     const lower_assembly *assembly = state->assembly;
     const lower_schedule *schedule = assembly->schedule;
+    const lower_builder *builder = assembly->builder;
     use at_end = {state, assembly->items.n - 1, true};
-    int32_t loss = assembly->builder->model->loss;
-    for (int32_t e = 0; e < schedule->n_events; e++)
-        for (int32_t p = 0; schedule->events[e].kind == LOWER_READ_LOSS &&
-                            p < assembly->builder->parts[assembly->builder->model->writer[loss]].n;
-             p++)
+    for (int32_t e = 0; e < schedule->n_events; e++) {
+        if (schedule->events[e].kind != LOWER_READ_LOSS)
+            continue;
+        for (int32_t p = 0; p < builder->parts[builder->model->writer[builder->model->loss]].n; p++)
             touch(&at_end, lower_bound(assembly, e, p));
+    }
     for (int32_t s = 0; s < assembly->squares.n; s++)
         touch(&at_end, assembly->squares.items[s].sum);
     for (int32_t o = 0; o < program->n_outputs; o++)

@@ -301,12 +301,13 @@ static cleave_status add_experts(pipeline_finder *f, pipeline_candidate of) {
     return CLEAVE_OK;
 }
 
-static cleave_status add_groups(pipeline_finder *f, int32_t n_groups, bool by_room) {
+static cleave_status add_groups(pipeline_finder *f, int32_t n_groups, int32_t neighbours,
+                                bool by_room) {
     int32_t n = f->pricer->machine->n_devices / n_groups;
     const cleave_schedule_wish *wish = &f->options->wish;
     pipeline_candidate of = {.baseline = "data-parallel",
                              .n_groups = n_groups,
-                             .neighbours = pipeline_neighbours(f, n_groups),
+                             .neighbours = neighbours,
                              .by_room = by_room};
     /* Megatron's with one device a product is that, too, where it cuts nothing else. */
     bool cuts_else = wish->context > 1 || wish->expert > 1;
@@ -325,11 +326,12 @@ cleave_status pipeline_add_known(pipeline_finder *f) {
     int32_t n_devices = f->pricer->machine->n_devices;
     f->experts = cleave_baseline_experts(f->pricer->model);
     for (int32_t g = 1; g <= n_devices && g <= f->pricer->model->n_operators; g++) {
-        if (!pipeline_wants_groups(f, g) || pipeline_neighbours(f, g) == 0)
+        int32_t neighbours = pipeline_wants_groups(f, g) ? pipeline_neighbours(f, g) : 0;
+        if (neighbours == 0)
             continue;
-        CLEAVE_TRY(add_groups(f, g, false));
+        CLEAVE_TRY(add_groups(f, g, neighbours, false));
         if (g > 1 && pipeline_rooms_differ(f) && f->options->wish.layers == NULL)
-            CLEAVE_TRY(add_groups(f, g, true));
+            CLEAVE_TRY(add_groups(f, g, neighbours, true));
     }
     return CLEAVE_OK;
 }

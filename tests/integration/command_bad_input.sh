@@ -169,6 +169,7 @@ bad_machine() { # PATTERN OLD NEW
 bad_machine "-5 GB/s" "5 GB/s" "-5 GB/s"
 bad_machine "bandwidth: 0" "5 GB/s" "0 GB/s"
 bad_machine "bandwidth: 1e-291 is less than 1" "5 GB/s" "1e-300 GB/s"
+bad_machine "latency: 3601 s are more than an hour" "1 us" "3601 s"
 bad_machine "5 GB" '"5 GB/s"' '"5 GB"'
 bad_machine "5 parsec" "5 GB/s" "5 parsec"
 bad_machine "bandwidht" '"bandwidth"' '"bandwidht"'

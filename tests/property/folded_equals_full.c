@@ -9,6 +9,26 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A machine, of 16 devices at most where `is_large`, and a layout by one seed: does it fold? */
+static bool compare_drawn(const char *model, bool is_large, uint64_t seed) {
+    fold_trial t = {.random = {.key = seed}};
+    bool folds = false;
+    int32_t per_node = 1 << fold_below(&t, 3), n_nodes = 2 + fold_below(&t, 7);
+    if (fold_below(&t, 2) == 0)
+        n_nodes = 4 << fold_below(&t, 3);
+    while (is_large && n_nodes * per_node > 16)
+        n_nodes = (n_nodes + 1) / 2;
+    snprintf(t.name, sizeof t.name, "%s, seed %llu", model, (unsigned long long)seed);
+    make_fold_machine(&t, n_nodes, per_node, fold_below(&t, 4) == 0, false);
+    import_to_fold(&t, model, (1 + fold_below(&t, 2)) * (int64_t)t.machine.n_devices);
+    if (draw_fold_layout(&t)) {
+        folds = compare_folded(&t, false, NULL);
+        cr_assert_not(compare_folded(&t, true, NULL), "%s", t.name);
+    }
+    cleave_arena_free(&t.arena);
+    return folds;
+}
+
 /* Of every model some layouts fold.  Expanded, none does that trains: the loss is the sum of all
    devices, and its steps are not the same for all. */
 Test(folded, equals_full_bit_for_bit) {
@@ -20,24 +40,16 @@ Test(folded, equals_full_bit_for_bit) {
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         int symbolic_folds = 0;
         for (int round = 0; round < n_draws(models[m].rounds); round++) {
-            fold_trial t = {.random = {.key = seed_from(100 * m + (uint64_t)round)}};
-            int32_t per_node = 1 << fold_below(&t, 3), n_nodes = 2 + fold_below(&t, 7);
-            if (fold_below(&t, 2) == 0)
-                n_nodes = 4 << fold_below(&t, 3);
-            while (models[m].rounds < 10 && n_nodes * per_node > 16)
-                n_nodes = (n_nodes + 1) / 2;
-            snprintf(t.name, sizeof t.name, "%s, round %d", models[m].file, round);
-            make_fold_machine(&t, n_nodes, per_node, fold_below(&t, 4) == 0, false);
-            import_to_fold(&t, models[m].file,
-                           (1 + fold_below(&t, 2)) * (int64_t)t.machine.n_devices);
-            if (draw_fold_layout(&t)) {
-                symbolic_folds += compare_folded(&t, false, NULL);
-                cr_assert_not(compare_folded(&t, true, NULL), "%s", t.name);
-            }
-            cleave_arena_free(&t.arena);
+            symbolic_folds += compare_drawn(models[m].file, models[m].rounds < 10,
+                                            seed_from(100 * m + (uint64_t)round));
         }
         cr_assert_gt(symbolic_folds, 0, "%s never folds", models[m].file);
     }
+}
+
+/* An operator reads several tensors, some by a collective and others by messages. */
+Test(folded, equals_full_where_operands_come_by_several_ways) {
+    cr_expect(compare_drawn("dlrm", true, 1000308));
 }
 
 /* One thing that is not the same in all windows. */
@@ -113,23 +125,32 @@ static void draw_any_split(fold_trial *t, int32_t op) {
     fold_ok(t, cleave_layout_set(&t->layout, op, replicas, degree, devices, &t->arena, &t->error));
 }
 
+/* A machine and a layout by one seed: does it fold, with collectives in closed form? */
+static bool compare_any(uint64_t seed) {
+    fold_trial t = {.random = {.key = seed}};
+    bool folds = false;
+    snprintf(t.name, sizeof t.name, "any, seed %llu", (unsigned long long)seed);
+    make_fold_machine(&t, 2 + fold_below(&t, 3), 1 << fold_below(&t, 2), false, false);
+    import_to_fold(&t, fold_below(&t, 2) == 0 ? "mlp" : "lenet5",
+                   t.machine.n_devices * (int64_t)(1 + fold_below(&t, 2)) +
+                       (fold_below(&t, 4) == 0));
+    if (draw_fold_layout(&t)) {
+        for (int32_t op = 0; op < t.model.n_operators; op++)
+            if (fold_below(&t, seed % 2 == 0 ? 1 : 6) == 0)
+                draw_any_split(&t, op);
+        fold_ok(&t, cleave_layout_check(&t.model, &t.layout, &t.error));
+        folds = compare_folded(&t, false, NULL);
+        compare_folded(&t, true, NULL);
+    }
+    cleave_arena_free(&t.arena);
+    return folds;
+}
+
 /* Whatever the layout: what folds is equal. */
 Test(folded, equals_full_on_any_layout_that_folds) {
-    for (int round = 0; round < n_draws(200); round++) {
-        fold_trial t = {.random = {.key = seed_from(5000 + (uint64_t)round)}};
-        snprintf(t.name, sizeof t.name, "any %d", round);
-        make_fold_machine(&t, 2 + fold_below(&t, 3), 1 << fold_below(&t, 2), false, false);
-        import_to_fold(&t, fold_below(&t, 2) == 0 ? "mlp" : "lenet5",
-                       t.machine.n_devices * (int64_t)(1 + fold_below(&t, 2)) +
-                           (fold_below(&t, 4) == 0));
-        if (draw_fold_layout(&t)) {
-            for (int32_t op = 0; op < t.model.n_operators; op++)
-                if (fold_below(&t, round % 2 == 0 ? 1 : 6) == 0)
-                    draw_any_split(&t, op);
-            fold_ok(&t, cleave_layout_check(&t.model, &t.layout, &t.error));
-            compare_folded(&t, false, NULL);
-            compare_folded(&t, true, NULL);
-        }
-        cleave_arena_free(&t.arena);
-    }
+    for (int round = 0; round < n_draws(200); round++)
+        compare_any(seed_from(5000 + (uint64_t)round));
 }
+
+/* The loss is on all devices, and the memory plans of all have it to the end. */
+Test(folded, equals_full_in_what_is_kept_to_the_end) { cr_expect(compare_any(1005104)); }
