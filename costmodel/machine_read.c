@@ -104,7 +104,7 @@ cleave_status machine_read_quantity(const machine_reader *r, const cleave_json_c
     CLEAVE_TRY(cleave_json_get(at, key, &member, r->error));
     CLEAVE_TRY(cleave_json_quantity(&member, unit, value, r->error));
     /* No device is as small or slow as that: the unit is a slip, and no step of it would end. */
-    if (required && *value < 1)
+    if (required && unit != CLEAVE_UNIT_SECONDS && *value < 1)
         return cleave_json_fail(&member, r->error, "%g is less than 1", *value);
     if (unit == CLEAVE_UNIT_SECONDS && *value > 3600)
         return cleave_json_fail(&member, r->error, "%g s are more than an hour", *value);
@@ -325,9 +325,8 @@ cleave_status machine_read_figures(const machine_reader *r, const cleave_json_cu
     if (!derived)
         CLEAVE_TRY(machine_read_quantity(r, at, "bandwidth", CLEAVE_UNIT_BYTES_PER_SECOND, true,
                                          &links->bytes_per_second));
-    CLEAVE_TRY(cleave_json_get(at, "latency", &member, r->error));
-    CLEAVE_TRY(
-        cleave_json_quantity(&member, CLEAVE_UNIT_SECONDS, &links->latency_seconds, r->error));
+    CLEAVE_TRY(machine_read_quantity(r, at, "latency", CLEAVE_UNIT_SECONDS, true,
+                                     &links->latency_seconds));
     CLEAVE_TRY(machine_read_quantity(r, at, "overhead", CLEAVE_UNIT_SECONDS, false,
                                      &links->overhead_seconds));
     if (cleave_json_find(at, "protocol", &member))

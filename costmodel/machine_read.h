@@ -16,7 +16,8 @@ typedef struct machine_reader {
 cleave_status machine_read_short_of_memory(const machine_reader *r);
 cleave_status machine_read_string(const machine_reader *r, const cleave_json_cursor *at,
                                   const char *key, const char **value);
-/* A quantity above 0, or, if it may be left out, 0 or more. */
+/* A time from 0 to an hour; or another quantity, of 1 or more, or if it may be left out from 0 on.
+ */
 cleave_status machine_read_quantity(const machine_reader *r, const cleave_json_cursor *at,
                                     const char *key, cleave_unit unit, bool required,
                                     double *value);
