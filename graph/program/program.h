@@ -163,7 +163,7 @@ typedef struct cleave_copy {
 } cleave_copy;
 
 /* Longer ones are cut. */
-#define CLEAVE_MOST_MESSAGE_BYTES (INT64_C(256) << 20)
+#define CLEAVE_MOST_MESSAGE_BYTES (INT64_C(1) << 30)
 
 typedef struct cleave_message {
     int32_t source, destination; /* devices, different */

@@ -109,6 +109,8 @@ typedef struct pipeline_finder {
     CLEAVE_LIST(pipeline_start) starts; /* of what is small */
     pipeline_lessons lessons, known_lessons, failed; /* of plans; of baselines; these did not fit */
     bool lacks_fold, lacks_lowering;                 /* what was not priced last, for that */
+    int64_t *over; /* [n_devices of the machine] of what was priced last, bytes over the limit,
+                      below 0 what is left; INT64_MIN: not known */
     int64_t most_lowered; /* parts of what is tried from now on; what has more is not */
     cleave_pipelines *found;
     cleave_error *error;
@@ -255,9 +257,8 @@ cleave_status pipeline_plan_twice(pipeline_finder *f, const cleave_group *group,
                                   pipeline_candidate of);
 /* Of a device, for an arena. */
 int64_t pipeline_memory(const pipeline_finder *f);
-/* The same shape once more, for so many bytes less than it has come out with; `fits` false: there
-   is none. */
-cleave_status pipeline_plan_again(pipeline_finder *f, int64_t excess_bytes, pipeline_candidate *of,
-                                  bool *fits);
+/* The shape that was priced last once more, for the memory that each of its groups has turned out
+   to lack, or to have left; `fits` false: there is none. */
+cleave_status pipeline_plan_again(pipeline_finder *f, pipeline_candidate *of, bool *fits);
 
 #endif

@@ -23,14 +23,16 @@ static bool make_room(planning *p, cleave_arena *scratch, cleave_arena *arena,
     p->stage_of = CLEAVE_ARENA_ARRAY(scratch, int32_t, n);
     p->now.first_operator = CLEAVE_ARENA_ARRAY(scratch, int32_t, p->n_stages);
     p->now.plan_of = CLEAVE_ARENA_ARRAY(scratch, uint8_t, n);
+    p->now.bytes = CLEAVE_ARENA_ARRAY(scratch, int64_t, p->shape->n_groups);
     plan->first_operator = CLEAVE_ARENA_ARRAY(arena, int32_t, p->n_stages);
     plan->plan_of = CLEAVE_ARENA_ARRAY(arena, uint8_t, n);
+    plan->bytes = CLEAVE_ARENA_ARRAY(arena, int64_t, p->shape->n_groups);
     return p->work != NULL && p->row_of != NULL && p->group_of != NULL && p->time_of != NULL &&
            p->sent_behind != NULL &&
            (p->shape->places == NULL || (p->hops_of != NULL && p->sends_of != NULL)) &&
            p->sends != NULL && p->waits != NULL && p->hops != NULL && p->stage_of != NULL &&
-           p->now.first_operator != NULL && p->now.plan_of != NULL &&
-           plan->first_operator != NULL && plan->plan_of != NULL;
+           p->now.first_operator != NULL && p->now.plan_of != NULL && p->now.bytes != NULL &&
+           plan->first_operator != NULL && plan->plan_of != NULL && plan->bytes != NULL;
 }
 
 /* Of groups that are alike all are one place. */

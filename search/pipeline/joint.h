@@ -29,16 +29,18 @@ typedef struct cleave_joint_place {
 typedef struct cleave_joint_shape {
     int32_t n_groups, n_virtual; /* groups; stages of each */
     cleave_schedule_kind kind;
-    bool is_forward;       /* one pass: nothing is kept for backward, and nothing sent back */
-    bool is_stream;        /* batch follows batch, so the slowest stage alone counts */
-    int32_t family;        /* of the group's */
-    int32_t neighbours;    /* devices of a group one after the other, with as many of each group
-                              behind them before there come more of its own; 0: all */
-    int64_t most_bytes;    /* of a device, for what is counted here */
-    const int64_t *sends;  /* [n_operators] picoseconds of sending on what is written up to an
-                              operator and read behind it, of the whole batch, one way */
-    const int32_t *joined; /* [n_operators] see cleave_stage_joined; null: nothing goes back */
-    bool tries_cuts;       /* stages give operators to their neighbours as long as that helps */
+    bool is_forward;        /* one pass: nothing is kept for backward, and nothing sent back */
+    bool is_stream;         /* batch follows batch, so the slowest stage alone counts */
+    int32_t family;         /* of the group's */
+    int32_t neighbours;     /* devices of a group one after the other, with as many of each group
+                               behind them before there come more of its own; 0: all */
+    int64_t most_bytes;     /* of a device, for what is counted here */
+    const int64_t *most_of; /* [n_groups] the same of devices of each group; null: that share of it
+                               which their room is */
+    const int64_t *sends;   /* [n_operators] picoseconds of sending on what is written up to an
+                               operator and read behind it, of the whole batch, one way */
+    const int32_t *joined;  /* [n_operators] see cleave_stage_joined; null: nothing goes back */
+    bool tries_cuts;        /* stages give operators to their neighbours as long as that helps */
     const cleave_joint_place *places; /* [n_groups] for good, with as many micro-batches all; null:
                                          all groups are alike */
 } cleave_joint_shape;
@@ -48,11 +50,10 @@ typedef struct cleave_joint_plan {
     const cleave_group_family *family;
     int32_t n_groups, n_virtual, neighbours;
     cleave_schedule_kind kind;
-    int32_t sooner;          /* see cleave_schedule */
-    int32_t *first_operator; /* [n_groups x n_virtual] */
-    uint8_t *plan_of;        /* [n_operators] of the family's */
-    int64_t bytes; /* of the fullest device, as far as counted; of places as if the device were one
-                      of the roomiest, as full */
+    int32_t sooner;                   /* see cleave_schedule */
+    int32_t *first_operator;          /* [n_groups x n_virtual] */
+    uint8_t *plan_of;                 /* [n_operators] of the family's */
+    int64_t *bytes;                   /* [n_groups] of a device, as far as counted */
     const cleave_joint_place *places; /* see the shape; null, or group and family are the first's */
     double seconds;                   /* foreseen */
 } cleave_joint_plan;

@@ -13,11 +13,14 @@ static void keep(const planning *p, cleave_joint_plan *plan) {
     size_t n = (size_t)p->n_operators, n_stages = (size_t)p->n_stages;
     int32_t *first_operator = plan->first_operator;
     uint8_t *plan_of = plan->plan_of;
+    int64_t *bytes = plan->bytes;
     memcpy(first_operator, p->now.first_operator, n_stages * sizeof *first_operator);
     memcpy(plan_of, p->now.plan_of, n * sizeof *plan_of);
+    memcpy(bytes, p->now.bytes, (size_t)p->shape->n_groups * sizeof *bytes);
     *plan = p->now;
     plan->first_operator = first_operator;
     plan->plan_of = plan_of;
+    plan->bytes = bytes;
 }
 
 static void keep_better(const planning *p, bool has_room, cleave_joint_plan *plan, bool *fits) {

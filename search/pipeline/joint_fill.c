@@ -96,14 +96,12 @@ bool joint_fill(planning *p) {
         stage += stage + 1 < p->n_stages && p->now.first_operator[stage + 1] <= op;
         p->stage_of[op] = stage;
     }
-    p->now.bytes = 0;
     p->over = 0;
     for (int32_t g = 0; g < p->shape->n_groups; g++) {
         double bytes = 0;
         if (!choose_for(p, g, &bytes))
             p->over += bytes - joint_room_of(p, g);
-        bytes /= p->places[g].room;
-        p->now.bytes = (int64_t)bytes > p->now.bytes ? (int64_t)bytes : p->now.bytes;
+        p->now.bytes[g] = (int64_t)bytes;
     }
     p->now.seconds = joint_foresee(p);
     return p->over <= 0;

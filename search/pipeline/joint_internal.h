@@ -40,7 +40,8 @@ static inline int32_t joint_end_of(const planning *p, int32_t stage) {
 }
 
 static inline double joint_room_of(const planning *p, int32_t g) {
-    return (double)p->shape->most_bytes * p->places[g].room;
+    return p->shape->most_of != NULL ? (double)p->shape->most_of[g]
+                                     : (double)p->shape->most_bytes * p->places[g].room;
 }
 
 /* joint_ties.c, of `tied`; false: memory is short. */

@@ -15,9 +15,8 @@ enum { MOST_PLANNED_OF_SMALL = 64 };
    too, as long as so many parts are lowered for that. */
 static const double doubtful_by = 1.5;
 enum { MOST_DOUBTFUL = 1 << 15 };
-/* Of memory that is left so much is planned for; what is then not quicker by a little is not tried.
- */
-static const double most_used = 0.9, much_less = 0.99;
+/* What is planned for memory that is left, and then not quicker by a little, is not tried. */
+static const double much_less = 0.99;
 /* What is polished afterwards may be expected to take so much more than the best. */
 static const double polished_by = 1.5;
 /* Of baselines that share operators alike, what they are expected to take is so certain. */
@@ -82,11 +81,8 @@ static cleave_status plan_again(pipeline_finder *f, const cleave_price *price,
                                 pipeline_candidate *of) {
     bool fits = false;
     pipeline_candidate again = *of;
-    int64_t over = price->excess_bytes;
-    if (over == 0)
-        over = (int64_t)(most_used * (double)(price->peak_bytes - pipeline_memory(f)));
     if (of->tries < MOST_AGAIN)
-        CLEAVE_TRY(pipeline_plan_again(f, over, &again, &fits));
+        CLEAVE_TRY(pipeline_plan_again(f, &again, &fits));
     of->is_done = true;
     if (!fits && price->excess_bytes > 0)
         of->least_seconds = (double)INFINITY;

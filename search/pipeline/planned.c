@@ -4,10 +4,13 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What is counted is a little less than the memory that a plan needs in the end: messages, and
    gradients on their way. */
 static const double share_counted = 0.9;
+/* Of memory that is left so much is planned for. */
+static const double most_used = 0.9;
 /* Free splits make plans so much quicker at most. */
 static const double far_behind = 1.2;
 /* Stages of a group that are looked at where none are asked for. */
@@ -63,8 +66,9 @@ static cleave_status shape_of(const pipeline_finder *f, const pipeline_candidate
     return sends_of(f, of, scratch, &shape->sends);
 }
 
+/* `most_of`: of each group, or null; see the shape. */
 static cleave_status make_plan(pipeline_finder *f, const cleave_group *group, int64_t most_bytes,
-                               pipeline_candidate *of, bool *fits) {
+                               const int64_t *most_of, pipeline_candidate *of, bool *fits) {
     cleave_joint_plan *made = CLEAVE_ARENA_ARRAY(&f->work, cleave_joint_plan, 1);
     cleave_joint_shape shape;
     cleave_arena scratch = {0};
@@ -72,6 +76,7 @@ static cleave_status make_plan(pipeline_finder *f, const cleave_group *group, in
         return cleave_fail_memory(f->error, "searching");
     cleave_status status = shape_of(f, of, &scratch, &shape);
     shape.most_bytes = most_bytes;
+    shape.most_of = most_of;
     if (status == CLEAVE_OK)
         status =
             cleave_joint_plan_make(f->pricer->model, group, &shape, &f->work, made, fits, f->error);
@@ -82,14 +87,49 @@ static cleave_status make_plan(pipeline_finder *f, const cleave_group *group, in
     return CLEAVE_OK;
 }
 
-cleave_status pipeline_plan_again(pipeline_finder *f, int64_t excess_bytes, pipeline_candidate *of,
-                                  bool *fits) {
+/* The group that a device of the machine is in; -1: none. */
+static int32_t group_on(const cleave_joint_plan *plan, int32_t device) {
+    int32_t n_used = plan->group->n_devices * plan->n_groups;
+    if (plan->places == NULL)
+        return device < n_used ? device / plan->neighbours % plan->n_groups : -1;
+    for (int32_t g = 0; g < plan->n_groups; g++)
+        for (int32_t d = 0; d < plan->places[g].group->n_devices; d++)
+            if (plan->places[g].devices[d] == device)
+                return g;
+    return -1;
+}
+
+/* How much each group may have by what is counted, as it has turned out to be over, or to have
+   left. */
+static bool learn_room(const pipeline_finder *f, const cleave_joint_plan *plan, int64_t *most_of) {
+    int64_t *over = most_of;
+    bool has_room = true;
+    for (int32_t g = 0; g < plan->n_groups; g++)
+        over[g] = INT64_MIN;
+    for (int32_t d = 0; d < f->pricer->machine->n_devices; d++) {
+        int32_t g = f->over[d] > INT64_MIN ? group_on(plan, d) : -1;
+        if (g >= 0 && f->over[d] > over[g])
+            over[g] = f->over[d];
+    }
+    for (int32_t g = 0; g < plan->n_groups; g++) {
+        int64_t more = over[g] == INT64_MIN ? 0
+                       : over[g] > 0        ? -over[g]
+                                            : (int64_t)(most_used * (double)-over[g]);
+        most_of[g] = plan->bytes[g] + more;
+        has_room = has_room && most_of[g] > 0;
+    }
+    return has_room;
+}
+
+cleave_status pipeline_plan_again(pipeline_finder *f, pipeline_candidate *of, bool *fits) {
     pipeline_candidate again = *of;
-    int64_t most = of->plan->bytes - excess_bytes;
+    int64_t *most_of = CLEAVE_ARENA_ARRAY(&f->work, int64_t, of->n_groups);
+    if (most_of == NULL)
+        return cleave_fail_memory(f->error, "searching");
     *fits = false;
     again.tries++;
-    if (most > 0)
-        CLEAVE_TRY(make_plan(f, of->plan->group, most, &again, fits));
+    if (learn_room(f, of->plan, most_of))
+        CLEAVE_TRY(make_plan(f, of->plan->group, 0, most_of, &again, fits));
     if (*fits)
         *of = again;
     return CLEAVE_OK;
@@ -115,8 +155,10 @@ static bool is_there(const pipeline_finder *f, const pipeline_candidate *of) {
         found = other->n_groups == of->n_groups && other->n_virtual == of->n_virtual &&
                 other->micro_batches == of->micro_batches && other->kind == of->kind &&
                 other->family == of->family && other->neighbours == of->neighbours &&
-                other->arrangement == of->arrangement && other->plan->bytes == of->plan->bytes &&
-                other->plan->seconds == of->plan->seconds;
+                other->arrangement == of->arrangement &&
+                other->plan->seconds == of->plan->seconds &&
+                memcmp(other->plan->bytes, of->plan->bytes,
+                       (size_t)of->n_groups * sizeof *of->plan->bytes) == 0;
     }
     return found;
 }
@@ -131,13 +173,13 @@ static cleave_status add_plan(pipeline_finder *f, const pipeline_candidate *of, 
 cleave_status pipeline_plan_twice(pipeline_finder *f, const cleave_group *group,
                                   pipeline_candidate of) {
     bool fits;
-    CLEAVE_TRY(
-        make_plan(f, group, (int64_t)(share_counted * (double)pipeline_memory(f)), &of, &fits));
+    CLEAVE_TRY(make_plan(f, group, (int64_t)(share_counted * (double)pipeline_memory(f)), NULL, &of,
+                         &fits));
     CLEAVE_TRY(add_plan(f, &of, fits));
     if (!f->is_small)
         return CLEAVE_OK;
     double before = fits ? of.least_seconds : (double)INFINITY;
-    CLEAVE_TRY(make_plan(f, group, pipeline_memory(f), &of, &fits));
+    CLEAVE_TRY(make_plan(f, group, pipeline_memory(f), NULL, &of, &fits));
     return add_plan(f, &of, fits && of.least_seconds < before);
 }
 

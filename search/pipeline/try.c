@@ -141,9 +141,12 @@ static cleave_status price_layout(pipeline_finder *f, const cleave_layout *layou
         .used_rules = CLEAVE_ARENA_ARRAY(f->arena, bool, layout->collectives.n)};
     if (grounds->used_rules == NULL)
         return cleave_fail_memory(f->error, "searching");
+    for (int32_t d = 0; d < f->pricer->machine->n_devices; d++)
+        f->over[d] = INT64_MIN;
     const cleave_price_subject what = {.layout = layout,
                                        .view = must ? CLEAVE_VIEW_WINDOW : CLEAVE_VIEW_FOLDED,
-                                       .grounds = must ? grounds : NULL};
+                                       .grounds = must ? grounds : NULL,
+                                       .over = f->over};
     cleave_status status = cleave_pricer_price(f->pricer, &what, NULL, price, &why_not);
     *tried = status == CLEAVE_OK;
     if (status == CLEAVE_NO_LAYOUT) {

@@ -205,12 +205,23 @@ static void mark_used_rules(const cleave_program *program, const cleave_collecti
     }
 }
 
+static void note_over(const cleave_pricer *pricer, const cleave_lowered *lowered, int64_t *over) {
+    const cleave_program *program = cleave_lowered_program(lowered);
+    int64_t own_bytes = cleave_program_own_bytes(program);
+    for (int32_t d = 0; d < program->n_devices; d++)
+        over[cleave_lowered_device(lowered, d)] =
+            program->peak_bytes[d] + cleave_machine_runtime_bytes(pricer->machine, d, own_bytes) -
+            limit_of(pricer, d);
+}
+
 /* Of what was lowered: memory and, unless an estimate has told it, the step. */
 static cleave_status price_lowered(cleave_pricer *pricer, const cleave_price_subject *what,
                                    const cleave_lowered *lowered, cleave_price *price,
                                    cleave_error *error) {
     price->peak_bytes = 0;
     cleave_pricer_weigh(pricer, cleave_lowered_program(lowered), price);
+    if (what->over != NULL)
+        note_over(pricer, lowered, what->over);
     if (what->estimate != NULL || price->excess_bytes > 0)
         return CLEAVE_OK;
     CLEAVE_TRY(cleave_lowered_simulate(pricer, lowered, &price->step,

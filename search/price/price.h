@@ -82,6 +82,8 @@ typedef struct cleave_price_subject {
     cleave_estimate *estimate;     /* null: none.  It has come to the layout by changes, in the same
                                       form; its memory is planned where it leaves that in doubt */
     cleave_price_grounds *grounds; /* null: not asked for; not of estimates */
+    int64_t *over; /* [n_devices of the machine] bytes over the limit of each device whose memory
+                      was planned, below 0 what is left; others are not set. Null: not asked for */
 } cleave_price_subject;
 
 /* What makes a proposal worth having its memory planned. */

@@ -12,7 +12,7 @@
 /* A few blocks, where the pricer knows how they repeat. */
 static cleave_status lower_blocks(const cleave_pricer *pricer, const cleave_layout *layout,
                                   bool folded, cleave_lowered *lowered, cleave_error *error) {
-    lowered->repeats = lowered->is_few = false;
+    lowered->repeats = lowered->is_few = lowered->is_window = false;
     if (pricer->repeats == NULL || pricer->is_stream ||
         !cleave_schedule_is_plain(&layout->schedule))
         return CLEAVE_OK;
@@ -26,16 +26,17 @@ static cleave_status lower_blocks(const cleave_pricer *pricer, const cleave_layo
 /* Of many micro-batches three, where they tell of all. */
 static cleave_status lower_window(cleave_pricer *pricer, const cleave_layout *layout,
                                   cleave_lowered *lowered, cleave_error *error) {
-    cleave_fold fold;
+    cleave_fold *fold = &lowered->fold;
     cleave_arena_reset(&pricer->arena);
     pricer->lower.symbolic_collectives = true;
     CLEAVE_TRY(cleave_fold_find(pricer->model, layout, pricer->machine->devices_per_node,
-                                &pricer->arena, &fold, error));
-    CLEAVE_TRY(cleave_machine_fold_check(pricer->machine, fold.n_devices, error));
+                                &pricer->arena, fold, error));
+    CLEAVE_TRY(cleave_machine_fold_check(pricer->machine, fold->n_devices, error));
+    lowered->is_window = true;
     if (!lowered->is_few)
-        return cleave_lower_window(pricer->model, &fold, &pricer->lower, &pricer->arena,
+        return cleave_lower_window(pricer->model, fold, &pricer->lower, &pricer->arena,
                                    &lowered->program, error);
-    CLEAVE_TRY(cleave_few_lower(pricer->model, layout, &fold, &pricer->lower, pricer->machine,
+    CLEAVE_TRY(cleave_few_lower(pricer->model, layout, fold, &pricer->lower, pricer->machine,
                                 &pricer->arena, &lowered->few, error));
     lowered->program = lowered->few.program;
     return CLEAVE_OK;
@@ -70,7 +71,7 @@ bool cleave_lowers_to_many(const cleave_layout *layout) {
 
 cleave_status cleave_lowered_whole(cleave_pricer *pricer, const cleave_layout *layout,
                                    bool in_steps, cleave_lowered *lowered, cleave_error *error) {
-    lowered->repeats = lowered->is_few = false;
+    lowered->repeats = lowered->is_few = lowered->is_window = false;
     if (!in_steps)
         CLEAVE_TRY(lower_blocks(pricer, layout, false, lowered, error));
     if (lowered->repeats)
@@ -108,6 +109,10 @@ const cleave_program *cleave_lowered_program(const cleave_lowered *lowered) {
     return lowered->repeats  ? &lowered->repeated.whole.program
            : lowered->is_few ? &lowered->few.whole
                              : &lowered->program;
+}
+
+int32_t cleave_lowered_device(const cleave_lowered *lowered, int32_t device) {
+    return lowered->is_window ? cleave_fold_device(&lowered->fold, device) : device;
 }
 
 cleave_status cleave_lowered_simulate(cleave_pricer *pricer, const cleave_lowered *lowered,

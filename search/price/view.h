@@ -4,6 +4,7 @@
 #ifndef CLEAVE_SEARCH_PRICE_VIEW_H
 #define CLEAVE_SEARCH_PRICE_VIEW_H
 
+#include "graph/model/fold.h"
 #include "search/price/repeat.h"
 #include "simulator/step/few.h"
 
@@ -13,6 +14,8 @@ typedef struct cleave_lowered {
     cleave_repeated repeated; /* where it does */
     bool is_few;              /* `program` is of a few micro-batches, and this of all of them: */
     cleave_few few;           /* where it is */
+    bool is_window;           /* of it the first window is lowered: */
+    cleave_fold fold;         /* where it is */
     cleave_program program;
 } cleave_lowered;
 
@@ -44,6 +47,8 @@ const cleave_program *cleave_lowered_program(const cleave_lowered *lowered);
 cleave_status cleave_lowered_simulate(cleave_pricer *pricer, const cleave_lowered *lowered,
                                       int64_t *step, cleave_price_shares *shares,
                                       cleave_error *error);
+/* The number on the machine of a device of the program. */
+int32_t cleave_lowered_device(const cleave_lowered *lowered, int32_t device);
 /* By all devices; closed forms as if their blocks were equal. */
 int64_t cleave_lowered_bytes_sent(const cleave_lowered *lowered);
 

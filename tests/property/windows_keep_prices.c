@@ -128,6 +128,52 @@ Test(windows, closed_forms_have_the_price_of_all_devices) {
     }
 }
 
+/* Bytes over the limit by device, as all devices or the windows of two stages' groups have them. */
+static void price_over(trial *t, const cleave_layout *layout, cleave_price_view view,
+                       int64_t *over) {
+    const cleave_price_subject what = {.layout = layout, .view = view, .over = over};
+    cleave_price price;
+    for (int32_t d = 0; d < t->machine.n_devices; d++)
+        over[d] = INT64_MIN;
+    trial_ok(t, cleave_pricer_price(&t->pricer, &what, NULL, &price, &t->error));
+}
+
+/* Groups behind one another, and nodes of both in turn. */
+Test(windows, the_memory_of_each_group_is_told_of_its_own_devices) {
+    enum { N_DEVICES = 32, N_GROUPS = 2, WINDOW = 8 };
+    for (int32_t neighbours = WINDOW; neighbours <= N_DEVICES / N_GROUPS; neighbours *= 2) {
+        trial t;
+        cleave_layout layout;
+        bool applies;
+        int64_t whole[N_DEVICES], window[N_DEVICES];
+        int32_t n_told[N_GROUPS] = {0};
+        begin(&t, "deep", 6, "a100-128x8", N_DEVICES, 64);
+        int32_t first_operator[] = {0, t.model.n_operators / 2};
+        const cleave_schedule schedule = {.micro_batches = 2,
+                                          .n_stages = N_GROUPS,
+                                          .kind = CLEAVE_SCHEDULE_1F1B,
+                                          .first_operator = first_operator};
+        const cleave_baseline_shape shape = {
+            .schedule = &schedule, .n_groups = N_GROUPS, .tensor = 1, .neighbours = neighbours};
+        trial_ok(&t, cleave_baseline_in_stages(&t.model, &t.machine, "data-parallel", &shape,
+                                               &t.arena, &layout, &applies, &t.error));
+        layout.collectives = t.rules;
+        price_over(&t, &layout, CLEAVE_VIEW_ALL, whole);
+        price_over(&t, &layout, CLEAVE_VIEW_WINDOW, window);
+        for (int32_t d = 0; d < N_DEVICES; d++) {
+            if (window[d] == INT64_MIN)
+                continue;
+            n_told[d / neighbours % N_GROUPS]++;
+            cr_expect_eq(window[d], whole[d], "device %d", d);
+        }
+        cr_expect_gt(n_told[0], 0);
+        cr_expect_eq(n_told[0], n_told[1]);
+        cr_expect_lt(n_told[0], N_DEVICES / N_GROUPS);
+        cr_expect_neq(whole[0], whole[neighbours]); /* groups differ */
+        trial_end(&t);
+    }
+}
+
 /* By an estimate, where that is enough: whatever the limit, the same fit, and the same step. */
 Test(windows, layouts_found_by_estimates_have_the_price_of_programs) {
     static const char *const names[] = {"data-parallel", "one-weird-trick", "random"};
