@@ -165,67 +165,6 @@ Written by `tests/bench/published.py FOLDER --page docs/published.md{options}` o
 measurements are others' and stand in their own places ([formats.md](formats.md#runs-that-were-measured) has the columns) and no part of this project. Nothing is fitted to whole runs:
 every figure of `configs/machines` comes from measured kernels, measured collectives, data sheets or documents, and its file says which.
 
-## Prices
-
-Products reach a share of the peak that depends on their smallest extent, attention one by its flops, from SimuMax's measured
-kernels of B200 and A100 PCIe, and from those that Mist's authors measured of L4s; gradients of weights, which are added up in f32, have a table of their own. **The rule for chips of
-which no kernels were measured** (H100, H200, GH200, and RTX but for products): the mean of the shares that A100 and B200 reach, at every extent, and of the
-memory's rate, too. Attention reaches what it does on an A100; on Hopper 0.593 of that, since FlashAttention-2 gets 35 % of it (Shah et al., 2024).
-An L4 is there twice: as it comes, its clock falling under load, and at the 1,050 MHz that Mist's README asks for (`nvidia-smi -ac 6251,1050`), at
-which its runs and a part of its kernels were measured. Within a node collectives have the bandwidth and latency of nccl-tests (vTrain: A100; SimuMax: B200), elsewhere the same share of
-the links; between nodes 0.8 of the cards.
-
-Said for fairness, since these choices were made after whole runs had been seen, although the figures come from kernels and documents: a first rule
-went by watts (a B200's TFLOP/s per watt for all chips of 4 nm) and was dropped for the mean, which assumes less, after H100s had come
-out 17 to 25 % too quick; an A100 SXM has the shares of the PCIe card's kernels and no longer 0.83 of its peak, after MPT had come out 3 to 12 %
-too quick; attention of MPT's runs is FlashAttention in Triton (the default of the script that made the tables), which is 1.4 times
-as slow forward and twice as slow backward as FlashAttention-2 on an A100 (Dao 2023, section 4.1), after long texts had come out 23 to 37 % too
-quick; sums of activations are sent in bf16, after tensor-parallel runs had come out slow; the GH200's f32 is TF32, as NVIDIA's containers have it, and
-Sailor's runs are in f32 with stored scores, as its code has them, looked up after first misses; so were the rules of memory (what Megatron-LM
-gathers again in backward, what a softmax keeps, masks of dropout, whole gradients that stay: `graph/program/framework_memory.h`), that Mist's gradients
-are in 16 bits, as its files have it, and that Sailor's figure is what the device has in use. Mist's repository was read after its runs had come out
-20 % too quick by the carried-over shares: it says at which clock they ran, and has times of 144 and 20 products, which replaced the shares; the plan of one
-more run is there, too. Sailor's was read after memory had come out 30 % short: its column is `memory.used` of nvidia-smi, of which its authors' own simulator says
-that 4.76 + 0.3 GB on their GH200s, and 3 GB elsewhere, are not torch's; that is taken off the measured figure, and neither figure is ours. Its models' code was read
-again after their memory had come out 10 % off: OPT has ReLU, GPT-Neo dropout and no head, masks of f32 are kernels of their own, and one row has the layers of another model.
-That a softmax, a norm and a loss are one kernel each (`graph/program/one_kernel.h`) was a rule once two runs had come out 30 % too slow; Mist's kernels in the table below
-say it, too. That selective checkpoints keep products that nothing reads, without a compiler, is in torch's code and was looked up after torchtitan's memory without one had come
-out 10 % short. What a framework does besides (`graph/program/framework.h`: gradients that are added by kernels, FSDP's and DDP's copies, losses that are spelled out, masks that
-are filled in views) was looked up in PyTorch's, torchtitan's, Megatron-LM's and Sailor's code after these runs had come out 7 to 22 % too quick; a row names its framework. Its
-memory was written down from that code (`graph/program/gathered_layers.h`, `graph/program/framework_memory.h`), after the sums of this table were known: what FSDP2
-gathers and sums by layers, torch's loss in f32, the allocator's streams, DDP's and DeepSpeed's copies of gradients, what a mask in a view has at once. It made torchtitan's four runs
-26 % too large, and what lived in them then led to the rule that a checkpoint keeps of a layer what products and attention give alone; with it they are within 1.2 %. That
-SimuMax's runs had Transformer Engine's loss is in their names and in its guide, and was seen when Megatron-LM's had made their memory 8 to 20 % too large; a B200's share
-of memory's rate in a loss is from its two measured kernels. Sailor's memory got worse by the mask (OPT) and stays so. Causes of misses are supposed, not shown by experiment.
-
-Since then, after Sailor's steps had come out 12.7 % off (tau 0.87) and SimuMax's 6.1 %, sources were read again, and what they contradict was corrected: PyTorch's softmax is
-two kernels backward (`SoftMax.cu` multiplies first), and the gradients of both factors of a product each read that of the product. Sailor's DeepSpeed sends by calls that hold
-the stream, each device its share of an activation (`PartitionedTensor`). Its OPT and GPT-Neo never add the biases of three of their four products, have query, key and value head by head, and
-a vocabulary padded to 128 for each device. Its cluster's links are those that its authors measured (0.115 GB/s to the node of RTX 3090s, which a guess of 10 Gbit/s had stood for),
-its RTX 2080s have 11 GB, which the Ti has, and products and all-reduces of its RTX cards are from layers of the same OPT that its authors timed on one node (one card and up to eight; forward
-alone decided products). Held against all layers that they timed, tables and rules are within 9 % on 4 kinds of cards at micro-batches of 4 and 8 (two cards, whose products go by messages,
-excepted): what holds of runs beyond that is stages, data parallelism and the network. One row's one replica reduces gradients for 5.46 s, and has the figures of another row to the digit: it is refused.
-SimuMax's table of gradients of weights had mixed those that are given in f32, as Megatron-LM asks for, with others in bf16, which are quicker: it has the former alone, also where it is carried over.
-Read and found as written: sizes, rounding and splitting of PyTorch's allocator, that DeepSpeed lets gradients go (`zero_grad`) and flattens, multiplies and copies them, the passes of Transformer Engine's
-loss (its newest writes the gradient to an f32 tensor of its own; of the version that ran this was not looked up).
-
-**ZeRO-2** is in six rows alone, MPT 3b and 1b on 128 to 512 H100s (`SHARD_GRAD_OP`), of one micro-batch a step and without memory. PyTorch documents that it gathers weights before forward, keeps
-them until backward is through, and reduces and scatters gradients. As priced gradients are reduced and scattered, too, and weights are gathered once, as many bytes, but after the update and not beside forward.
-Of several micro-batches a step it would be cheaper than it is there: FSDP gathers weights anew in each. Mist's plans and Sailor's have none (DeepSpeed's stages refuse it), torchtitan's are ZeRO-3, SimuMax's ZeRO-1.
-
-Memory was read again after what is reserved had come out 9 % off (Sailor) and 5 % (Mist), and what the sources say is counted since: PyTorch's and DeepSpeed's optimizers make their states at the end of the
-first step, in blocks that activations leave, so that the next step asks for others (`graph/program/framework_memory.h`: steps follow until one asks for nothing more); Mist's are made before. Of
-what collectives read and write the allocator holds blocks until the device has got there (`recordStream`), while the host is ahead. apex's layer norm keeps its result and not what it read, which Megatron-DeepSpeed asks for
-(`mem_efficient_ln`; OPT has it, GPT-Neo torch's). DeepSpeed flattens gradients with one replica, too, and its last stage has the logits of two micro-batches before. Without sequence parallelism each device has whole masks of
-dropout: that made Megatron's formula 1.5 % off, where it was 3.2 %. Held against the memory of layers that Sailor's authors measured, OPT's and GPT-Neo's layers are as counted here. The file's figure that is not
-torch's is still theirs (4.76 + 0.3 GB), though small runs would have less.
-
-How far the tables are from the kernels that they were made of (of the L4 as it comes, attention's are of heads of 128; those of 80 reach 0.7 of it, and
-the smallest are launches; what reads and writes only by the traffic of the rule, times memory's share, where Megatron's softmax leaves out the half of the
-scores that is hidden, and its cross-entropy is spelled out):
-
-{kernels}
-
 ## Runs
 
 Errors are predicted / measured - 1; tau ranks runs of a group that were measured 5 % apart. Memory is what a framework allocates, and
@@ -268,6 +207,73 @@ It only reports: nothing is chosen by it. Bubbles are left out by their formula;
 there is nothing of it to leave out. The median error of the step:
 
 {effects}
+
+## Prices
+
+| what | where it comes from |
+|---|---|
+| products | a share of the peak that depends on their smallest extent: SimuMax's measured kernels of B200 and A100 PCIe, Mist's of L4s; gradients of weights, which are added up in f32, by a table of their own |
+| attention | a share that depends on its flops, of the same kernels; on Hopper 0.593 of an A100's, since FlashAttention-2 gets 35 % of it (Shah et al., 2024) |
+| **chips of which no kernels were measured** (H100, H200, GH200, and RTX but for products) | the mean of the shares that A100 and B200 reach, at every extent, and of the memory's rate, too |
+| an L4 | twice: as it comes, its clock falling under load, and at the 1,050 MHz that Mist's README asks for (`nvidia-smi -ac 6251,1050`), at which its runs and a part of its kernels were measured |
+| collectives within a node | bandwidth and latency of nccl-tests (vTrain: A100; SimuMax: B200), elsewhere the same share of the links |
+| links between nodes | 0.8 of the cards |
+| what a framework does besides | its code: one kernel or several ([`one_kernel.h`](../graph/program/one_kernel.h)), copies and sums ([`framework.h`](../graph/program/framework.h)), memory ([`framework_memory.h`](../graph/program/framework_memory.h), [`gathered_layers.h`](../graph/program/gathered_layers.h)); a row names its framework |
+
+## Kernels and their tables
+
+How far the tables are from the kernels that they were made of (of the L4 as it comes, attention's are of heads of 128; those of 80 reach 0.7 of it, and
+the smallest are launches; what reads and writes only by the traffic of the rule, times memory's share, where Megatron's softmax leaves out the half of the
+scores that is hidden, and its cross-entropy is spelled out):
+
+{kernels}
+
+## What was looked up after runs had been seen
+
+Every figure is from kernels, documents or code, but these were looked up, or chosen among such, after whole runs of this page had come out wrong; so
+the table above is no blind test. Causes of misses are supposed, not shown by experiment.
+
+Steps:
+
+- *The rule for chips without kernels* went by watts at first (a B200's TFLOP/s per watt for all chips of 4 nm); the mean assumes less, and came after
+  H100s had come out 17 to 25 % too quick.
+- *A100 SXM* has the shares of the PCIe card's kernels and no longer 0.83 of its peak: MPT had come out 3 to 12 % too quick.
+- *MPT's attention* is FlashAttention in Triton (the default of the script that made the tables), 1.4 times as slow forward and twice as slow backward as
+  FlashAttention-2 on an A100 (Dao 2023, section 4.1): long texts had come out 23 to 37 % too quick.
+- *Sums of activations* are sent in bf16: tensor-parallel runs had come out slow.
+- *One kernel each* for a softmax, a norm and a loss: two runs had come out 30 % too slow. Mist's kernels say it, too.
+- *What frameworks do besides* was read in PyTorch's, torchtitan's, Megatron-LM's and Sailor's code: these runs had come out 7 to 22 % too quick.
+- *PyTorch's softmax* is two kernels backward (`SoftMax.cu` multiplies first), and the gradients of both factors of a product each read that of the product.
+- *Mist*: its repository says at which clock its L4s ran, and has times of 144 and 20 products, which replaced carried-over shares: its runs had come out 20 % too
+  quick. Its gradients are in 16 bits, as its files have it.
+- *Sailor*, after steps had come out 12.7 % off (tau 0.87): f32 with stored scores, the GH200's f32 as TF32, as NVIDIA's containers have it. DeepSpeed sends by calls that hold the
+  stream, each device its share of an activation (`PartitionedTensor`). OPT and GPT-Neo never add the biases of three of their four products, have query, key and value head by head, and a
+  vocabulary padded to 128 for each device. Links are those that its authors measured (0.115 GB/s to the node of RTX 3090s, for which 10 Gbit/s had been guessed); RTX 2080s have 11 GB,
+  which the Ti has. Products and all-reduces of its RTX cards are from layers of the same OPT that its authors timed on one node; forward alone decided products. Held against all
+  layers that they timed, tables and rules are within 9 % on 4 kinds of cards at micro-batches of 4 and 8 (two cards, whose products go by messages, excepted), so what holds of
+  runs beyond that is stages, data parallelism and the network. One row's one replica reduces gradients for 5.46 s, and has the figures of another row to the digit: it is refused.
+- *SimuMax*, after 6.1 %: its table of gradients of weights had mixed those given in f32, as Megatron-LM asks for, with others in bf16, which are quicker; it has the former alone.
+
+Memory:
+
+- *Rules of memory* (what Megatron-LM gathers again in backward, what a softmax keeps, masks of dropout, whole gradients that stay) were written down from code after the sums of this
+  table were known. FSDP2's gathered layers, torch's loss in f32, the allocator's streams and DDP's and DeepSpeed's copies made torchtitan's runs 26 % too large, which led to the rule that
+  a checkpoint keeps of a layer what products and attention give alone; without a compiler also products that nothing reads, as torch's code says.
+- *SimuMax* ran Transformer Engine's loss, by the names of its runs and its guide: seen when Megatron-LM's had made memory 8 to 20 % too large.
+- *Sailor's column* is `memory.used` of nvidia-smi: its authors' simulator says that 4.76 + 0.3 GB on their GH200s, and 3 GB elsewhere, are not torch's. That is taken off the measured
+  figure, and neither is ours; small runs would have less. OPT has ReLU, GPT-Neo dropout and no head, masks of f32 are kernels of their own, and one row has the layers of another model. Memory got
+  worse by the mask (OPT) and stays so.
+- *What is reserved*, after 9 % (Sailor) and 5 % (Mist): optimizers of PyTorch and DeepSpeed make their states at the end of the first step, in blocks that activations leave, so that the next step
+  asks for others; Mist's are made before. Of what collectives read and write the allocator holds blocks until the device has got there (`recordStream`), while the host is ahead. apex's layer norm keeps
+  its result and not what it read (`mem_efficient_ln`; OPT has it, GPT-Neo torch's). DeepSpeed flattens gradients with one replica, too, and its last stage has the logits of two micro-batches before.
+- *Masks of dropout* are whole on each device without sequence parallelism: Megatron's formula is 1.5 % off, and was 3.2 %.
+
+Read and found as written: sizes, rounding and splitting of PyTorch's allocator, that DeepSpeed lets gradients go (`zero_grad`) and flattens, multiplies and copies them, the passes of Transformer Engine's
+loss (its newest writes the gradient to an f32 tensor of its own; of the version that ran this was not looked up).
+
+**ZeRO-2** is in six rows alone, MPT 3b and 1b on 128 to 512 H100s (`SHARD_GRAD_OP`), of one micro-batch a step and without memory. PyTorch documents that it gathers weights before forward,
+keeps them until backward is through, and reduces and scatters gradients. As priced, weights are gathered once, as many bytes, but after the update and not beside forward. Of several micro-batches a step it
+would be cheaper than it is there: FSDP gathers weights anew in each.
 """
 
 
