@@ -218,7 +218,7 @@ there is nothing of it to leave out. The median error of the step:
 | an L4 | twice: as it comes, its clock falling under load, and at the 1,050 MHz that Mist's README asks for (`nvidia-smi -ac 6251,1050`), at which its runs and a part of its kernels were measured |
 | collectives within a node | bandwidth and latency of nccl-tests (vTrain: A100; SimuMax: B200), elsewhere the same share of the links |
 | links between nodes | 0.8 of the cards |
-| what a framework does besides | its code: one kernel or several ([`one_kernel.h`](../graph/program/one_kernel.h)), copies and sums ([`framework.h`](../graph/program/framework.h)), memory ([`framework_memory.h`](../graph/program/framework_memory.h), [`gathered_layers.h`](../graph/program/gathered_layers.h)); a row names its framework |
+| what a framework does besides | its code: one kernel or several (`graph/program/one_kernel.h`), copies and sums (`graph/program/framework.h`), memory (`graph/program/framework_memory.h`, `graph/program/gathered_layers.h`); a row names its framework |
 
 ## Kernels and their tables
 
