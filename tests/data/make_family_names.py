@@ -23,7 +23,7 @@ HEADS = {"albert": transformers.AutoModelForMaskedLM, "bert": transformers.AutoM
          "distilbert": transformers.AutoModelForMaskedLM,
          "roberta": transformers.AutoModelForMaskedLM,
          **dict.fromkeys(("deit", "dinov2", "dinov2_with_registers", "vit"), CLASSES),
-         **dict.fromkeys(("deberta-v2", "electra", "esm", "eurobert", "mpnet"), transformers.AutoModelForMaskedLM),
+         **dict.fromkeys(("deberta-v2", "electra", "esm", "eurobert", "mpnet", "nomic_bert"), transformers.AutoModelForMaskedLM),
          "modernbert": transformers.AutoModelForMaskedLM, **dict.fromkeys(SIDED, transformers.AutoModelForSeq2SeqLM),
          "whisper": transformers.AutoModelForSpeechSeq2Seq, **TOWERS, **dict.fromkeys(TEXTS)}
 

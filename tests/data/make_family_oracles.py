@@ -299,6 +299,12 @@ MODELS = {
     "family_modernbert_decoder": (CAUSAL, dict(
         model_type="modernbert-decoder", **SMALL, intermediate_size=20, pad_token_id=0, max_position_embeddings=64,
         global_attn_every_n_layers=2, local_attention=4, global_rope_theta=100.0, local_rope_theta=20.0)),
+    "family_lfm2": (CAUSAL, dict(model_type="lfm2", **ROTARY, full_attn_idxs=[1], block_multiple_of=8,
+                                 block_ffn_dim_multiplier=1.3, rope_theta=50.0)),
+    "family_lfm2_moe": (CAUSAL, dict(model_type="lfm2_moe", **EXPERTS, num_experts=4, moe_intermediate_size=12,
+                                     num_dense_layers=1, layer_types=["conv", "full_attention"],
+                                     routed_scaling_factor=1.5)),
+    "family_nomic_bert": (MASKED, dict(model_type="nomic_bert", **SMALL, intermediate_size=20, **NO_DROPOUT)),
     "family_t5": (SEQUENCES,
                   dict(model_type="t5", d_model=16, d_kv=6, d_ff=20, num_layers=2, num_decoder_layers=1, num_heads=3,
                        vocab_size=24, dropout_rate=0.0, relative_attention_num_buckets=4,
@@ -342,7 +348,7 @@ def inputs_of(kind, fields, batch=4):
         texts = torch.cat([torch.randint(2, 23, (batch, 5)), torch.full((batch, 1), 23)], 1)
         return {"input_ids": texts}, torch.randint(10, (batch,))
     data = {"input_features": torch.randn(batch, 5, 20)} if kind == "whisper" else {"input_ids": ids()}
-    if kind in ("albert", "bert", "electra", "megatron-bert"):
+    if kind in ("albert", "bert", "electra", "megatron-bert", "nomic_bert"):
         data["token_type_ids"] = torch.randint(2, (batch, 6))
     if kind in SIDED:
         data["decoder_input_ids"] = ids()

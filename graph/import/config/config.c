@@ -6,6 +6,24 @@
 
 #include <math.h>
 
+/* The width that is said may be that of a unit without a gate: a gated one, of as many parameters,
+   has two thirds of it, perhaps times a number, up to a multiple. */
+static cleave_status fit_inner(const cleave_json_cursor *root, cleave_config *config,
+                               cleave_error *error) {
+    const int64_t of = config->inner_multiple;
+    if (!config->fits_inner)
+        return CLEAVE_OK;
+    config->inner = 2 * config->inner / 3;
+    if (config->inner_scale <= 0)
+        return CLEAVE_OK;
+    const double inner = config->inner_scale * (double)config->inner;
+    if (inner > CLEAVE_MOST_EXTENT - (double)of)
+        return cleave_json_fail(root, error, "a block_ffn_dim_multiplier of %g is too large",
+                                config->inner_scale);
+    config->inner = ((int64_t)inner + of - 1) / of * of;
+    return CLEAVE_OK;
+}
+
 /* Members that follow from others where the file has none. */
 static cleave_status complete(const cleave_json_cursor *root, const cleave_family *family,
                               cleave_config *config, cleave_error *error) {
@@ -15,6 +33,7 @@ static cleave_status complete(const cleave_json_cursor *root, const cleave_famil
         config->first_position = config->padding + 1;
     if (config->inner == 0)
         config->inner = 4 * config->width;
+    CLEAVE_TRY(fit_inner(root, config, error));
     if (family->embeds && config->labels == 0)
         config->labels = config->width;
     if (config->heads % config->kv_heads != 0)
@@ -24,9 +43,10 @@ static cleave_status complete(const cleave_json_cursor *root, const cleave_famil
     if (family->parts_of_heads > 0 && config->heads % family->parts_of_heads != 0)
         return cleave_json_fail(root, error, "%lld heads are no multiple of %d",
                                 (long long)config->heads, family->parts_of_heads);
-    const cleave_of_layers *const lists[] = {&config->windowed, &config->routed};
+    const cleave_of_layers *const lists[] = {&config->windowed, &config->routed,
+                                             &config->attending};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        if (lists[i]->n > 0 && lists[i]->n != config->layers)
+        if (lists[i]->n > 0 && lists[i]->n != config->layers && lists[i]->n != CLEAVE_MOST_LAYERS)
             return cleave_json_fail(root, error, "has %d %s for %lld layers", (int)lists[i]->n,
                                     lists[i]->field, (long long)config->layers);
     if (config->turned.n > 0 && config->turned.n < config->layers)

@@ -92,6 +92,7 @@ typedef struct cleave_config {
     int64_t masked;              /* the id of masked tokens */
     bool norms_before;           /* attention and unit, else behind them */
     bool norms_behind;           /* them, too */
+    bool corrects;               /* routers are, where they choose */
     bool limits_groups;          /* of experts, a token's choices are in the best */
     double query_scale;          /* what scores are scaled by is 1 / sqrt of it; 0: a head's size */
     double score_scale;          /* or this itself; 0: as above */
@@ -99,12 +100,17 @@ typedef struct cleave_config {
     double projection_clip;      /* queries, keys and values are within it; 0: not clipped */
     /* What the embedding, all that is added to the stream, and logits are scaled by; 0: not. */
     double embedding_scale, residual_scale, logit_scale;
+    int64_t taps;       /* places that a short convolution reads */
+    bool fits_inner;    /* the inner width is made from what is said */
+    double inner_scale; /* 0: it is not rounded up to a multiple, either */
+    int64_t inner_multiple;
     int64_t logit_width;    /* in widths of it logits are divided by the width */
     int64_t unturned_every; /* of so many layers the last has no rotary positions; 0: none */
     int64_t turned_width;   /* dimensions of a head that are turned; 0: as rotary[0].share says */
     bool turns_windowed;    /* layers with a window alone have them */
     const char *activation;
-    cleave_of_layers windowed, turned, routed; /* layers with a window, rotary positions, experts */
+    /* Layers with a window, rotary positions, experts; with attention, and not a convolution. */
+    cleave_of_layers windowed, turned, routed, attending;
     cleave_rotary rotary[2]; /* the second of layers with a window; its theta 0: as in others */
 } cleave_config;
 
@@ -129,13 +135,14 @@ typedef enum cleave_field_kind {
     CLEAVE_FIELD_ROTARIES, /* one for each of "full_attention" and "sliding_attention", into two */
     CLEAVE_FIELD_LAYERS,   /* a list of the two texts in `text`, one for each layer */
     CLEAVE_FIELD_SWITCHES, /* a list of 0 and 1, one for each layer */
-    CLEAVE_FIELD_RUNS,     /* the same in runs: [[[TEXT, ...], N], ...] */
-    CLEAVE_FIELD_ALIKE,    /* an extent, or a list of extents that are the same */
-    CLEAVE_FIELD_EMPTY,    /* an empty list or object, or null */
-    CLEAVE_FIELD_EXACT,    /* the number that is standard, or a list of it, or null: no other is
-                              supported */
-    CLEAVE_FIELD_IDLE,     /* anything: it changes nothing in this family */
-    CLEAVE_FIELD_LABELS    /* an object with a member for each label */
+    CLEAVE_FIELD_PLACES, /* a list of the numbers of layers: as many as there may be are said of */
+    CLEAVE_FIELD_RUNS,   /* the same in runs: [[[TEXT, ...], N], ...] */
+    CLEAVE_FIELD_ALIKE,  /* an extent, or a list of extents that are the same */
+    CLEAVE_FIELD_EMPTY,  /* an empty list or object, or null */
+    CLEAVE_FIELD_EXACT,  /* the number that is standard, or a list of it, or null: no other is
+                            supported */
+    CLEAVE_FIELD_IDLE,   /* anything: it changes nothing in this family */
+    CLEAVE_FIELD_LABELS  /* an object with a member for each label */
 } cleave_field_kind;
 
 typedef struct cleave_field {

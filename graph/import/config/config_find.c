@@ -35,8 +35,6 @@ static const struct {
     {"jamba", "state-space layers"},
     {"kimi_linear", "linear attention"},
     {"led", "global and local attention of one layer"},
-    {"lfm2", "short convolutions between layers of attention"},
-    {"lfm2_moe", "short convolutions between layers of attention"},
     {"llama4", "several parts; its texts alone are llama4_text"},
     {"longcat_flash", "two attentions in a layer, and experts that do nothing"},
     {"longformer", "global and local attention of one layer"},

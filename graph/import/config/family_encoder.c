@@ -17,7 +17,8 @@ const char *cleave_encoder_norm(const cleave_encoder *e, const char *scope, cons
 /* A linear layer of the block, as wide as x where nothing else is said. */
 static const char *linear(const cleave_encoder *e, const char *scope, const char *what,
                           const char *x, int64_t n_in, int64_t n_out) {
-    return cleave_compose_linear(e->c, cleave_encoder_name(e, scope, what), x, n_in, n_out, true);
+    return cleave_compose_linear(e->c, cleave_encoder_name(e, scope, what), x, n_in, n_out,
+                                 !e->names->is_plain);
 }
 
 static const char *drop(const cleave_encoder *e, const char *block, const char *what,
@@ -33,6 +34,7 @@ static const char *attend(const cleave_encoder *e, const char *block, const char
     static const char *const heads[] = {"queries", "keys_of_heads", "values"};
     cleave_composer *c = e->c;
     const cleave_config *config = e->config;
+    const int64_t width = config->heads * config->head;
     const char *scope = cleave_encoder_name(e, block, names->attention), *parts[3];
     cleave_composed_attention how = {
         .heads = {e->length, config->heads, config->heads, config->head},
@@ -42,7 +44,7 @@ static const char *attend(const cleave_encoder *e, const char *block, const char
         .dropout = config->attention_dropout};
     for (int i = 0; i < 3; i++) {
         parts[i] = cleave_compose_linear(c, cleave_encoder_name(e, scope, modules[i]), x,
-                                         config->width, config->width, e->biases);
+                                         config->width, width, e->biases);
         parts[i] = cleave_compose_split_heads(c, cleave_encoder_name(e, scope, heads[i]), parts[i],
                                               &how.heads, i == 0);
         if (e->rotary != NULL && i < 2)
@@ -53,7 +55,7 @@ static const char *attend(const cleave_encoder *e, const char *block, const char
     if (e->score != NULL)
         how.bias = e->score(e, scope, parts[0], parts[1]);
     x = cleave_compose_attention(c, scope, &how, parts[0], parts[1], parts[2]);
-    x = linear(e, block, names->attended, x, config->width, config->width);
+    x = linear(e, block, names->attended, x, width, config->width);
     return drop(e, block, names->attended_dropout, x);
 }
 
@@ -70,9 +72,13 @@ const char *cleave_encoder_feed(const cleave_encoder *e, const char *block, cons
                                                              .inner = config->inner,
                                                              .bias = true});
     } else {
+        const char *up =
+            names->up != NULL ? linear(e, block, names->up, x, config->width, config->inner) : NULL;
         x = linear(e, block, names->wide, x, config->width, config->inner);
         x = cleave_compose_activation(e->c, cleave_activation_find(config->activation),
                                       cleave_encoder_name(e, block, names->act), x);
+        if (up != NULL)
+            x = CLEAVE_COMPOSE(e->c, "Mul", cleave_encoder_name(e, block, "gated"), x, up);
     }
     x = linear(e, block, names->narrow, x, config->inner, config->width);
     return drop(e, block, names->dropout, x);

@@ -9,10 +9,12 @@
 typedef struct cleave_encoder_names {
     const char *attention, *query, *key, *value; /* the last three in the first */
     const char *attended, *wide, *act, *narrow;
+    const char *up; /* gives what `wide` lets through, which is a gate then */
     const char *attention_norm, *unit_norm;   /* of what they give, or of what they read */
     const char *attention_scale, *unit_scale; /* [width], times what they give */
     const char *attended_dropout, *dropout;
     bool is_gated; /* `wide` gives a gate and, behind it, what that lets through */
+    bool is_plain; /* what heads give, and what the unit is made of, has no bias */
 } cleave_encoder_names;
 
 typedef struct cleave_encoder cleave_encoder;

@@ -157,6 +157,10 @@ static const char *in_model(const cleave_decoder *d, const char *module) {
     return cleave_compose_name(d->c, "%s.%s", model, module);
 }
 
+static const cleave_decoder_norms *norms_of(const cleave_decoder *d) {
+    return d->style->norms != NULL ? d->style->norms : &of_llama;
+}
+
 static const char *block_norm(const cleave_decoder *d, const char *block, const char *module,
                               const char *x) {
     return module == NULL
@@ -179,7 +183,7 @@ static const char *add_to(const cleave_decoder *d, const char *block, const char
 static const char *add_block(cleave_decoder *d, const char *x, int64_t layer) {
     const char *block =
         cleave_compose_name(d->c, "%s.%lld", in_model(d, "layers"), (long long)layer);
-    const cleave_decoder_norms *norms = d->style->norms != NULL ? d->style->norms : &of_llama;
+    const cleave_decoder_norms *norms = norms_of(d);
     const char *normed = block_norm(d, block, norms->before_attention, x);
     const char *y = (d->style->attend != NULL ? d->style->attend : attend)(d, block, normed, layer);
     y = block_norm(d, block, norms->after_attention, y);
@@ -208,7 +212,8 @@ const char *cleave_compose_decoder(cleave_composer *c, const cleave_config *conf
     }
     for (int64_t i = 0; i < config->layers; i++)
         x = add_block(&d, x, i);
-    x = norm(&d, in_model(&d, "norm"), x, config->width);
+    const char *last = norms_of(&d)->last;
+    x = norm(&d, in_model(&d, last != NULL ? last : "norm"), x, config->width);
     x = config->tied
             ? cleave_compose_tied(c, "lm_head", x, table)
             : cleave_compose_linear(c, "lm_head", x, config->width, config->vocabulary, false);

@@ -11,6 +11,7 @@ typedef struct cleave_decoder cleave_decoder;
    nothing does. */
 typedef struct cleave_decoder_norms {
     const char *before_attention, *after_attention, *before_feed, *after_feed;
+    const char *last; /* of the model, behind all blocks; null: "norm" */
 } cleave_decoder_norms;
 
 /* Queries, keys or values ("q", "k", "v") of one layer, split into heads; the modules of its

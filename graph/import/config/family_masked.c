@@ -2,7 +2,8 @@
    norms what attention and unit read, RoBERTa, DistilBERT, ELECTRA's generator, whose tables may be
    narrower than the stream (what tells its tokens from a text's own is not put together), and
    ALBERT, which goes through one layer again and again.  MPNet's scores have a bias by distances,
-   as T5's; ESM-2 has rotary positions and treats masked tokens as dropped ones. */
+   as T5's; ESM-2 has rotary positions and treats masked tokens as dropped ones; Nomic's BERT has
+   these positions, too, and a gated unit. */
 #include "graph/import/config/family_masked.h"
 #include "graph/import/config/distances.h"
 #include "graph/import/config/families.h"
@@ -128,6 +129,29 @@ static const cleave_masked esm = {.model = "esm",
                                   .names = BERT_BLOCK("attention.LayerNorm", "LayerNorm"),
                                   .head = ROBERTA_HEAD};
 
+static const cleave_masked nomic_bert = {.model = "nomic_bert",
+                                         .blocks = "layers",
+                                         .names = {.attention = "self_attn",
+                                                   .query = "q_proj",
+                                                   .key = "k_proj",
+                                                   .value = "v_proj",
+                                                   .attended = "self_attn.o_proj",
+                                                   .attention_norm = "post_attention_layernorm",
+                                                   .wide = "mlp.gate_proj",
+                                                   .up = "mlp.up_proj",
+                                                   .act = "mlp.act_fn",
+                                                   .narrow = "mlp.down_proj",
+                                                   .unit_norm = "post_mlp_layernorm",
+                                                   .attended_dropout = "post_attention_dropout",
+                                                   .dropout = "post_mlp_dropout",
+                                                   .is_plain = true},
+                                         .head = {.layer = "cls.predictions.transform.dense",
+                                                  .act = "cls.predictions.act",
+                                                  .norm = "cls.predictions.transform.layer_norm",
+                                                  .decoder = "cls.predictions.decoder",
+                                                  .bias = "cls.predictions.bias",
+                                                  .logits = "cls.predictions.logits"}};
+
 /* ---- what blocks read ------------------------------------------------------------------------ */
 
 static int64_t embedded_width(const cleave_config *config) {
@@ -230,7 +254,7 @@ const char *cleave_compose_masked(cleave_composer *c, const cleave_config *confi
     return cleave_masked_logits(&e, of, table, x);
 }
 
-/* ---- MPNet and ESM-2 ------------------------------------------------------------------------- */
+/* ---- MPNet, ESM-2 and Nomic's BERT ----------------------------------------------------------- */
 
 const char *cleave_compose_mpnet(cleave_composer *c, const cleave_config *config) {
     cleave_config own = *config;
@@ -280,4 +304,15 @@ const char *cleave_compose_esm(cleave_composer *c, const cleave_config *config) 
     if (config->drops_masked)
         x = drop_masked(c, &own, ids, x);
     return cleave_masked_logits(&e, &esm, table, x);
+}
+
+const char *cleave_compose_nomic_bert(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.scores_places = own.tied = true;
+    const cleave_rotary_tables rotary = cleave_compose_rotary_tables(c, "rotary", &own);
+    cleave_encoder e = cleave_masked_encoder(c, &own, &nomic_bert);
+    e.rotary = &rotary;
+    e.biases = false;
+    const char *table, *x = cleave_masked_embed(&e, &nomic_bert, &table);
+    return cleave_masked_logits(&e, &nomic_bert, table, x);
 }

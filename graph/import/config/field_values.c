@@ -93,6 +93,24 @@ static cleave_status read_layers(const cleave_json_cursor *at, layer_reader read
     return CLEAVE_OK;
 }
 
+/* The layers that have it, by their numbers. */
+static cleave_status read_places(const cleave_json_cursor *at, const cleave_field *field,
+                                 cleave_of_layers *of_layers, cleave_arena *arena,
+                                 cleave_error *error) {
+    bool *has = CLEAVE_ARENA_ARRAY(arena, bool, CLEAVE_MOST_LAYERS);
+    if (has == NULL)
+        return cleave_fail_memory(error, "reading a configuration");
+    CLEAVE_TRY(cleave_json_expect_array(at, error));
+    for (int32_t i = 0; i < cleave_json_count(at); i++) {
+        const cleave_json_cursor element = cleave_json_element(at, i);
+        int64_t layer;
+        CLEAVE_TRY(cleave_json_integer(&element, 0, CLEAVE_MOST_LAYERS - 1, &layer, error));
+        has[layer] = true;
+    }
+    *of_layers = (cleave_of_layers){CLEAVE_MOST_LAYERS, has, field->name};
+    return CLEAVE_OK;
+}
+
 /* Runs of layers: a list of [[TEXT, ...], N], each of N times the layers that its texts say. */
 static cleave_status read_runs(const cleave_json_cursor *at, const cleave_field *field,
                                cleave_of_layers *of_layers, cleave_arena *arena,
@@ -265,6 +283,8 @@ cleave_status cleave_field_read(const cleave_json_cursor *at, const cleave_field
         return read_layers(at, read_either, field, member, arena, error);
     case CLEAVE_FIELD_SWITCHES:
         return read_layers(at, read_switch, field, member, arena, error);
+    case CLEAVE_FIELD_PLACES:
+        return read_places(at, field, member, arena, error);
     case CLEAVE_FIELD_RUNS:
         return read_runs(at, field, member, arena, error);
     case CLEAVE_FIELD_ALIKE:
@@ -324,6 +344,7 @@ void cleave_field_set_standard(const cleave_field *field, void *member) {
     case CLEAVE_FIELD_ROTARIES:
     case CLEAVE_FIELD_LAYERS:
     case CLEAVE_FIELD_SWITCHES:
+    case CLEAVE_FIELD_PLACES:
     case CLEAVE_FIELD_RUNS:
     case CLEAVE_FIELD_IDLE:
     case CLEAVE_FIELD_EMPTY:

@@ -58,6 +58,16 @@ FIELDS_OF(deberta_v2, MASKED_ALONE(1e-7, 6144), COUNT("type_vocab_size", types, 
           FLAG("position_biased_input", scales, 1), ZERO("conv_kernel_size"), YES("legacy"),
           IDLE("pooler_dropout"), IDLE("pooler_hidden_act"), IDLE("pooler_hidden_size"));
 
+/* The class has a size where nothing is said of one. */
+FIELDS_OF(nomic_bert, EXTENT("hidden_size", width, 768), EXTENT("num_hidden_layers", layers, 12),
+          EXTENT("num_attention_heads", heads, 12), EXTENT("intermediate_size", inner, 3072),
+          EXTENT("vocab_size", vocabulary, 30528), EXTENT("type_vocab_size", types, 2),
+          EXTENT("max_position_embeddings", positions, 2048), EXTENT("head_dim", head, 0),
+          NUMBER("layer_norm_eps", epsilon, 1e-12), TURNED("rope_theta", 1000),
+          RATE("hidden_dropout_prob", dropout, 0),
+          RATE("attention_probs_dropout_prob", attention_dropout, 0), YES("tie_word_embeddings"),
+          FUNCTION("hidden_act", "silu"));
+
 /* Layers are one, whose parameters all share. */
 FIELDS_OF(albert, SIZES, EXTENT("intermediate_size", inner, 16384),
           NUMBER("layer_norm_eps", epsilon, 1e-12), NEEDED("vocab_size", vocabulary),

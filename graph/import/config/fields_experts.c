@@ -248,3 +248,31 @@ FIELDS_OF(solar_open, SIZES, NEEDED("vocab_size", vocabulary),
           FLAG("norm_topk_prob", normalises, 1), EXTENT("head_dim", head, 128),
           FLAG("attention_bias", qkv_bias, 0), FLAG("tie_word_embeddings", tied, 0),
           NOT("use_qk_norm"), IDLE("intermediate_size"), FUNCTION("hidden_act", "silu"));
+
+/* What LFM2's classes have alike.  Their files say of the convolution what they don't read. */
+#define LFM2(width_, inner_)                                                                       \
+    EXTENT("hidden_size", width, width_), EXTENT("num_hidden_layers", layers, 32),                 \
+        EXTENT("num_attention_heads", heads, 32), EXTENT("num_key_value_heads", kv_heads, 8),      \
+        EXTENT("intermediate_size", inner, inner_), EXTENT("vocab_size", vocabulary, 65536),       \
+        EXTENT("max_position_embeddings", positions, 128000), EXTENT("head_dim", head, 0),         \
+        TURNED("rope_theta", 1e6), NUMBER("norm_eps", epsilon, 1e-5),                              \
+        EXTENT("conv_L_cache", taps, 3), NOT("conv_bias"), FLAG("tie_word_embeddings", tied, 1),   \
+        FLAG("tie_embedding", tied, 1), IDLE("theta"), IDLE("attention_dropout")
+#define ATTENDING                                                                                  \
+    { "layer_types", CLEAVE_FIELD_LAYERS, MEMBER(attending), false, 0, "conv full_attention" }
+
+/* Layers by their types go before those by their numbers. */
+FIELDS_OF(lfm2, LFM2(2560, 12288), EXTENT("block_ff_dim", inner, 12288),
+          FLAG("block_auto_adjust_ff_dim", fits_inner, 1),
+          CAP("block_ffn_dim_multiplier", inner_scale, 1),
+          EXTENT("block_multiple_of", inner_multiple, 256),
+          {"full_attn_idxs", CLEAVE_FIELD_PLACES, MEMBER(attending), false, 0, NULL}, ATTENDING,
+          IDLE("block_dim"), IDLE("block_mlp_init_scale"), IDLE("block_norm_eps"),
+          IDLE("block_out_init_scale"), YES("block_use_swiglu"), IDLE("block_use_xavier_init"),
+          IDLE("conv_dim"), IDLE("conv_dim_out"), IDLE("conv_use_xavier_init"), IDLE("num_heads"),
+          YES("use_pos_enc"));
+
+FIELDS_OF(lfm2_moe, LFM2(2048, 7168), ATTENDING, EXPERTS(4), EXTENT("num_experts", experts, 32),
+          EXTENT("moe_intermediate_size", expert_inner, 1792),
+          COUNT("num_dense_layers", dense_layers, 2), FLAG("use_expert_bias", corrects, 1),
+          NUMBER("routed_scaling_factor", expert_scale, 1), FLAG("norm_topk_prob", normalises, 1));

@@ -129,6 +129,33 @@ Test(config, windows_are_of_the_layers_that_the_file_says) {
     expect_windows(&graph, 0, 0);
 }
 
+static int count_nodes(const cleave_onnx_graph *graph, const char *type) {
+    int n = 0;
+    for (int32_t i = 0; i < graph->n_nodes; i++)
+        n += strcmp(graph->nodes[i].type, type) == 0;
+    return n;
+}
+
+/* Of two layers. */
+Test(config, convolutions_are_of_the_layers_that_the_file_says) {
+    static const char lfm2[] =
+        "{\"model_type\": \"lfm2\", " SIZES ", \"num_key_value_heads\": 2%s}";
+    static const struct {
+        const char *said;
+        int convolutions;
+    } cases[] = {{"", 0},
+                 {", \"full_attn_idxs\": []", 2},
+                 {", \"full_attn_idxs\": [1, 7]", 1},
+                 {", \"full_attn_idxs\": [], \"layer_types\": [\"conv\", \"full_attention\"]", 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[512];
+        snprintf(text, sizeof text, lfm2, cases[i].said);
+        const cleave_onnx_graph graph = graph_of(text, 5, true);
+        cr_expect_eq(count_nodes(&graph, "Conv"), cases[i].convolutions, "%s", cases[i].said);
+        cr_expect_eq(count_nodes(&graph, "CausalMask"), 2 - cases[i].convolutions);
+    }
+}
+
 /* Heads of 4 turn by 1 and theta^(-1/2) per position; half of them by 1 alone. */
 Test(config, positions_turn_pairs_of_a_share_of_the_head) {
     cleave_onnx_graph graph = graph_of("{" LLAMA ", \"rope_theta\": 100}", 3, true);

@@ -182,6 +182,16 @@ static const struct {
     {"{\"model_type\": \"qwen3\", " SIZES ", \"num_key_value_heads\": 2, \"layer_types\": "
      "[\"chunked_attention\"]}",
      "$.layer_types[0]", 8},
+    {"{\"model_type\": \"lfm2\", \"num_key_value_heads\": 2, " SIZES
+     ", \"layer_types\": [\"conv\"]}",
+     "has 1 layer_types for 2 layers", 8},
+    {"{\"model_type\": \"lfm2\", \"num_key_value_heads\": 2, " SIZES ", \"full_attn_idxs\": [-1]}",
+     "$.full_attn_idxs[0]: -1 is not in the range", 8},
+    {"{\"model_type\": \"lfm2\", \"num_key_value_heads\": 2, " SIZES
+     ", \"block_ffn_dim_multiplier\": 1e9}",
+     "a block_ffn_dim_multiplier of 1e+09 is too large", 8},
+    {"{\"model_type\": \"lfm2\", \"num_key_value_heads\": 2, " SIZES ", \"conv_bias\": true}",
+     "$.conv_bias: is true", 8},
     {"{\"model_type\": \"exaone4\", " SIZES ", \"num_key_value_heads\": 2, "
      "\"sliding_window_pattern\": \"LGLG\"}",
      "$.sliding_window_pattern: \"LGLG\" is not supported, but such as LLLG", 8},
