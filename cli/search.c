@@ -31,11 +31,27 @@ static const option_row rows[] = {
     {"--resume", "STATE.json", OPTION_TEXT, offsetof(search_values, resume),
      .help =
          "of auto: go on from the state in this file, if there is one, and leave the state there"},
-    {"-o", "PLAN.layout.json", OPTION_OUTPUT, offsetof(search_values, output), .required = true,
-     .help = "where the layout is written"},
+    {"-o", "PLAN.layout.json", OPTION_OUTPUT, offsetof(search_values, output),
+     .help = "where the layout is written (default: it is not kept)"},
     ROW_JSON,
     ROW_QUIET,
 };
+
+/* Devices that no part of any operator is on; of one pass, since there may be thousands. */
+static cleave_status count_idle(const cleave_layout *layout, cleave_arena *arena, int32_t *n_idle,
+                                cleave_error *error) {
+    bool *works = CLEAVE_ARENA_ARRAY(arena, bool, layout->n_devices);
+    if (works == NULL)
+        return cleave_fail_memory(error, "counting devices");
+    *n_idle = layout->n_devices;
+    for (int32_t op = 0; op < layout->n_operators; op++)
+        for (int32_t p = 0; p < layout->splits[op].n_parts; p++) {
+            bool *of_device = &works[layout->splits[op].devices[p]];
+            *n_idle -= !*of_device;
+            *of_device = true;
+        }
+    return CLEAVE_OK;
+}
 
 static int32_t count_recomputed(const cleave_layout *layout) {
     int32_t n = 0;
@@ -66,9 +82,10 @@ static void put_step(const search_request *asked, const cleave_search_result *re
 }
 
 static void print_json(const search_values *values, const cleave_search_result *result,
-                       int64_t batch, cleave_json_writer *w) {
+                       int64_t batch, int32_t n_idle, cleave_json_writer *w) {
     cleave_json_begin_object(w, false);
     put_step(&values->request, result, batch, w);
+    cleave_json_set_integer(w, "idle_devices", n_idle);
     price_report_put(w, &result->shares);
     cleave_json_set_string(w, "method", result->best.method);
     cleave_json_set_integer(w, "micro_batches", result->best.layout.schedule.micro_batches);
@@ -105,7 +122,8 @@ static void print_json(const search_values *values, const cleave_search_result *
     cleave_json_set_integer(w, "optimum_in_steps", result->optimum_in_steps);
     cleave_json_set_integer(w, "peak_bytes", result->best.peak_bytes);
     cleave_json_set_integer(w, "bytes_sent", result->best.bytes_sent);
-    cleave_json_set_string(w, "layout", values->output);
+    if (values->output != NULL)
+        cleave_json_set_string(w, "layout", values->output);
     cleave_json_end_object(w);
 }
 
@@ -200,8 +218,17 @@ static bool leaves_stages_out(const search_request *asked) {
            cleave_target_stages[target];
 }
 
+static void print_idle(int32_t n_idle, int32_t n_devices, int64_t batch) {
+    if (n_idle == 0)
+        return;
+    printf("%d of %d devices %s nothing to do: ", n_idle, n_devices, n_idle > 1 ? "have" : "has");
+    if (batch > 0 && batch < n_devices)
+        printf("the batch of %lld has no sample for each, and ", (long long)batch);
+    printf("nothing that was found with them is quicker.\n");
+}
+
 static void print_text(const search_values *values, const cleave_search_result *result,
-                       const cleave_model *model, const cleave_machine *machine,
+                       const cleave_model *model, const cleave_machine *machine, int32_t n_idle,
                        cleave_arena *arena) {
     print_plans(values, result, arena);
     for (int32_t b = 0; b < result->n_baselines; b++)
@@ -242,7 +269,12 @@ static void print_text(const search_values *values, const cleave_search_result *
                values->request.target);
     const char *note = inputs_provenance_note(machine);
     inputs_print_room(model);
-    printf("%s%sLayout written to %s\n", note, note[0] != '\0' ? "\n" : "", values->output);
+    print_idle(n_idle, result->best.layout.n_devices, model->batch);
+    printf("%s%s", note, note[0] != '\0' ? "\n" : "");
+    if (values->output != NULL)
+        printf("Layout written to %s\n", values->output);
+    else
+        printf("The layout was not kept: -o PLAN.layout.json writes it.\n");
 }
 
 static cleave_status read_constraints(const search_request *asked, const cleave_model *model,
@@ -376,13 +408,16 @@ static cleave_status search(const void *any, char *const *arguments, cleave_aren
     interrupt_ignore();
     if (values->request.target != NULL)
         CLEAVE_TRY(search_for_take_back(&model, &machine, &options, arena, &result.best, error));
-    CLEAVE_TRY(cleave_layout_write(values->output, &model, &result.best.layout, error));
+    int32_t n_idle = 0;
+    CLEAVE_TRY(count_idle(&result.best.layout, arena, &n_idle, error));
+    if (values->output != NULL)
+        CLEAVE_TRY(cleave_layout_write(values->output, &model, &result.best.layout, error));
     if (!values->request.common.json) {
-        print_text(values, &result, &model, &machine, arena);
+        print_text(values, &result, &model, &machine, n_idle, arena);
         return CLEAVE_OK;
     }
     cleave_json_writer writer = {0};
-    print_json(values, &result, model.batch, &writer);
+    print_json(values, &result, model.batch, n_idle, &writer);
     return inputs_print_json(&writer, error);
 }
 

@@ -274,6 +274,17 @@ static cleave_status check_step(const cleave_model *model, const cleave_search_o
     return CLEAVE_OK;
 }
 
+/* Stages are blocks of devices. */
+static cleave_status check_stages(const cleave_search_options *options, cleave_error *error) {
+    const cleave_constraints *given = options->constraints;
+    const cleave_schedule_wish *wish = options->schedule;
+    if (given == NULL || wish == NULL || wish->stages < 2 || cleave_constraints_allow_blocks(given))
+        return CLEAVE_OK;
+    return cleave_fail(error, CLEAVE_BAD_INPUT,
+                       "%d stages are blocks of devices: they go with --only %s,operator",
+                       wish->stages, given->only);
+}
+
 cleave_status cleave_search(const cleave_model *model, const cleave_machine *machine,
                             const cleave_search_options *options, cleave_arena *arena,
                             cleave_search_result *result, cleave_error *error) {
@@ -284,6 +295,7 @@ cleave_status cleave_search(const cleave_model *model, const cleave_machine *mac
                            options->method, cleave_baseline_list);
     CLEAVE_TRY(check_zero(options, error));
     CLEAVE_TRY(check_step(model, options, error));
+    CLEAVE_TRY(check_stages(options, error));
     const cleave_constraints *given = options->constraints;
     bool constrains = given != NULL && (given->fixed != NULL || given->sorts != 0 ||
                                         cleave_constraints_have_target(given));

@@ -77,6 +77,7 @@
    only takes back what was put. */
 #include "simulator/delta/checks.h"
 #include "simulator/delta/internal.h"
+#include "simulator/step/priced_check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -187,9 +188,7 @@ cleave_status cleave_delta_put(cleave_delta *delta, int32_t place, cleave_delta_
     delta_placed *there = delta->placed[place];
     int64_t total = delta->total - (there == NULL ? 0 : there->total);
     if (placed != NULL && placed->total > INT64_MAX / 4 - total)
-        return cleave_fail(error, CLEAVE_FAILED,
-                           "the times of the step add up to more than 26 days: too long to "
-                           "simulate in picoseconds");
+        return cleave_fail_too_long(error);
     fetch_slots(delta, there, false);
     fetch_slots(delta, placed, false);
     fetch_slots(delta, there, true);

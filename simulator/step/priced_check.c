@@ -95,6 +95,12 @@ static cleave_status check_collective(checker *c, int32_t i) {
     return CLEAVE_OK;
 }
 
+cleave_status cleave_fail_too_long(cleave_error *error) {
+    return cleave_fail(error, CLEAVE_BAD_INPUT,
+                       "the times of the step add up to more than 26 days, too long to simulate in "
+                       "picoseconds: is a figure of the machine out of scale?");
+}
+
 /* A quarter of the range leaves room for any sum of two times. */
 cleave_status cleave_priced_check(const cleave_priced_fragment *fragment, int32_t n_queues,
                                   int32_t n_links, const int64_t *link_latency, int64_t *total,
@@ -113,9 +119,7 @@ cleave_status cleave_priced_check(const cleave_priced_fragment *fragment, int32_
     for (int32_t i = 0; i < fragment->n_collectives; i++)
         CLEAVE_TRY(check_collective(&c, i));
     if (c.total > INT64_MAX / 4)
-        return cleave_fail(error, CLEAVE_FAILED,
-                           "the times of the step add up to more than 26 days: too long to "
-                           "simulate in picoseconds");
+        return cleave_fail_too_long(error);
     *total = (int64_t)c.total;
     return CLEAVE_OK;
 }

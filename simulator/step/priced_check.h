@@ -5,8 +5,11 @@
 #include "base/error.h"
 #include "simulator/step/priced_fragment.h"
 
-/* Of each item, message and collective by itself.  FAILED names what is wrong, or says that times
-   may add up to more than fits (about 26 days).  `total`, picoseconds, is a bound of what the
+/* BAD_INPUT: times may add up to more than fits (about 26 days). */
+cleave_status cleave_fail_too_long(cleave_error *error);
+
+/* Of each item, message and collective by itself.  FAILED names what is wrong, or BAD_INPUT as
+   above.  `total`, picoseconds, is a bound of what the
    fragment adds to a step: the sum of all durations, with work counted twice for what it takes from
    the other lane, or a main lane. */
 cleave_status cleave_priced_check(const cleave_priced_fragment *fragment, int32_t n_queues,

@@ -179,6 +179,8 @@ bad_machine "2" '\[\[0, 1\]\]' '[[0, 2]]'
 bad_machine "devices" '"devices": 2' '"devices": 2.5'
 bad_machine "devices" '"devices": 2' '"devices": 99999999999'
 bad_machine "line 1" '{"cleave_machine": 1,' '{"cleave_machine": 1'
+sed 's|"5 GB/s"|"1 B/s"|' "$tree/tests/fuzz/corpus/machine/pair.json" >"$work/slow.json"
+expect_error 2 "more than 26 days" search --model "$models/alexnet.onnx" --batch 64 --machine "$work/slow.json" -o "$work/output"
 expect_error 2 99 search --model "$models/lenet5.onnx" --batch 8 --machine "$machine" --devices 99 \
     -o "$work/output"
 

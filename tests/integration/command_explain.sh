@@ -51,6 +51,8 @@ expect_error 3 'operator "/f1/Gemm", as --fix' search "${search[@]}" --fix "$wor
     --memory-limit "60 KiB" -o "$work/output"
 expect_error 3 "under --fix $work/fix.layout.json (1 operator) and --only sample" search "${search[@]}" \
     --fix "$work/fix.layout.json" --only sample --memory-limit "500 KiB" -o "$work/output"
+expect_error 2 '2 stages are blocks of devices: they go with --only sample,operator' search "${search[@]}" --only sample \
+    --stages 2 -o "$work/output"
 expect_error 3 'method "data-parallel" does not apply' search "${search[@]}" --only parameter \
     --method data-parallel -o "$work/output"
 expect_error 2 '"samples" is none of sample, operator' search "${search[@]}" --only samples -o "$work/output"

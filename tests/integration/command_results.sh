@@ -28,6 +28,20 @@ for i in 1 2; do
 done
 cmp "$work/random1.layout.json" "$work/random2.layout.json" || fail "two draws with one seed differ"
 
+# Without -o the result is printed and nothing is written; 100 samples leave 28 of 128 devices without one.
+idle=(search --model "$models/alexnet.onnx" --batch 100 --machine "$tree/configs/machines/h100-512x8.json" --devices 128
+    --method data-parallel --quiet)
+(cd "$work" && mkdir empty && cd empty && "$cleave" "${idle[@]}") >"$work/out" || fail "no search without -o"
+[ -z "$(ls -A "$work/empty")" ] || fail "a search without -o leaves $(ls -A "$work/empty")"
+for said in "^28 of 128 devices have nothing to do: the batch of 100 has no sample for each, " "^The layout was not kept: -o "; do
+    grep -q "$said" "$work/out" || fail "no $said in $(cat "$work/out")"
+done
+expect_ok "${idle[@]}" --json
+[ "$(json_value "$work/out" idle_devices)" = 28 ] || fail "not 28 devices without work: $(cat "$work/out")"
+has_keys devices step_seconds
+expect_ok search "${lenet[@]}" --machine "$machine" --method data-parallel
+grep -q "nothing to do" "$work/out" && fail "devices without work: $(cat "$work/out")"
+
 # The found step is never worse than a baseline, never below the bound.
 expect_ok search "${lenet[@]}" --machine "$machine" --proposals 200 --json -o "$work/plan.layout.json"
 step=$(json_value "$work/out" step_seconds)

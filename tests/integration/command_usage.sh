@@ -41,7 +41,7 @@ expect_error 2 "command is missing"
 expect_error 2 '"serach"' serach
 alexnet=(--model "$models/alexnet.onnx" --batch 32 --machine "$machine")
 expect_error 2 --model search --batch 32 --machine "$machine" -o "$work/output"
-expect_error 2 "-o" search "${alexnet[@]}"
+expect_error 2 "-o" export --to torch "${alexnet[@]}" --layout plan.layout.json
 expect_error 2 --batch search "${alexnet[@]}" --batch 32 -o "$work/output"
 expect_error 2 '"many"' search --model m --machine m --batch many -o "$work/output"
 expect_error 2 --batch search --model m --machine m --batch -3 -o "$work/output"

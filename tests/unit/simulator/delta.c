@@ -382,10 +382,14 @@ Test(delta, marks_join_the_lanes_of_a_device) {
     destroy(delta);
 }
 
-static void refuse(cleave_delta *delta, const sample *s, const char *why) {
+static void refuse_as(cleave_status status, cleave_delta *delta, const sample *s, const char *why) {
     cleave_error error = {""};
-    cr_expect_eq(put_fragment(&made, delta, 0, &s->fragment, &error), CLEAVE_FAILED, "%s", why);
+    cr_expect_eq(put_fragment(&made, delta, 0, &s->fragment, &error), status, "%s", why);
     cr_expect_neq(strstr(error.message, why), NULL, "'%s' does not say '%s'", error.message, why);
+}
+
+static void refuse(cleave_delta *delta, const sample *s, const char *why) {
+    refuse_as(CLEAVE_FAILED, delta, s, why);
 }
 
 Test(delta, broken_fragments_are_refused_and_change_nothing) {
@@ -417,7 +421,7 @@ Test(delta, broken_fragments_are_refused_and_change_nothing) {
     refuse(delta, &s, "not within the step");
     sample_begin(&s, 0);
     item(&s, W, 0, INT64_MAX / 2);
-    refuse(delta, &s, "26 days");
+    refuse_as(CLEAVE_BAD_INPUT, delta, &s, "26 days");
     s.hop_link[0] = 1;
     s.duration[0] = 0;
     refuse(delta, &s, "on link 1 of 1");
