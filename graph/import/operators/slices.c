@@ -1,4 +1,5 @@
 /* Slice, Split and Compress: parts of axes. */
+#include "graph/import/fold/fold.h"
 #include "graph/import/operators/movement.h"
 
 /* ---- Slice ----------------------------------------------------------------------------------- */
@@ -68,6 +69,15 @@ static cleave_status take_steps(cleave_importer *im, int32_t source, int axis, i
     return cleave_import_take(im, source, axis, n, ids, result);
 }
 
+/* What has no elements is a constant: a concatenation leaves it out, as files do that roll a
+   tensor by nothing. */
+static cleave_status deliver_empty(cleave_importer *im, int rank, const int64_t *shape) {
+    cleave_folded empty;
+    CLEAVE_TRY(
+        cleave_fold_new(im, cleave_import_type(cleave_import_input(im, 0)), rank, shape, &empty));
+    return cleave_fold_deliver(im, 0, &empty.tensor);
+}
+
 cleave_status cleave_import_slice(cleave_importer *im) {
     int32_t source, result;
     const char *name = cleave_arena_printf(im->arena, "%s.forward", im->node->outputs[0]);
@@ -76,6 +86,9 @@ cleave_status cleave_import_slice(cleave_importer *im) {
     cleave_tensor from = im->tensors.items[source].tensor;
     cleave_view view = {.kind = CLEAVE_VIEW_SLICE, .n_sources = 1, .sources = &source};
     CLEAVE_TRY(cleave_import_slice_ranges(im, from.rank, from.shape, begin, step, shape));
+    for (int d = 0; d < from.rank; d++)
+        if (shape[d] == 0)
+            return deliver_empty(im, from.rank, shape);
     bool moves = false;
     for (int d = 0; d < from.rank; d++) {
         bool up = step[d] > 0;

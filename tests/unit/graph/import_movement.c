@@ -184,6 +184,30 @@ Test(import_movement, slices_go_backwards_and_beyond_the_ends) {
     }
 }
 
+/* As exporters write a roll by 2, and by 0: the last of 5 elements, none of them, before the
+ * others. */
+Test(import_movement, what_a_slice_has_none_of_is_left_out) {
+    for (int64_t by = 0; by <= 2; by += 2) {
+        const int64_t kept = 5 - by;
+        bytes graph = {.n = 0};
+        graph_input(&graph, "x", "batch 5");
+        integers(&graph, "zero", 1, &(int64_t){0});
+        integers(&graph, "kept", 1, &kept);
+        integers(&graph, "many", 1, &(int64_t){INT64_MAX});
+        integers(&graph, "one", 1, &(int64_t){1});
+        graph_output(&graph, "y");
+        bytes attributes = {.n = 0};
+        attribute_integer(&attributes, "axis", 1);
+        node(&graph, "Slice", "s", "x kept many one", "last", NULL);
+        node(&graph, "Slice", "u", "x zero kept one", "first", NULL);
+        node(&graph, "Concat", "c", "last first", "z", &attributes);
+        node(&graph, "Neg", "n", "z", "y", NULL);
+        import(&graph, 13, 1, false);
+        expect_values("y", 5,
+                      by == 0 ? (double[]){-1, -2, -3, -4, -5} : (double[]){-4, -5, -1, -2, -3});
+    }
+}
+
 Test(import_movement, splits_are_equal_but_for_the_last_where_that_is_said) {
     bytes graph = {.n = 0}, attributes = {.n = 0};
     graph_input(&graph, "x", "batch 5");
