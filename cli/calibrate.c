@@ -62,6 +62,7 @@ static const option_row rows[] = {
     ROW_CAPACITY,
     ROW_PRECISION,
     ROW_REDUCE_PRECISION,
+    ROW_JSON,
     ROW_QUIET,
 };
 

@@ -251,8 +251,24 @@ static int32_t count_devices(const calibrate_values *values, const calibrate_tim
     return values->common.devices > 0 ? (int32_t)values->common.devices : most;
 }
 
-static void print_summary(const calibrate_values *values, const calibrate_times *times,
-                          const cleave_machine *machine) {
+static cleave_status print_json(const calibrate_values *values, const calibrate_times *times,
+                                const cleave_machine *machine, cleave_error *error) {
+    const cleave_device_kind *kind = &machine->kinds[0];
+    cleave_json_writer w = {0};
+    cleave_json_begin_object(&w, false);
+    cleave_json_set_string(&w, "version", kind->kernel_version);
+    cleave_json_set_number(&w, "flops_per_second", kind->flops_per_second);
+    cleave_json_set_number(&w, "bytes_per_second", kind->bytes_per_second);
+    cleave_json_set_integer(&w, "times_taken", times->n_kernels);
+    cleave_json_set_integer(&w, "families", kind->n_fits);
+    cleave_json_set_integer(&w, "times_failed", times->n_failed);
+    cleave_json_set_string(&w, "machine", values->output);
+    cleave_json_end_object(&w);
+    return inputs_print_json(&w, error);
+}
+
+static void print_text(const calibrate_values *values, const calibrate_times *times,
+                       const cleave_machine *machine) {
     char rate[64], memory[64], latency[64];
     const cleave_device_kind *kind = &machine->kinds[0];
     cleave_unit_format(kind->flops_per_second, CLEAVE_UNIT_FLOPS, rate, sizeof rate);
@@ -290,6 +306,8 @@ cleave_status calibrate_take(const calibrate_values *values, cleave_arena *arena
     if (values->common.machine == NULL)
         CLEAVE_TRY(join_devices(&times, &machine, error));
     CLEAVE_TRY(cleave_machine_write(values->output, &machine, error));
-    print_summary(values, &times, &machine);
+    if (values->common.json)
+        return print_json(values, &times, &machine, error);
+    print_text(values, &times, &machine);
     return CLEAVE_OK;
 }

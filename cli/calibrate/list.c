@@ -242,6 +242,16 @@ static cleave_status write_list(const listing *l, cleave_error *error) {
     return cleave_json_write_file(&w, l->values->list, "listing what to time", error);
 }
 
+static cleave_status print_json(const listing *l, int32_t n_wanted, cleave_error *error) {
+    cleave_json_writer w = {0};
+    cleave_json_begin_object(&w, false);
+    cleave_json_set_integer(&w, "passes", l->works.n);
+    cleave_json_set_integer(&w, "passes_near_the_best", n_wanted);
+    cleave_json_set_string(&w, "kernels", l->values->list);
+    cleave_json_end_object(&w);
+    return inputs_print_json(&w, error);
+}
+
 cleave_status calibrate_list(const calibrate_values *values, cleave_arena *arena,
                              cleave_error *error) {
     listing l = {.values = values, .works = {.whole_operators = true}};
@@ -255,10 +265,12 @@ cleave_status calibrate_list(const calibrate_values *values, cleave_arena *arena
     int32_t n_wanted = 0;
     for (int32_t i = 0; i < l.works.n; i++)
         n_wanted += l.works.items[i].wanted;
-    if (status == CLEAVE_OK)
+    if (status == CLEAVE_OK && !values->common.json)
         printf("%d passes of operators, %d of them of baselines and of layouts near the best, "
                "listed in %s\n",
                l.works.n, n_wanted, values->list);
+    else if (status == CLEAVE_OK && values->through == NULL)
+        status = print_json(&l, n_wanted, error);
     CLEAVE_LIST_FREE(&l.works);
     CLEAVE_LIST_FREE(&l.freed_bytes);
     return status;

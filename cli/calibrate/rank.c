@@ -402,6 +402,30 @@ static cleave_status list_works(calibration *c, calibrate_works *works, cleave_e
     return CLEAVE_OK;
 }
 
+/* What a byte takes where the processors have to work for it, too. */
+static double link_bytes_per_second(const cleave_link *link) {
+    return 1 / fmax(1 / link->bytes_per_second, link->overhead_seconds_per_byte);
+}
+
+static cleave_status print_json(const calibration *c, int32_t n_works, cleave_error *error) {
+    cleave_json_writer w = {0};
+    cleave_json_begin_object(&w, false);
+    cleave_json_set_integer(&w, "devices", c->n_devices);
+    cleave_json_set_number(&w, "flops_per_second", c->kind.flops_per_second);
+    cleave_json_set_number(&w, "bytes_per_second", c->kind.bytes_per_second);
+    cleave_json_set_integer(&w, "works", n_works);
+    cleave_json_set_integer(&w, "works_measured", c->n_measured);
+    cleave_json_set_integer(&w, "works_kept", c->n_kept);
+    cleave_json_set_integer(&w, "works_left", c->n_left);
+    cleave_json_set_known(&w, "link_latency_seconds", c->n_links > 0,
+                          c->n_links > 0 ? c->links[0].latency_seconds : 0);
+    cleave_json_set_known(&w, "link_bytes_per_second", c->n_links > 0,
+                          c->n_links > 0 ? link_bytes_per_second(&c->links[0]) : 0);
+    cleave_json_set_string(&w, "machine", c->values->output);
+    cleave_json_end_object(&w);
+    return inputs_print_json(&w, error);
+}
+
 static void print_text(const calibration *c, int32_t n_works) {
     char memory[64], rate[64], latency[64], bandwidth[64];
     cleave_unit_format(c->kind.bytes_per_second, CLEAVE_UNIT_BYTES_PER_SECOND, memory,
@@ -413,9 +437,8 @@ static void print_text(const calibration *c, int32_t n_works) {
     if (c->n_links > 0) {
         cleave_unit_format(c->links[0].latency_seconds, CLEAVE_UNIT_SECONDS, latency,
                            sizeof latency);
-        double per_byte =
-            fmax(1 / c->links[0].bytes_per_second, c->links[0].overhead_seconds_per_byte);
-        cleave_unit_format(1 / per_byte, CLEAVE_UNIT_BYTES_PER_SECOND, bandwidth, sizeof bandwidth);
+        cleave_unit_format(link_bytes_per_second(&c->links[0]), CLEAVE_UNIT_BYTES_PER_SECOND,
+                           bandwidth, sizeof bandwidth);
         printf("link 0 -> 1: latency %s, %s with the processors' work\n", latency, bandwidth);
     }
     printf("Machine written to %s\n", c->values->output);
@@ -440,7 +463,11 @@ static cleave_status measure_all(calibration *c, calibrate_works *works, cleave_
     if (c->rank != 0)
         return CLEAVE_OK;
     CLEAVE_TRY(save(c, error));
-    print_text(c, c->n_measured + c->n_kept + c->n_left);
+    const int32_t n_works = c->n_measured + c->n_kept + c->n_left;
+    if (c->values->common.json)
+        CLEAVE_TRY(print_json(c, n_works, error));
+    else
+        print_text(c, n_works);
     calibrate_doubts_print(&c->doubts, c->values->time, c->values->again, stderr);
     return CLEAVE_OK;
 }

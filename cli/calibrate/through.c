@@ -14,13 +14,21 @@
 
 extern char **environ;
 
-static cleave_status run_script(const char *const *arguments, cleave_error *error) {
+/* What it prints goes to stderr where stdout has something else. */
+static cleave_status run_script(const char *const *arguments, bool to_stderr, cleave_error *error) {
+    posix_spawn_file_actions_t redirect, *actions = NULL;
     pid_t child;
     int outcome = 0;
     char *all[24] = {0}; /* which are not written to */
     for (int i = 0; arguments[i] != NULL; i++)
         all[i] = (char *)(uintptr_t)arguments[i];
-    int failed = posix_spawnp(&child, all[0], NULL, NULL, all, environ);
+    if (to_stderr && posix_spawn_file_actions_init(&redirect) == 0) {
+        actions = &redirect;
+        posix_spawn_file_actions_adddup2(actions, STDERR_FILENO, STDOUT_FILENO);
+    }
+    int failed = posix_spawnp(&child, all[0], actions, NULL, all, environ);
+    if (actions != NULL)
+        posix_spawn_file_actions_destroy(actions);
     if (failed != 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT, "--python %s: it can't be started: %s", all[0],
                            strerror(failed));
@@ -67,6 +75,6 @@ cleave_status calibrate_through(const calibrate_values *values, cleave_arena *ar
     if (values->common.quiet)
         arguments[n++] = "--quiet";
     fflush(stdout);
-    CLEAVE_TRY(run_script(arguments, error));
+    CLEAVE_TRY(run_script(arguments, values->common.json, error));
     return calibrate_take(&with_files, arena, error);
 }

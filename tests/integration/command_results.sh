@@ -130,6 +130,10 @@ between = sum(map(sum, simulated["bytes_between"]))
 assert searched > 0 and abs(simulated["bytes_sent"] - searched) <= 128 and abs(between - searched) <= 128 * 128
 END
 
+expect_ok calibrate "${lenet[@]}" --devices 2 --time 1 --json --quiet -o "$work/calibrated.json"
+[ "$(json_value "$work/out" works)" -gt "$(json_value "$work/out" works_measured)" ] || fail "works: $(cat "$work/out")"
+has_keys devices flops_per_second bytes_per_second works_kept works_left link_latency_seconds link_bytes_per_second machine
+
 # Progress and results do not mix: stdout of --json is the object alone.
 expect_ok simulate "${lenet[@]}" --machine "$machine" --method data-parallel --json
 [ "$(head -c 1 "$work/out")" = "{" ] && [ "$(tail -n 1 "$work/out")" = "}" ] || fail "stdout is not one object"

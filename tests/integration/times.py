@@ -60,16 +60,19 @@ def check_model(folder, name, batch):
     lists = []
     for i in range(2):
         path = f"{folder}/{name}.{i}.kernels.json"
-        run("calibrate", "--list-kernels", path, *given, "--devices", 2)
+        said = json.loads(run("calibrate", "--list-kernels", path, *given, "--devices", 2, "--json"))
         with open(path, encoding="utf-8") as stream:
             lists.append(stream.read())
     expect(lists[0] == lists[1], f"the list of {name} is the same twice")
     listed = json.loads(lists[0])
+    expect(said["kernels"] == path and said["passes"] == len(listed["operators"]), f"--json of the list says {said}")
     keys = [e["key"] for e in listed["operators"]]
     expect(len(set(keys)) == len(keys), f"keys of {name} are unique")
     times = times_of(listed)
     machine = f"{folder}/{name}.machine.json"
-    run("calibrate", "--import", write(f"{folder}/{name}.times.json", times), "-o", machine)
+    said = json.loads(run("calibrate", "--import", write(f"{folder}/{name}.times.json", times), "-o", machine, "--json"))
+    expect(said["machine"] == machine and said["times_taken"] == len(times["kernels"]) and said["times_failed"] == 0,
+           f"--json of what is taken says {said}")
     # Every operator takes 3 ms and 5 ms, whatever its nests are; copies and updates take next to nothing.
     n = len(json.loads(run("show", *given[1:], "--json"))["operators"])
     expect(near(step(given, machine, "--method", "single"), n * (FORWARD + BACKWARD)),
