@@ -299,6 +299,11 @@ MODELS = {
     "family_modernbert_decoder": (CAUSAL, dict(
         model_type="modernbert-decoder", **SMALL, intermediate_size=20, pad_token_id=0, max_position_embeddings=64,
         global_attn_every_n_layers=2, local_attention=4, global_rope_theta=100.0, local_rope_theta=20.0)),
+    "family_granitemoehybrid": (CAUSAL, dict(model_type="granitemoehybrid", **ROTARY, num_local_experts=0,
+                                             shared_intermediate_size=12, embedding_multiplier=1.5, mamba_n_heads=4,
+                                             residual_multiplier=0.5, attention_multiplier=0.3, logits_scaling=2.0,
+                                             position_embedding_type="rope",
+                                             layer_types=["full_attention", "full_attention"])),
     "family_lfm2": (CAUSAL, dict(model_type="lfm2", **ROTARY, full_attn_idxs=[1], block_multiple_of=8,
                                  block_ffn_dim_multiplier=1.3, rope_theta=50.0)),
     "family_lfm2_moe": (CAUSAL, dict(model_type="lfm2_moe", **EXPERTS, num_experts=4, moe_intermediate_size=12,

@@ -175,7 +175,7 @@ static cleave_status check_experts(const cleave_json_cursor *root, const cleave_
         return cleave_json_fail(root, error,
                                 "can't choose among %lld of %lld groups of %lld experts",
                                 (long long)open, (long long)groups, (long long)config->experts);
-    if (config->choices > config->experts / groups * open)
+    if (config->experts > 0 && config->choices > config->experts / groups * open)
         return cleave_json_fail(root, error, "%lld experts for each token are more than %lld",
                                 (long long)config->choices,
                                 (long long)(config->experts / groups * open));

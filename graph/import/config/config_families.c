@@ -84,6 +84,8 @@ const cleave_family cleave_families[] = {
      .turns_share = true},
     {"granite", &cleave_fields_granite, .compose = cleave_compose_granite, .turns = true},
     {"granitemoe", &cleave_fields_granitemoe, .compose = cleave_compose_granitemoe, .turns = true},
+    {"granitemoehybrid", &cleave_fields_granitemoehybrid,
+     .compose = cleave_compose_granitemoehybrid, .turns = true},
     {"granitemoeshared", &cleave_fields_granitemoeshared, .compose = cleave_compose_granitemoe,
      .turns = true},
     {"helium", &cleave_fields_helium, .compose = cleave_compose_helium, .turns = true,

@@ -107,6 +107,7 @@ typedef struct cleave_config {
     int64_t logit_width;    /* in widths of it logits are divided by the width */
     int64_t unturned_every; /* of so many layers the last has no rotary positions; 0: none */
     int64_t turned_width;   /* dimensions of a head that are turned; 0: as rotary[0].share says */
+    bool turns_heads;       /* layers have rotary positions, else none has */
     bool turns_windowed;    /* layers with a window alone have them */
     const char *activation;
     /* Layers with a window, rotary positions, experts; with attention, and not a convolution. */

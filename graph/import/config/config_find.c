@@ -11,6 +11,7 @@ static const struct {
 } unsupported[] = {
     {"bailing_hybrid", "linear attention"},
     {"bamba", "state-space layers"},
+    {"beit", "biases of scores by how far apart two patches are along both sides"},
     {"big_bird", "attention to blocks of keys, of which some are drawn at random"},
     {"bitnet", "weights that are rounded to three values"},
     {"clip",
@@ -30,7 +31,6 @@ static const struct {
     {"gemma4", "several parts"},
     {"gemma4_text", "embeddings of each layer, and layers that share keys"},
     {"glm_moe_dsa", "attention to keys that an indexer chooses"},
-    {"granitemoehybrid", "state-space layers"},
     {"hubert", "sounds as waves, which convolutions cut"},
     {"jamba", "state-space layers"},
     {"kimi_linear", "linear attention"},
@@ -69,6 +69,7 @@ static const struct {
     {"swin", "attention within windows of patches, which are shifted"},
     {"swinv2", "attention within windows of patches, which are shifted"},
     {"switch_transformers", "experts in an encoder and a decoder"},
+    {"vit_mae", "patches that are hidden at random in training"},
     {"wav2vec2", "sounds as waves, which convolutions cut"},
     {"xlnet", "two streams of attention"},
     {"xlstm", "recurrent layers"},

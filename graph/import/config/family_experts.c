@@ -66,7 +66,7 @@ const char *cleave_compose_gpt_oss(cleave_composer *c, const cleave_config *conf
                                   &(cleave_decoder_style){.sinks = true, .feed = feed_gpt_oss});
 }
 
-/* Beside the experts there may be one that all tokens go through. */
+/* Beside the experts there may be one that all tokens go through, or it alone. */
 static const char *feed_granitemoe(const cleave_decoder *d, const char *block, const char *x,
                                    int64_t layer) {
     static const cleave_expert_style how = {.routing = CLEAVE_ROUTING_OF_CHOSEN,
@@ -75,8 +75,10 @@ static const char *feed_granitemoe(const cleave_decoder *d, const char *block, c
     const cleave_config *config = d->config;
     const char *scope = cleave_compose_name(c, "%s.shared_mlp", block);
     (void)layer;
-    const char *y =
-        cleave_compose_experts(d, cleave_compose_name(c, "%s.block_sparse_moe", block), x, &how);
+    const char *y = config->experts > 0
+                        ? cleave_compose_experts(
+                              d, cleave_compose_name(c, "%s.block_sparse_moe", block), x, &how)
+                        : NULL;
     if (config->shared_inner == 0)
         return y;
     x = cleave_compose_gated_sides(c, scope, x,
@@ -88,7 +90,7 @@ static const char *feed_granitemoe(const cleave_decoder *d, const char *block, c
                                                          .inner = config->shared_inner});
     x = cleave_compose_linear(c, cleave_compose_name(c, "%s.output_linear", scope), x,
                               config->shared_inner, config->width, false);
-    return CLEAVE_COMPOSE(c, "Add", cleave_compose_name(c, "%s.sum", scope), y, x);
+    return y == NULL ? x : CLEAVE_COMPOSE(c, "Add", cleave_compose_name(c, "%s.sum", scope), y, x);
 }
 
 /* Its logits are divided. */
@@ -97,6 +99,13 @@ const char *cleave_compose_granitemoe(cleave_composer *c, const cleave_config *c
     own.expert_inner = own.inner;
     own.logit_scale = 1 / config->logit_scale;
     return cleave_compose_decoder(c, &own, &(cleave_decoder_style){.feed = feed_granitemoe});
+}
+
+/* Granite 4, of attention alone: heads are turned where the file says so. */
+const char *cleave_compose_granitemoehybrid(cleave_composer *c, const cleave_config *config) {
+    cleave_config own = *config;
+    own.unturned_every = !config->turns_heads;
+    return cleave_compose_granitemoe(c, &own);
 }
 
 /* MiniMax M2: norms over all heads at once, and experts by sigmoids. */

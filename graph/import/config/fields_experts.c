@@ -79,16 +79,31 @@ FIELDS_OF(llama4, SIZES, NEEDED("vocab_size", vocabulary),
           FUNCTION("hidden_act", "silu"));
 
 #define GRANITEMOE                                                                                 \
-    LLAMA(0, 2048), EXPERTS(2), EXTENT("num_local_experts", experts, 8),                           \
-        FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 0),           \
+    LLAMA(0, 2048), ROOM, FLAG("tie_word_embeddings", tied, 0),                                    \
+        FLAG("attention_bias", attention_bias, 0),                                                 \
         NUMBER("embedding_multiplier", embedding_scale, 1),                                        \
         NUMBER("residual_multiplier", residual_scale, 1),                                          \
         NUMBER("attention_multiplier", score_scale, 1), NUMBER("logits_scaling", logit_scale, 1),  \
         FUNCTION("hidden_act", "silu")
+#define GRANITE_EXPERTS                                                                            \
+    EXTENT("num_experts_per_tok", choices, 2), EXTENT("num_local_experts", experts, 8)
 
-FIELDS_OF(granitemoe, GRANITEMOE);
+FIELDS_OF(granitemoe, GRANITEMOE, GRANITE_EXPERTS);
 
-FIELDS_OF(granitemoeshared, GRANITEMOE, COUNT("shared_intermediate_size", shared_inner, 0));
+FIELDS_OF(granitemoeshared, GRANITEMOE, GRANITE_EXPERTS,
+          COUNT("shared_intermediate_size", shared_inner, 0));
+
+/* The class has state-space layers where nothing else is said. */
+FIELDS_OF(granitemoehybrid, GRANITEMOE, COUNT("num_experts_per_tok", choices, 2),
+          COUNT("num_local_experts", experts, 8),
+          EXTENT("shared_intermediate_size", shared_inner, 1024),
+          {"layer_types", CLEAVE_FIELD_LAYERS, MEMBER(attending), true, 0,
+           "attention full_attention"},
+          EITHER("position_embedding_type", turns_heads, "nope rope"),
+          IS("normalization_function", "rmsnorm"), IDLE("init_method"), IDLE("mamba_chunk_size"),
+          IDLE("mamba_conv_bias"), IDLE("mamba_d_conv"), IDLE("mamba_d_head"),
+          IDLE("mamba_d_state"), IDLE("mamba_expand"), IDLE("mamba_n_groups"),
+          IDLE("mamba_n_heads"), IDLE("mamba_proj_bias"), IDLE("time_step_limit"));
 
 FIELDS_OF(minimax_m2, LLAMA_SIZES(8, 196608), TURNED("rope_theta", 5e6),
           NUMBER("partial_rotary_factor", rotary[0].share, 1), COUNT("rotary_dim", turned_width, 0),

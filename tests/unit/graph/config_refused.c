@@ -182,6 +182,10 @@ static const struct {
     {"{\"model_type\": \"qwen3\", " SIZES ", \"num_key_value_heads\": 2, \"layer_types\": "
      "[\"chunked_attention\"]}",
      "$.layer_types[0]", 8},
+    {"{\"model_type\": \"vit_mae\"}", "it has patches that are hidden at random in training", 0},
+    {"{\"model_type\": \"granitemoehybrid\", " SIZES "}", "$: has no layer_types", 8},
+    {"{\"model_type\": \"granitemoehybrid\", " SIZES ", \"layer_types\": [\"mamba\"]}",
+     "$.layer_types[0]: \"mamba\" is not supported, but attention", 8},
     {"{\"model_type\": \"lfm2\", \"num_key_value_heads\": 2, " SIZES
      ", \"layer_types\": [\"conv\"]}",
      "has 1 layer_types for 2 layers", 8},
