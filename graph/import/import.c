@@ -45,8 +45,9 @@ static bool is_added_scalar(const cleave_onnx_tensor *tensor) {
 
 static cleave_value initializer_value(const cleave_onnx_tensor *tensor) {
     cleave_value value = {.name = tensor->name, .producer = -1};
-    /* What is trained are floats of some extent; scalars, masks and integers are constants. */
-    if (tensor->floats != NULL && tensor->rank > 0 && !is_mask(tensor) &&
+    /* What is trained are floats of some extent; scalars, masks and integers are constants, and
+       what has no elements. */
+    if (tensor->floats != NULL && tensor->rank > 0 && tensor->n > 0 && !is_mask(tensor) &&
         !is_added_scalar(tensor)) {
         value.state = CLEAVE_VALUE_SOURCE;
         value.initializer = tensor;

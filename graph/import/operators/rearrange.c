@@ -193,9 +193,9 @@ static cleave_status scatter(cleave_importer *im, int64_t *ids) {
     return CLEAVE_OK;
 }
 
-/* Checks what both have in common; `ids` become 0, 1, 2 ...: all of the data. */
+/* Checks what both have in common. */
 static cleave_status begin_scatter(cleave_importer *im, const cleave_tensor **data,
-                                   const cleave_tensor **updates, int64_t **ids) {
+                                   const cleave_tensor **updates) {
     const char *reduction;
     int32_t of, with;
     const cleave_onnx_tensor *constant = cleave_import_constant(im, 1);
@@ -211,7 +211,12 @@ static cleave_status begin_scatter(cleave_importer *im, const cleave_tensor **da
     CLEAVE_TRY(cleave_import_tensor(im, 2, &with));
     *data = &im->tensors.items[of].tensor;
     *updates = &im->tensors.items[with].tensor;
-    int64_t size = cleave_tensor_size(*data);
+    return CLEAVE_OK;
+}
+
+/* 0, 1, 2 ...: all of the data. */
+static cleave_status list_ids(cleave_importer *im, const cleave_tensor *data, int64_t **ids) {
+    int64_t size = cleave_tensor_size(data);
     if (size > INT64_C(1) << 24)
         return cleave_import_fail(im, "scatters into %lld elements, at most 2^24 are supported",
                                   (long long)size);
@@ -237,7 +242,8 @@ cleave_status cleave_import_scatter_elements(cleave_importer *im) {
     const cleave_tensor *data, *updates;
     int64_t wanted, *ids;
     int axis;
-    CLEAVE_TRY(begin_scatter(im, &data, &updates, &ids));
+    CLEAVE_TRY(begin_scatter(im, &data, &updates));
+    CLEAVE_TRY(list_ids(im, data, &ids));
     const cleave_onnx_tensor *at = cleave_import_constant(im, 1);
     CLEAVE_TRY(cleave_import_integer(im, "axis", 0, &wanted));
     CLEAVE_TRY(cleave_import_axis(im, wanted, data->rank, &axis));
@@ -261,11 +267,48 @@ cleave_status cleave_import_scatter_elements(cleave_importer *im) {
     return scatter(im, ids);
 }
 
+/* Do the indices name slices that follow each other, from `begin` on? */
+static bool are_in_a_row(const cleave_onnx_tensor *at, int64_t extent, int64_t *begin) {
+    *begin = at->n > 0 ? at->integers[0] + (at->integers[0] < 0 ? extent : 0) : 0;
+    bool in_a_row = at->shape[at->rank - 1] == 1 && *begin >= 0 && at->n <= extent - *begin;
+    for (int64_t i = 1; i < at->n && in_a_row; i++)
+        in_a_row = at->integers[i] + (at->integers[i] < 0 ? extent : 0) == *begin + i;
+    return in_a_row;
+}
+
+/* The data before them, the updates, and the data behind them, one behind the other: views, however
+   large.  So exporters write what is put into a part of a tensor. */
+static cleave_status put_in_a_row(cleave_importer *im, int64_t begin, int64_t n) {
+    int32_t data, updates, sources[3], result;
+    int n_sources = 0;
+    CLEAVE_TRY(cleave_import_tensor(im, 0, &data));
+    CLEAVE_TRY(cleave_import_tensor(im, 2, &updates));
+    cleave_tensor row = im->tensors.items[data].tensor;
+    const int64_t parts[] = {0, begin, begin + n, row.shape[0]};
+    for (int p = 0; p < 3; p++) {
+        const char *name = cleave_arena_printf(im->arena, "%s.part%d", im->node->outputs[0], p);
+        int32_t *source = &sources[n_sources];
+        row.shape[0] = parts[p + 1] - parts[p];
+        if (name == NULL)
+            return cleave_import_no_memory(im);
+        if (row.shape[0] == 0)
+            continue;
+        if (p == 1)
+            CLEAVE_TRY(cleave_import_reshape(im, name, updates, row.rank, row.shape, source));
+        else
+            CLEAVE_TRY(cleave_import_range(im, name, data, 0, parts[p], row.shape[0], source));
+        n_sources++;
+    }
+    CLEAVE_TRY(cleave_import_join(im, im->node->outputs[0], n_sources, sources, 0, &result));
+    cleave_import_set_output(im, 0, result, false);
+    return CLEAVE_OK;
+}
+
 /* Every tuple of indices names a slice of the data. */
 cleave_status cleave_import_scatter_nd(cleave_importer *im) {
     const cleave_tensor *data, *updates;
-    int64_t *ids, size, inner;
-    CLEAVE_TRY(begin_scatter(im, &data, &updates, &ids));
+    int64_t *ids, size, inner, begin;
+    CLEAVE_TRY(begin_scatter(im, &data, &updates));
     const cleave_onnx_tensor *at = cleave_import_constant(im, 1);
     int64_t tuple = at->shape[at->rank - 1];
     if (tuple < 1 || tuple > data->rank)
@@ -275,6 +318,9 @@ cleave_status cleave_import_scatter_nd(cleave_importer *im) {
     inner = cleave_shape_size(data->rank - (int)tuple, data->shape + tuple);
     if (at->n / tuple * inner != cleave_tensor_size(updates))
         return cleave_import_fail(im, "its indices and updates do not fit its data");
+    if (are_in_a_row(at, data->shape[0], &begin))
+        return put_in_a_row(im, begin, at->n);
+    CLEAVE_TRY(list_ids(im, data, &ids));
     for (int64_t i = 0; i < at->n / tuple; i++) {
         int64_t to = 0;
         for (int k = 0; k < (int)tuple; k++) {

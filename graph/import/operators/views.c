@@ -31,6 +31,7 @@ static cleave_status flatten_shape(cleave_importer *im, int rank, const int64_t 
 static cleave_status reshape_shape(cleave_importer *im, int rank, const int64_t *shape,
                                    int *target_rank, int64_t *target) {
     int64_t list[2 * CLEAVE_MAX_RANK], keep_zero, known = 1;
+    const int64_t size = cleave_shape_size(rank, shape), least = size > 0;
     int n, unknown = -1;
     CLEAVE_TRY(cleave_import_integer(im, "allowzero", 0, &keep_zero));
     CLEAVE_TRY(cleave_import_list(im, "shape", 1, &n, list));
@@ -43,14 +44,14 @@ static cleave_status reshape_shape(cleave_importer *im, int rank, const int64_t 
             return cleave_import_fail(im, "its target shape has -1 twice");
         if (target[d] == -1)
             unknown = d;
-        else if (target[d] < 1 || !cleave_int64_multiply(known, target[d], &known))
+        else if (target[d] < least || !cleave_int64_multiply(known, target[d], &known))
             return cleave_import_fail(im, "dimension %d of its target shape is %lld", d,
                                       (long long)list[d]);
     }
-    int64_t size = cleave_shape_size(rank, shape);
-    if (unknown >= 0 && size % known == 0)
+    if (unknown >= 0 && known > 0 && size % known == 0)
         target[unknown] = size / known;
-    if (size % known != 0 || (unknown < 0 && size != known))
+    if ((known > 0 && size % known != 0) || (known == 0 && unknown >= 0) ||
+        (unknown < 0 && size != known))
         return cleave_import_fail(im, "%lld elements do not fit a target shape of %s%lld",
                                   (long long)size, unknown >= 0 ? "a multiple of " : "",
                                   (long long)known);

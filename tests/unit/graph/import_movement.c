@@ -371,6 +371,52 @@ Test(import_movement, updates_go_where_constant_indices_say) {
     expect_values("y", 6, (double[]){1, 1, 3, 2, 5, 6});
 }
 
+/* x = 1 .. 8 as [4, 2], rows of which become -1 -2, -3 -4 ...: views alone where they are in a row,
+   the third time they are not. */
+Test(import_movement, rows_that_are_put_in_a_row_are_views) {
+    static const struct {
+        int64_t n, rows[4];
+        double expected[8];
+        int look_ups;
+    } cases[] = {{2, {1, 2}, {-1, -2, 1, 2, 3, 4, -7, -8}, 0},
+                 {2, {-4, -3}, {1, 2, 3, 4, -5, -6, -7, -8}, 0},
+                 {2, {0, 2}, {1, 2, -3, -4, 3, 4, -7, -8}, 1},
+                 {4, {0, 1, 2, 3}, {1, 2, 3, 4, 5, 6, 7, 8}, 0}};
+    static const float updates[] = {-1, -2, -3, -4, -5, -6, -7, -8};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t n = cases[i].n;
+        bytes graph = {.n = 0};
+        graph_input(&graph, "x", "batch 2");
+        initializer(&graph, "rows", 2, (int64_t[]){n, 1}, 7, cases[i].rows, (size_t)n * 8);
+        initializer(&graph, "u", 2, (int64_t[]){n, 2}, 1, updates, (size_t)n * 8);
+        graph_output(&graph, "y");
+        node(&graph, "ScatterND", "op", "x rows u", "z", NULL);
+        node(&graph, "Neg", "neg", "z", "y", NULL);
+        import(&graph, 13, 4, false);
+        expect_values("y", 8, cases[i].expected);
+        int look_ups = 0;
+        for (int32_t k = 0; k < model.n_nests; k++)
+            look_ups += model.nests[k].kind == CLEAVE_NEST_GATHER;
+        cr_expect_eq(look_ups, cases[i].look_ups, "case %zu", i);
+    }
+}
+
+/* 2^25 elements, a row of which is put there. */
+Test(import_movement, what_is_put_in_a_row_may_be_large) {
+    bytes graph = {.n = 0};
+    graph_input(&graph, "x", "batch 8192");
+    graph_input(&graph, "u", "batch 8192");
+    integers(&graph, "zero", 1, &(int64_t){0});
+    integers(&graph, "one", 1, &(int64_t){1});
+    initializer(&graph, "row", 2, (int64_t[]){1, 1}, 7, &(int64_t){3}, 8);
+    graph_output(&graph, "y");
+    node(&graph, "Slice", "s", "u zero one zero", "r", NULL);
+    node(&graph, "ScatterND", "op", "x row r", "z", NULL);
+    node(&graph, "Neg", "neg", "z", "y", NULL);
+    import(&graph, 13, 4096, false);
+    cr_expect_eq(model.n_operators, 1);
+}
+
 Test(import_movement, scattering_by_data_or_with_a_reduction_is_refused) {
     for (int reduced = 0; reduced < 2; reduced++) {
         bytes graph = {.n = 0}, attributes = {.n = 0};
