@@ -215,5 +215,6 @@ cleave_status cleave_import_concat(cleave_importer *im) {
 }
 
 cleave_status cleave_import_only_constant(cleave_importer *im) {
-    return cleave_import_fail(im, "its inputs are not constants, which they have to be");
+    return cleave_import_fail(im, "its inputs are not constants: the shape of what it gives would "
+                                  "depend on data, which is not supported");
 }

@@ -51,6 +51,16 @@ Test(import_refused, messages_nested_without_end_are_refused) {
     expect_refused(&graph, 13, 2, "not an ONNX model");
 }
 
+Test(import_refused, a_shape_that_depends_on_data_is_said_to) {
+    bytes graph = {.n = 0};
+    graph_input(&graph, "x", "batch 3");
+    graph_output(&graph, "y");
+    node(&graph, "NonZero", "found", "x", "y", NULL);
+    expect_refused(&graph, 13, 2,
+                   "node found (NonZero): its inputs are not constants: the shape of what it gives "
+                   "would depend on data");
+}
+
 Test(import_refused, an_operator_that_is_not_supported_is_named) {
     bytes graph = {.n = 0};
     graph_input(&graph, "x", "batch 3");
