@@ -276,13 +276,23 @@ static bool are_in_a_row(const cleave_onnx_tensor *at, int64_t extent, int64_t *
     return in_a_row;
 }
 
+/* Input i, copied where it is in pieces already: what is put into a tensor again and again would
+   have more of them each time than all before together. */
+static cleave_status read_whole(cleave_importer *im, int i, int32_t *tensor) {
+    enum { MOST_PIECES = 4 };
+    CLEAVE_TRY(cleave_import_tensor(im, i, tensor));
+    return im->tensors.items[*tensor].leaves <= MOST_PIECES
+               ? CLEAVE_OK
+               : cleave_import_copy(im, NULL, *tensor, tensor);
+}
+
 /* The data before them, the updates, and the data behind them, one behind the other: views, however
    large.  So exporters write what is put into a part of a tensor. */
 static cleave_status put_in_a_row(cleave_importer *im, int64_t begin, int64_t n) {
     int32_t data, updates, sources[3], result;
     int n_sources = 0;
-    CLEAVE_TRY(cleave_import_tensor(im, 0, &data));
-    CLEAVE_TRY(cleave_import_tensor(im, 2, &updates));
+    CLEAVE_TRY(read_whole(im, 0, &data));
+    CLEAVE_TRY(read_whole(im, 2, &updates));
     cleave_tensor row = im->tensors.items[data].tensor;
     const int64_t parts[] = {0, begin, begin + n, row.shape[0]};
     for (int p = 0; p < 3; p++) {

@@ -401,6 +401,31 @@ Test(import_movement, rows_that_are_put_in_a_row_are_views) {
     }
 }
 
+/* Row k % 4 becomes k + 1, 40 times. */
+Test(import_movement, rows_may_be_put_again_and_again) {
+    static const int64_t rows[] = {0, 1, 2, 3};
+    char before[16] = "x", name[16], inputs[64], node_name[16];
+    bytes graph = {.n = 0};
+    graph_input(&graph, "x", "batch 2");
+    for (int k = 0; k < 4; k++) {
+        snprintf(name, sizeof name, "row%d", k);
+        initializer(&graph, name, 2, (int64_t[]){1, 1}, 7, &rows[k], 8);
+    }
+    graph_output(&graph, "y");
+    for (int k = 0; k < 40; k++) {
+        const float update[] = {(float)(k + 1), (float)(k + 1)};
+        snprintf(name, sizeof name, "u%d", k);
+        initializer(&graph, name, 2, (int64_t[]){1, 2}, 1, update, 8);
+        snprintf(inputs, sizeof inputs, "%s row%d u%d", before, k % 4, k);
+        snprintf(before, sizeof before, "z%d", k);
+        snprintf(node_name, sizeof node_name, "put%d", k);
+        node(&graph, "ScatterND", node_name, inputs, before, NULL);
+    }
+    node(&graph, "Neg", "neg", before, "y", NULL);
+    import(&graph, 13, 4, false);
+    expect_values("y", 8, (double[]){-37, -37, -38, -38, -39, -39, -40, -40});
+}
+
 /* 2^25 elements, a row of which is put there. */
 Test(import_movement, what_is_put_in_a_row_may_be_large) {
     bytes graph = {.n = 0};
