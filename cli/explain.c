@@ -1,4 +1,5 @@
 /* `cleave explain`: why a layout is as it is, operator by operator. */
+#include "base/process.h"
 #include "cli/command.h"
 #include "cli/explain/report.h"
 #include "cli/inputs.h"
@@ -33,6 +34,7 @@ static cleave_status explain(const void *any, char *const *arguments, cleave_are
                              cleave_error *error) {
     const explain_values *values = any;
     (void)arguments;
+    cleave_process_keep_memory();
     cleave_model model;
     cleave_machine machine;
     cleave_layout layout;

@@ -1,7 +1,9 @@
 /* Single changes of a layout: each is proposed to the estimate, priced and taken back. */
 #include "search/explain/changes.h"
 
-#include <float.h>
+#include "base/list.h"
+#include "base/order.h"
+
 #include <string.h>
 
 /* With what has been proposed. */
@@ -43,21 +45,20 @@ void explain_changes_destroy(explain_changes *changes) {
     cleave_pricer_destroy(&changes->pricer);
 }
 
-/* The memory of a split that is in doubt is planned where its step is less than `below`. */
-static cleave_status try_below(explain_changes *changes, int32_t op, const cleave_split *split,
-                               int64_t below, cleave_price *price, cleave_error *error) {
+static cleave_status try_with(explain_changes *changes, int32_t op, const cleave_split *split,
+                              const cleave_price_bar *bar, cleave_price *price,
+                              cleave_error *error) {
     cleave_split old = changes->layout.splits[op];
     CLEAVE_TRY(cleave_estimate_change(changes->estimate, op, split, error));
     changes->layout.splits[op] = *split;
-    const cleave_price_bar bar = {.below = below, .below_over = DBL_MAX};
-    cleave_status status = price_changed(changes, &bar, price, error);
+    cleave_status status = price_changed(changes, bar, price, error);
     changes->layout.splits[op] = old;
     return status == CLEAVE_OK ? cleave_estimate_reject(changes->estimate, error) : status;
 }
 
 cleave_status explain_changes_try(explain_changes *changes, int32_t op, const cleave_split *split,
                                   cleave_price *price, cleave_error *error) {
-    return try_below(changes, op, split, INT64_MAX, price, error);
+    return try_with(changes, op, split, NULL, price, error);
 }
 
 cleave_status explain_changes_shard(explain_changes *changes, int32_t tensor, bool sharded,
@@ -98,15 +99,18 @@ typedef struct finder {
     explain_choice fitting, large;
 } finder;
 
-static cleave_status try_one(finder *f, const cleave_split *split, cleave_error *error) {
-    int64_t below = f->fitting.n == f->keep ? f->fitting.best[f->keep - 1].step : INT64_MAX;
+/* Does it fit?  Notes it among those that do, or that don't. */
+static cleave_status try_fully(finder *f, const cleave_split *split, cleave_error *error) {
     cleave_price price;
-    if (cleave_split_same(split, &f->changes->layout.splits[f->op]))
-        return CLEAVE_OK;
-    CLEAVE_TRY(try_below(f->changes, f->op, split, below, &price, error));
-    f->fitting.tried++;
+    CLEAVE_TRY(explain_changes_try(f->changes, f->op, split, &price, error));
     return price.excess_bytes > 0 ? note(&f->large, 1, split, price.step, f->arena, error)
                                   : note(&f->fitting, f->keep, split, price.step, f->arena, error);
+}
+
+static bool is_other(finder *f, const cleave_split *split) {
+    bool other = !cleave_split_same(split, &f->changes->layout.splits[f->op]);
+    f->fitting.tried += other;
+    return other;
 }
 
 static explain_choice conclude(const finder *f) {
@@ -147,34 +151,87 @@ static int64_t blocks_of(const cleave_candidate *candidate, explain_extent exten
     return extent.all_blocks ? candidate->n_starts : 1;
 }
 
-cleave_status explain_changes_choose(explain_changes *changes, int32_t op, explain_extent extent,
-                                     cleave_arena *arena, explain_choice *choice,
-                                     cleave_error *error) {
-    const cleave_candidate_list *list = list_of(changes, op);
-    finder f = {.changes = changes, .op = op, .keep = extent.keep, .arena = arena};
+/* A candidate at one of its blocks, and the step with it; `place` is its place among all. */
+typedef struct draft {
+    int64_t step;
+    int32_t place, candidate, start;
+} draft;
+
+typedef CLEAVE_LIST(draft) draft_list;
+
+static int by_step(const void *a, const void *b) {
+    const draft *x = a, *y = b;
+    CLEAVE_ORDER_BY(x->step, y->step);
+    return CLEAVE_ORDER(x->place, y->place);
+}
+
+static cleave_split place_draft(const finder *f, const draft *of) {
+    cleave_split split = {.devices = f->changes->devices};
+    cleave_candidate_place(&list_of(f->changes, f->op)->items[of->candidate], of->start, &split);
+    return split;
+}
+
+/* The step alone: nobody asks for the memory of what is not below 0. */
+static cleave_status time_draft(finder *f, draft of, draft_list *drafts, cleave_error *error) {
+    static const cleave_price_bar never = {.below = 0, .step_decides = true};
+    cleave_price price;
+    const cleave_split split = place_draft(f, &of);
+    if (!is_other(f, &split))
+        return CLEAVE_OK;
+    CLEAVE_TRY(try_with(f->changes, f->op, &split, &never, &price, error));
+    of.step = price.step;
+    of.place = drafts->n;
+    return CLEAVE_LIST_PUSH(drafts, of) ? CLEAVE_OK : cleave_fail_memory(error, "trying changes");
+}
+
+static cleave_status time_drafts(finder *f, explain_extent extent, draft_list *drafts,
+                                 cleave_error *error) {
+    const cleave_candidate_list *list = list_of(f->changes, f->op);
     for (int32_t i = next_candidate(list, extent.most, -1); i < list->n;
          i = next_candidate(list, extent.most, i)) {
         const cleave_candidate *candidate = &list->items[i];
-        int32_t first = extent.all_blocks ? 0 : block_at(candidate, &changes->layout.splits[op]);
+        int32_t first =
+            extent.all_blocks ? 0 : block_at(candidate, &f->changes->layout.splits[f->op]);
         int32_t end = first + (int32_t)blocks_of(candidate, extent);
-        for (int32_t start = first; start < end; start++) {
-            cleave_split split = {.devices = changes->devices};
-            cleave_candidate_place(candidate, start, &split);
-            CLEAVE_TRY(try_one(&f, &split, error));
-        }
+        for (int32_t start = first; start < end; start++)
+            CLEAVE_TRY(time_draft(f, (draft){.candidate = i, .start = start}, drafts, error));
     }
-    *choice = conclude(&f);
     return CLEAVE_OK;
+}
+
+/* Planning memory takes far longer than the step of an estimate, so it is asked of the quickest
+   only, until enough of them fit. */
+static cleave_status fit_quickest(finder *f, draft_list *drafts, cleave_error *error) {
+    CLEAVE_SORT(drafts->items, drafts->n, by_step);
+    for (int32_t i = 0; i < drafts->n && f->fitting.n < f->keep; i++) {
+        const cleave_split split = place_draft(f, &drafts->items[i]);
+        CLEAVE_TRY(try_fully(f, &split, error));
+    }
+    return CLEAVE_OK;
+}
+
+cleave_status explain_changes_choose(explain_changes *changes, int32_t op, explain_extent extent,
+                                     cleave_arena *arena, explain_choice *choice,
+                                     cleave_error *error) {
+    finder f = {.changes = changes, .op = op, .keep = extent.keep, .arena = arena};
+    draft_list drafts = {0};
+    cleave_status status = time_drafts(&f, extent, &drafts, error);
+    if (status == CLEAVE_OK)
+        status = fit_quickest(&f, &drafts, error);
+    CLEAVE_LIST_FREE(&drafts);
+    *choice = conclude(&f);
+    return status;
 }
 
 cleave_status explain_changes_follow(explain_changes *changes, int32_t op,
                                      const explain_choice *other, cleave_arena *arena,
                                      explain_choice *choice, cleave_error *error) {
     finder f = {.changes = changes, .op = op, .keep = EXPLAIN_ALTERNATIVES, .arena = arena};
-    if (other->is_held_back)
-        CLEAVE_TRY(try_one(&f, &other->held_back.split, error));
+    if (other->is_held_back && is_other(&f, &other->held_back.split))
+        CLEAVE_TRY(try_fully(&f, &other->held_back.split, error));
     for (int32_t i = 0; i < other->n; i++)
-        CLEAVE_TRY(try_one(&f, &other->best[i].split, error));
+        if (is_other(&f, &other->best[i].split))
+            CLEAVE_TRY(try_fully(&f, &other->best[i].split, error));
     *choice = conclude(&f);
     return CLEAVE_OK;
 }

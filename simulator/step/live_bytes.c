@@ -1,5 +1,7 @@
 #include "simulator/step/live_bytes.h"
 
+#include "base/order.h"
+#include "base/random.h"
 #include "graph/program/memory_plan.h"
 
 #include <stdlib.h>
@@ -96,7 +98,66 @@ double live_bytes_over(live_bytes *live, int32_t device, int64_t bytes) {
     return over;
 }
 
-static int32_t count_ranges(const live_bytes *live) {
+/* ---- does it fit? ---------------------------------------------------------------------------- */
+
+typedef struct device_digest {
+    uint64_t a, b;
+    int32_t device;
+} device_digest;
+
+static void put_number(device_digest *digest, int64_t number) {
+    digest->a = cleave_hash64(digest->a ^ (uint64_t)number);
+    digest->b = (digest->b + (uint64_t)number) * UINT64_C(0x9ddfea08eb382d69);
+    digest->b ^= digest->b >> 32;
+}
+
+static void put_life(device_digest *digest, const cleave_life *of, const int32_t *slots) {
+    cleave_life life = *of;
+    cleave_life_renumber(&life, slots);
+    put_number(digest, life.bytes * 2 + life.lane_only);
+    put_number(digest, (int64_t)life.first << 32 | life.last);
+    if (life.lane_only)
+        put_number(digest, (int64_t)life.lane_first << 32 | life.lane_last);
+}
+
+static int by_digest(const void *a, const void *b) {
+    const device_digest *x = a, *y = b;
+    CLEAVE_ORDER_BY(x->a, y->a);
+    CLEAVE_ORDER_BY(x->b, y->b);
+    return CLEAVE_ORDER(x->device, y->device);
+}
+
+static void digest_devices(const live_bytes *live, const int64_t *room, device_digest *digests) {
+    for (int32_t d = 0; d < live->n_devices; d++) {
+        digests[d] = (device_digest){.device = d};
+        put_number(&digests[d], room[d]);
+    }
+    for (int32_t place = 0; place < live->n_places; place++) {
+        if (live->counted[place] == NULL)
+            continue;
+        const cleave_fragment_price *price = live->counted[place]->shared->price;
+        for (int32_t i = 0; i < price->n_live; i++)
+            if (room[price->live[i].device] != INT64_MAX)
+                put_life(&digests[price->live[i].device], &price->live[i], live->slots[place]);
+    }
+}
+
+/* Of devices that use the same at the same times and have the same room, one is planned: the others
+   get INT64_MAX of it. */
+static bool leave_out_alike(const live_bytes *live, int64_t *room) {
+    device_digest *digests = malloc((size_t)live->n_devices * sizeof *digests);
+    if (digests == NULL)
+        return false;
+    digest_devices(live, room, digests);
+    CLEAVE_SORT(digests, live->n_devices, by_digest);
+    for (int32_t i = 1; i < live->n_devices; i++)
+        if (digests[i].a == digests[i - 1].a && digests[i].b == digests[i - 1].b)
+            room[digests[i].device] = INT64_MAX;
+    free(digests);
+    return true;
+}
+
+static int32_t count_lives(const live_bytes *live) {
     int32_t n = 0;
     for (int32_t place = 0; place < live->n_places; place++)
         if (live->counted[place] != NULL)
@@ -130,12 +191,9 @@ static bool may_fit(live_bytes *live, const int64_t *room) {
     return d == live->n_devices;
 }
 
-cleave_status live_bytes_fit(live_bytes *live, const int64_t *room, bool *fit,
-                             cleave_error *error) {
-    *fit = false;
-    if (!may_fit(live, room))
-        return CLEAVE_OK;
-    cleave_life *items = malloc(((size_t)count_ranges(live) + 1) * sizeof *items);
+static cleave_status plan_fits(const live_bytes *live, const int64_t *room, bool *fit,
+                               cleave_error *error) {
+    cleave_life *items = malloc(((size_t)count_lives(live) + 1) * sizeof *items);
     if (items == NULL)
         return cleave_fail_memory(error, "estimating");
     const cleave_lives lives = {.n = list_lives(live, room, items),
@@ -144,6 +202,22 @@ cleave_status live_bytes_fit(live_bytes *live, const int64_t *room, bool *fit,
                                 .items = items};
     cleave_status status = cleave_memory_lives_fit(&lives, room, fit, error);
     free(items);
+    return status;
+}
+
+cleave_status live_bytes_fit(live_bytes *live, const int64_t *room, bool *fit,
+                             cleave_error *error) {
+    *fit = false;
+    if (!may_fit(live, room))
+        return CLEAVE_OK;
+    int64_t *of_unlike = malloc((size_t)live->n_devices * sizeof *of_unlike);
+    if (of_unlike == NULL)
+        return cleave_fail_memory(error, "estimating");
+    memcpy(of_unlike, room, (size_t)live->n_devices * sizeof *room);
+    cleave_status status = leave_out_alike(live, of_unlike)
+                               ? plan_fits(live, of_unlike, fit, error)
+                               : cleave_fail_memory(error, "estimating");
+    free(of_unlike);
     return status;
 }
 
