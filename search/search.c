@@ -230,6 +230,7 @@ static cleave_status run(session *s, cleave_error *error) {
 static void end(session *s) {
     cleave_progress_end(&s->progress);
     cleave_node_costs_destroy(s->costs);
+    CLEAVE_LIST_FREE(&s->priced);
     for (int32_t i = 0; i < s->n_pricers; i++) {
         cleave_repeats_destroy(s->pricers[i].repeats);
         cleave_pricer_destroy(&s->pricers[i]);

@@ -4,6 +4,7 @@
 
 #include "search/bound/bound.h"
 #include "search/improve/improve.h"
+#include "search/pipeline/priced.h"
 #include "search/search.h"
 
 enum {
@@ -75,6 +76,7 @@ typedef struct session {
     int32_t
         n_rivals; /* what baselines asked for by name would be, of which the best is none worse */
     session_found rivals[SESSION_MAX_RIVALS];
+    cleave_priced_layouts priced; /* in stages and micro-batches, by all that looked for some */
     char why_no_fold[sizeof(cleave_error)]; /* where layouts that fold were searched for in vain */
     int64_t least_bytes, most_bytes; /* of arenas, all devices: any layout needs, there are */
     bool stages_tried; /* layouts in micro-batches or stages: they need less than any other */

@@ -105,6 +105,7 @@ static cleave_pipeline_options pipeline_options(session *s, const cleave_schedul
         .problem = &s->problem,
         .constraints = s->constraints,
         .collectives = &s->collectives,
+        .priced = &s->priced,
         .only_folds = s->reach.only_folds,
         .is_tight = is_tight(s),
         .progress = &s->progress,

@@ -9,6 +9,7 @@
 #define CLEAVE_SEARCH_PIPELINE_PIPELINE_H
 
 #include "base/progress.h"
+#include "search/pipeline/priced.h"
 #include "search/pipeline/recompute.h"
 #include "search/price/price.h"
 #include "search/problem/constraints.h"
@@ -76,9 +77,10 @@ typedef struct cleave_pipeline_options {
     const cleave_problem *problem;         /* what repeats */
     const cleave_constraints *constraints; /* null: none; what is found may break them */
     const cleave_collective_rules *collectives;
-    bool only_folds;           /* what does not fold is not lowered, but for little */
-    bool is_tight;             /* something that is known does not fit */
-    bool only_fitting;         /* nor what can't fit, though nothing is known that does */
+    cleave_priced_layouts *priced; /* by the search that this is a part of; what is, is added */
+    bool only_folds;               /* what does not fold is not lowered, but for little */
+    bool is_tight;                 /* something that is known does not fit */
+    bool only_fitting;             /* nor what can't fit, though nothing is known that does */
     double rival_seconds;      /* nor what is far behind this by its work alone; 0: all may be */
     cleave_progress *progress; /* may be null */
     double until_seconds;      /* clock; 0: no limit, and the clock decides nothing */

@@ -131,32 +131,53 @@ static cleave_status make_layout(pipeline_finder *f, const pipeline_candidate *o
     return CLEAVE_OK;
 }
 
-/* `tried` false: it is too large, or does not fold and is.  Where nothing else than layouts that
-   fold is priced, it is reported as it is, so what the price rests on is asked for with it. */
-static cleave_status price_layout(pipeline_finder *f, const cleave_layout *layout, bool *tried,
-                                  cleave_price *price, cleave_price_grounds *grounds) {
+/* Where nothing else than layouts that fold is priced, one is reported as it is, so what the price
+   rests on is asked for with it. */
+static cleave_status price_new(pipeline_finder *f, const cleave_layout *layout, bool must,
+                               cleave_priced_layout *made) {
     cleave_error why_not = {""};
-    bool must = must_fold(f, cleave_layout_count_parts(layout));
-    *grounds = (cleave_price_grounds){
+    int32_t n_devices = f->pricer->machine->n_devices;
+    made->grounds = (cleave_price_grounds){
         .used_rules = CLEAVE_ARENA_ARRAY(f->arena, bool, layout->collectives.n)};
-    if (grounds->used_rules == NULL)
+    made->over = CLEAVE_ARENA_ARRAY(f->arena, int64_t, n_devices);
+    if (made->grounds.used_rules == NULL || made->over == NULL)
         return cleave_fail_memory(f->error, "searching");
-    for (int32_t d = 0; d < f->pricer->machine->n_devices; d++)
-        f->over[d] = INT64_MIN;
+    for (int32_t d = 0; d < n_devices; d++)
+        made->over[d] = INT64_MIN;
     const cleave_price_subject what = {.layout = layout,
                                        .view = must ? CLEAVE_VIEW_WINDOW : CLEAVE_VIEW_FOLDED,
-                                       .grounds = must ? grounds : NULL,
-                                       .over = f->over};
-    cleave_status status = cleave_pricer_price(f->pricer, &what, NULL, price, &why_not);
-    *tried = status == CLEAVE_OK;
-    if (status == CLEAVE_NO_LAYOUT) {
-        f->lacks_fold = must && count_windows(f, layout) == 1;
-        snprintf(f->found->why_none, sizeof f->found->why_none, "%s", why_not.message);
-        return CLEAVE_OK;
-    }
-    if (status != CLEAVE_OK && f->error != NULL)
+                                       .grounds = must ? &made->grounds : NULL,
+                                       .over = made->over};
+    cleave_status status = cleave_pricer_price(f->pricer, &what, NULL, &made->price, &why_not);
+    if (status != CLEAVE_OK && status != CLEAVE_NO_LAYOUT && f->error != NULL)
         *f->error = why_not;
-    return status;
+    if (status == CLEAVE_NO_LAYOUT)
+        made->why_not = cleave_arena_printf(f->arena, "%s", why_not.message);
+    if (status == CLEAVE_NO_LAYOUT && made->why_not != NULL)
+        status = CLEAVE_OK;
+    bool kept = status != CLEAVE_OK || CLEAVE_LIST_PUSH(f->options->priced, *made);
+    return kept ? status : cleave_fail_memory(f->error, "searching");
+}
+
+/* `tried` false: it is too large, or does not fold and is. */
+static cleave_status price_layout(pipeline_finder *f, const cleave_layout *layout, bool *tried,
+                                  cleave_price *price, cleave_price_grounds *grounds) {
+    bool must = must_fold(f, cleave_layout_count_parts(layout));
+    cleave_priced_layout made = {.key = cleave_layout_digest(layout)};
+    const cleave_priced_layout *known = cleave_priced_find(f->options->priced, &made.key);
+    if (known != NULL)
+        made = *known;
+    else
+        CLEAVE_TRY(price_new(f, layout, must, &made));
+    *tried = made.why_not == NULL;
+    *price = made.price;
+    *grounds = made.grounds;
+    f->over = made.over;
+    if (*tried)
+        return CLEAVE_OK;
+    f->lacks_fold = must && count_windows(f, layout) == 1;
+    snprintf(f->found->why_none, sizeof f->found->why_none, "%s", made.why_not);
+    return CLEAVE_OK;
 }
 
 static cleave_status try_said(pipeline_finder *f, const cleave_layout *layout, bool *tried,

@@ -97,8 +97,7 @@ static cleave_status weigh_work(pipeline_finder *f) {
 static cleave_status count_kinds(pipeline_finder *f) {
     const cleave_machine *machine = f->pricer->machine;
     f->n_of_kind = CLEAVE_ARENA_ARRAY(&f->work, int32_t, machine->n_kinds);
-    f->over = CLEAVE_ARENA_ARRAY(&f->work, int64_t, machine->n_devices);
-    if (f->n_of_kind == NULL || f->over == NULL)
+    if (f->n_of_kind == NULL)
         return cleave_fail_memory(f->error, "searching");
     cleave_machine_count_kinds(machine, f->n_of_kind);
     for (int32_t k = 0; k < machine->n_kinds; k++)
