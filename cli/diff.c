@@ -5,7 +5,6 @@
 #include "base/progress.h"
 #include "cli/command.h"
 #include "cli/inputs.h"
-#include "cli/report/traffic.h"
 #include "cli/split_text.h"
 #include "cli/table.h"
 #include "graph/model/attention.h"
@@ -104,14 +103,28 @@ static bool is_same(const diff_comparison *c) {
 
 /* ---- what that is worth ---- */
 
+/* A page draws all that happens; else fewer devices and micro-batches tell of all. */
+static cleave_status make_step(const cleave_model *model, const cleave_machine *machine, int states,
+                               bool draws, cleave_arena *arena, diff_side *s, cleave_error *error) {
+    report_step *step = &s->step;
+    const cleave_pricing how = {.all_devices = s->layout.n_devices <= CLEAVE_MOST_LOWERED,
+                                .optimizer_states = states};
+    if (draws)
+        return report_step_make(model, machine, &s->layout, states, arena, step, error);
+    *step = (report_step){.imported = model, .machine = machine, .layout = &s->layout};
+    CLEAVE_TRY(cleave_model_fuse_attention(model, &s->layout, arena, &step->model, error));
+    CLEAVE_TRY(
+        cleave_layout_step_make(&step->model, machine, &s->layout, &how, arena, &step->of, error));
+    return explain_path_find(&step->model, &step->of.priced, &step->of.simulated, arena,
+                             &step->path, error);
+}
+
 static cleave_status predict(const cleave_model *model, const cleave_machine *machine, int states,
-                             cleave_arena *arena, diff_side *s, cleave_error *error) {
-    report_traffic traffic;
-    CLEAVE_TRY(report_step_make(model, machine, &s->layout, states, arena, &s->step, error));
-    CLEAVE_TRY(report_traffic_find(&s->step, arena, &traffic, error));
+                             bool draws, cleave_arena *arena, diff_side *s, cleave_error *error) {
+    CLEAVE_TRY(make_step(model, machine, states, draws, arena, s, error));
     s->step_seconds = 1e-12 * (double)s->step.path.step;
     s->peak_bytes = s->step.path.peak_bytes;
-    s->bytes_sent = (int64_t)(traffic.total_bytes + 0.5);
+    s->bytes_sent = s->step.of.priced.bytes_sent;
     return CLEAVE_OK;
 }
 
@@ -188,8 +201,8 @@ static cleave_status predict_both(const diff_values *values, diff_comparison *c,
     CLEAVE_TRY(cleave_machine_read(values->common.machine, n_devices, arena, machine, error));
     for (int i = 0; i < 2; i++) {
         c->sides[i].layout.n_devices = n_devices;
-        CLEAVE_TRY(
-            predict(&c->model, machine, options.optimizer_states, arena, &c->sides[i], error));
+        CLEAVE_TRY(predict(&c->model, machine, options.optimizer_states, values->page != NULL,
+                           arena, &c->sides[i], error));
     }
     c->is_predicted = true;
     if (!can_be_tried(c))
