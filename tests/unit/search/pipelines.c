@@ -467,6 +467,46 @@ Test(pipelines, groups_have_as_many_turns_as_they_are_told) {
     cr_expect_eq(turns[n - 1].n_virtual, 3);
 }
 
+/* ---- what was priced ---- */
+
+static cleave_layout copy_of(const cleave_layout *layout) {
+    cleave_layout copy;
+    OK(cleave_layout_copy, layout, &model, &arena, &copy);
+    return copy;
+}
+
+/* Two that differ in anything that has a price are two. */
+Test(pipelines, what_was_priced_is_found_for_the_same_layout_alone) {
+    enum { N_OTHERS = 7 };
+    int32_t degree[CLEAVE_MAX_AXES] = {2}, whole[CLEAVE_MAX_AXES] = {1}, pair[] = {0, 1},
+            back[] = {1, 0}, in_flight[] = {1};
+    bool recompute[64] = {false, true};
+    cleave_layout layout, others[N_OTHERS];
+    OK(cleave_layout_create, &model, 4, &arena, &layout);
+    OK(cleave_layout_set, &layout, 1, 1, degree, pair, &arena);
+    for (int i = 0; i < N_OTHERS; i++)
+        others[i] = copy_of(&layout);
+    OK(cleave_layout_set, &others[0], 1, 1, degree, back, &arena);
+    OK(cleave_layout_set, &others[1], 1, 2, whole, pair, &arena);
+    others[2].sharded[0] = CLEAVE_SHARDED_WEIGHT;
+    others[3].schedule.micro_batches = 2;
+    others[4].schedule.in_flight = in_flight;
+    others[5].recompute = recompute;
+    others[6].stores_scores = true;
+    cleave_priced_layouts priced = {0};
+    cr_assert_leq(model.n_operators, 64);
+    const cleave_priced_layout known = {.key = cleave_layout_digest(&layout)};
+    cr_assert(CLEAVE_LIST_PUSH(&priced, known));
+    const cleave_layout copy = copy_of(&layout);
+    const cleave_digest same = cleave_layout_digest(&copy);
+    cr_expect_eq(cleave_priced_find(&priced, &same), &priced.items[0]);
+    for (int i = 0; i < N_OTHERS; i++) {
+        const cleave_digest other = cleave_layout_digest(&others[i]);
+        cr_expect_null(cleave_priced_find(&priced, &other), "change %d", i);
+    }
+    CLEAVE_LIST_FREE(&priced);
+}
+
 /* Two stages are quicker than all layouts in one. */
 Test(pipelines, methods_leave_stages_some_of_the_time) {
     import_gpt();
