@@ -109,7 +109,8 @@ static cleave_status find_schedules(explanation *e, const explain_options *optio
     CLEAVE_TRY(cleave_pricer_create(e->model, e->machine, options->optimizer_states,
                                     options->memory_limit_bytes, &pricer, error));
     cleave_progress_begin(&progress, "trying other schedules", options->quiet);
-    cleave_status status = explain_schedules_try(&pricer, e->layout, &e->schedules, error);
+    cleave_status status =
+        explain_schedules_try(&pricer, e->layout, &progress, &e->schedules, error);
     cleave_progress_end(&progress);
     cleave_pricer_destroy(&pricer);
     return status;

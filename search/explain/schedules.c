@@ -9,6 +9,7 @@ typedef struct trial {
     cleave_pricer *pricer;
     const cleave_layout *layout; /* as it is */
     explain_schedules *result;
+    cleave_progress *progress;
     cleave_error *error;
 } trial;
 
@@ -26,6 +27,7 @@ static cleave_status try_layout(const trial *t, const cleave_layout *other, cons
         return CLEAVE_OK;
     explain_schedule *item = &t->result->items[t->result->n];
     snprintf(item->decision, sizeof item->decision, "%s", decision);
+    cleave_progress_update(t->progress, (double)t->result->n / EXPLAIN_MOST_SCHEDULES, decision);
     CLEAVE_TRY(price_of(t, other, &item->price));
     t->result->n++;
     return CLEAVE_OK;
@@ -75,8 +77,9 @@ static cleave_status try_recomputing(const trial *t, cleave_arena *arena) {
 }
 
 cleave_status explain_schedules_try(cleave_pricer *pricer, const cleave_layout *layout,
-                                    explain_schedules *result, cleave_error *error) {
-    const trial t = {pricer, layout, result, error};
+                                    cleave_progress *progress, explain_schedules *result,
+                                    cleave_error *error) {
+    const trial t = {pricer, layout, result, progress, error};
     const cleave_schedule *schedule = &layout->schedule;
     *result = (explain_schedules){0};
     if (cleave_layout_is_plain(layout))

@@ -3,6 +3,7 @@
 #ifndef CLEAVE_SEARCH_EXPLAIN_SCHEDULES_H
 #define CLEAVE_SEARCH_EXPLAIN_SCHEDULES_H
 
+#include "base/progress.h"
 #include "search/price/price.h"
 
 typedef struct explain_schedule {
@@ -20,6 +21,7 @@ typedef struct explain_schedules {
 
 /* Each by itself, where it is legal; 0 of them for a layout of the whole batch in one stage. */
 cleave_status explain_schedules_try(cleave_pricer *pricer, const cleave_layout *layout,
-                                    explain_schedules *result, cleave_error *error);
+                                    cleave_progress *progress, explain_schedules *result,
+                                    cleave_error *error);
 
 #endif
