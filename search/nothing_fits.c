@@ -71,8 +71,8 @@ static cleave_status find_peak(const cleave_program *program, int32_t device, cl
         if (buffer->device != device || buffer->storage != b)
             continue;
         const cleave_life life = cleave_buffer_life(buffer);
-        change[cleave_life_used_from(&life)] += buffer->bytes;
-        change[cleave_life_used_to(&life) + 1] -= buffer->bytes;
+        change[cleave_life_used_from(&life)] += life.bytes;
+        change[cleave_life_used_to(&life) + 1] -= life.bytes;
     }
     int64_t live = 0, most = -1;
     for (int32_t i = 0; i < program->n_items; i++) {
@@ -111,7 +111,7 @@ static cleave_status list_holdings(const cleave_program *program, int32_t device
         const cleave_life life = cleave_buffer_life(buffer);
         if (buffer->device == device && buffer->storage == b &&
             cleave_life_used_from(&life) <= item && item <= cleave_life_used_to(&life))
-            list[n_listed++] = (holding){buffer->kind, buffer->tensor, buffer->bytes};
+            list[n_listed++] = (holding){buffer->kind, buffer->tensor, life.bytes};
     }
     CLEAVE_SORT(list, n_listed, by_tensor);
     for (int32_t i = 0; i < n_listed; i++)

@@ -31,8 +31,8 @@ static void add_changes(const report_step *step, int kind, int64_t *change) {
             (kind >= 0 && (int)buffer->kind != kind))
             continue;
         const cleave_life life = cleave_buffer_life(buffer);
-        change[cleave_life_used_from(&life)] += buffer->bytes;
-        change[cleave_life_used_to(&life) + 1] -= buffer->bytes;
+        change[cleave_life_used_from(&life)] += life.bytes;
+        change[cleave_life_used_to(&life) + 1] -= life.bytes;
     }
 }
 

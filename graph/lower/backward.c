@@ -73,6 +73,7 @@ static void demand_parameter_gradient(lowering *state, int32_t tensor) {
         const lower_holder *holder = &of->holders.items[share->holder];
         const cleave_box *box = &share->at.box;
         int32_t buffer = lower_buffer(builder, CLEAVE_BUFFER_GRADIENT, holder->device, tensor, box);
+        lower_pad_share(builder, share, buffer);
         lower_region region = lower_region_of(builder, buffer);
         share->first_demand = of->backward.demands.n;
         bool one = of->sharded || (state->uses.items[holder->first_use].next < 0);

@@ -68,6 +68,7 @@ static cleave_buffer *add_buffer(lower_builder *builder, cleave_buffer_kind kind
     buffer->tensor = tensor;
     buffer->type = type;
     buffer->bytes = bytes;
+    buffer->padding = 0;
     buffer->offset = 0;
     buffer->storage = builder->buffers.n - 1;
     buffer->first = INT32_MAX;

@@ -23,6 +23,8 @@ void lower_set_out(lowering *state, const lower_event *event);
 
 /* Who updates the family's parameters: before any backward event. */
 void lower_plan_shares(lowering *state);
+/* A buffer of the box of a share gets as much memory as the first block takes, the largest. */
+void lower_pad_share(lower_builder *builder, const lower_share *share, int32_t buffer);
 /* Of a fold: adds to a movement what the other windows have of a tensor's shares, or ask for. */
 void lower_contribute_shares(lowering *state, movement *move);
 void lower_demand_like_shares(lowering *state, movement *move);

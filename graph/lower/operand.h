@@ -45,8 +45,9 @@ typedef struct lower_share {
     int32_t first_demand;  /* of its gradient */
     int32_t gradient;      /* once it was looked at before the update; else -1 */
     int32_t first_counted; /* linked list through counted[].next */
-    /* Of a fold whose windows share out what all use: it is a block of so many along a dimension,
-       and the like of it in the next window is `per_window` blocks further.  0: there is none. */
+    /* A block of so many along a dimension; no blocks: it is all that the holder has.  Of a fold
+       whose windows share out what all use, the like of it in the next window is `per_window`
+       blocks further; 0: there is none. */
     int dimension;
     int32_t block, n_blocks, per_window;
     int64_t start, extent; /* of what is cut into blocks */

@@ -135,6 +135,7 @@ static void reduce(lowering *state, const lower_visit *visit, lower_visiting *at
         int32_t device = of->holders.items[share->holder].device;
         int32_t buffer =
             lower_buffer(builder, CLEAVE_BUFFER_GRADIENT, device, at->move.tensor, &share->at.box);
+        lower_pad_share(builder, share, buffer);
         LOWER_PUSH(builder, &at->move.demands,
                    (move_demand){.operand = -1,
                                  .device = device,
@@ -177,8 +178,9 @@ static void settle_share(lowering *state, const lower_visit *visit, const lower_
     }
     lower_total first = {.group = visit->group, .share = i, .at = *given};
     if (builder->micro != NULL && visit->when == CLEAVE_WHEN_EVERY) {
-        first.at = lower_region_of(
-            builder, lower_buffer(builder, CLEAVE_BUFFER_GRADIENT, device, tensor, &given->box));
+        int32_t buffer = lower_buffer(builder, CLEAVE_BUFFER_GRADIENT, device, tensor, &given->box);
+        lower_pad_share(builder, &of->shares.items[i], buffer);
+        first.at = lower_region_of(builder, buffer);
         lower_carry(builder, tensor, &first.at, given, device);
     }
     LOWER_PUSH(builder, &of->totals, first);

@@ -171,6 +171,15 @@ static int32_t device_of(const lower_tensor *of, const lower_share *share) {
     return of->holders.items[share->holder].device;
 }
 
+void lower_pad_share(lower_builder *builder, const lower_share *share, int32_t buffer) {
+    cleave_buffer *of = &builder->buffers.items[buffer];
+    if (share->n_blocks == 0)
+        return;
+    int64_t has = share->at.box.hi[share->dimension] - share->at.box.lo[share->dimension];
+    int64_t most = cleave_block_start(share->extent, share->n_blocks, 1);
+    of->padding = of->bytes / has * (most - has);
+}
+
 /* The like of a share in another window. */
 static cleave_box box_in_window(const lower_share *share, int32_t window) {
     cleave_box box = share->at.box;
@@ -315,6 +324,7 @@ static bool plan_shards(lowering *state, int32_t tensor) {
         int32_t buffer =
             lower_buffer(builder, CLEAVE_BUFFER_PARAMETER, of->holders.items[share->holder].device,
                          tensor, &share->at.box);
+        lower_pad_share(builder, share, buffer);
         builder->buffers.items[buffer].persistent = true;
         share->at = lower_region_of(builder, buffer);
     }

@@ -33,10 +33,11 @@ static void gather_shares(lowering *state, int32_t tensor) {
 }
 
 static int32_t lasting_buffer(lower_builder *builder, cleave_buffer_kind kind, int32_t device,
-                              int32_t tensor, const cleave_box *box) {
+                              int32_t tensor, const lower_share *share) {
     const cleave_tensor *of = &builder->model->tensors[tensor];
     int32_t buffer =
-        lower_buffer_of_type(builder, kind, device, tensor, cleave_exact_type(of), box);
+        lower_buffer_of_type(builder, kind, device, tensor, cleave_exact_type(of), &share->at.box);
+    lower_pad_share(builder, share, buffer);
     builder->buffers.items[buffer].persistent = true;
     return buffer;
 }
@@ -71,10 +72,10 @@ void lower_update(lowering *state, const lower_event *event) {
     for (int32_t i = 0; i < of->shares.n; i++) {
         lower_share *share = &of->shares.items[i];
         int32_t device = of->holders.items[share->holder].device;
-        const cleave_box *box = &share->at.box;
         bool has_master = cleave_has_master(&builder->model->tensors[tensor]);
         share->master =
-            has_master ? lasting_buffer(builder, CLEAVE_BUFFER_PARAMETER, device, tensor, box) : -1;
+            has_master ? lasting_buffer(builder, CLEAVE_BUFFER_PARAMETER, device, tensor, share)
+                       : -1;
         int32_t gradient =
             share->gradient >= 0 ? share->gradient : lower_whole_gradient(state, tensor, i).buffer;
         lower_do(builder, CLEAVE_WHEN_LAST);
@@ -86,7 +87,7 @@ void lower_update(lowering *state, const lower_event *event) {
                                 .squares = builder->model->squares > 0 ? LOWER_SQUARES : -1,
                                 .state = {-1, -1}};
         for (int k = 0; k < builder->options->optimizer_states; k++)
-            update.state[k] = lasting_buffer(builder, CLEAVE_BUFFER_STATE, device, tensor, box);
+            update.state[k] = lasting_buffer(builder, CLEAVE_BUFFER_STATE, device, tensor, share);
         LOWER_PUSH(builder, &builder->updates, update);
         lower_item(builder, device, CLEAVE_LANE_MAIN, CLEAVE_ITEM_UPDATE, builder->updates.n - 1);
     }

@@ -18,7 +18,8 @@
 
    Shares need not be equal: those of window 0 are no smaller than those of others (blocks that are
    not equal have the larger ones first), and as it does all that others do, and they do nothing
-   without it but what is theirs alone, the step and the largest memory are those of window 0.
+   without it but what is theirs alone, the step is that of window 0.  Its memory is that of each
+   window, since shares are padded alike (lower_pad_share).
 
    This file finds W and the sorts from splits and maps alone, by arithmetic that holds for all
    windows at once; what remains to be seen cell by cell is checked while window 0 is lowered

@@ -25,7 +25,7 @@ typedef struct cleave_life {
 } cleave_life;
 
 static inline cleave_life cleave_buffer_life(const cleave_buffer *of) {
-    return (cleave_life){.bytes = of->bytes,
+    return (cleave_life){.bytes = of->bytes + of->padding,
                          .device = of->device,
                          .first = of->first,
                          .last = of->last,
@@ -85,8 +85,8 @@ cleave_status cleave_memory_plan_sizes(const cleave_lives *lives, const int64_t 
 cleave_status cleave_memory_lives_fit(const cleave_lives *lives, const int64_t *room, bool *fit,
                                       cleave_error *error);
 
-/* Sets buffers[].offset and peak_bytes from buffers[].{first, last, bytes, storage}; `enough` (it
-   may be null) as cleave_memory_plan_lives has it. */
+/* Sets buffers[].offset and peak_bytes from buffers[].{first, last, bytes, padding, storage};
+   `enough` (it may be null) as cleave_memory_plan_lives has it. */
 cleave_status cleave_memory_plan(cleave_program *program, const int64_t *enough,
                                  cleave_arena *arena, cleave_error *error);
 

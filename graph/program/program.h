@@ -80,6 +80,9 @@ typedef struct cleave_buffer {
     cleave_box box;   /* of that tensor */
     cleave_type type; /* of its elements (graph/model/precision.h) */
     int64_t bytes;
+    int64_t padding; /* bytes behind it that the memory plan sets aside as well: a share takes as
+                        much as the largest of its like, so that all windows of a fold have one
+                        plan */
     int32_t first, last; /* global positions of the first and last item that uses it; persistent
                             ones: 0 and n_items - 1 */
     int32_t lane_first, lane_last; /* where the communication lane alone uses it: its items that do

@@ -40,8 +40,8 @@ static bool pair(const memory *m, int32_t block, int32_t next_block, int32_t *co
 static bool same_buffer(const cleave_program *program, int32_t a, int32_t b) {
     const cleave_buffer *x = &program->buffers[a], *y = &program->buffers[b];
     return x->kind == y->kind && x->device == y->device && x->bytes == y->bytes &&
-           x->persistent == y->persistent && x->lane_only == y->lane_only &&
-           (x->storage == a) == (y->storage == b);
+           x->padding == y->padding && x->persistent == y->persistent &&
+           x->lane_only == y->lane_only && (x->storage == a) == (y->storage == b);
 }
 
 /* The ends of a life. */
@@ -92,7 +92,7 @@ static bool add_copies(memory *m, int32_t b) {
         cleave_life *made = &m->items[m->lives.n++];
         bool persists = from->buffers[b].persistent, lane_only = from->buffers[b].lane_only;
         made->device = from->buffers[b].device;
-        made->bytes = from->buffers[b].bytes;
+        made->bytes = from->buffers[b].bytes + from->buffers[b].padding;
         made->first = persists ? 0 : position(e, &of.ends[FIRST], copy);
         made->last = persists ? e->n_items - 1 : position(e, &of.ends[LAST], copy);
         made->lane_only = lane_only;

@@ -238,8 +238,9 @@ static int32_t list_lives(const planning *p, cleave_life *lives, int32_t *buffer
             if (buffers != NULL)
                 buffers[n] = b;
             n++;
-            *life = (cleave_life){
-                .bytes = buffer->bytes, .device = buffer->device - p->device, .last = end};
+            *life = (cleave_life){.bytes = buffer->bytes + buffer->padding,
+                                  .device = buffer->device - p->device,
+                                  .last = end};
             if (!buffer->persistent) {
                 life->first = position(p, p->first[b], later);
                 life->last = last_position(p, b, later);
@@ -294,7 +295,7 @@ static bool end_alike(const planning *p, int32_t a, int32_t b) {
 /* Is a buffer, of devices so many before, used as another one is? */
 static bool are_used_alike(const planning *p, int32_t a, int32_t b, int32_t n_devices) {
     const cleave_buffer *x = &p->few->program.buffers[a], *y = &p->few->program.buffers[b];
-    return x->bytes == y->bytes && x->device + n_devices == y->device &&
+    return x->bytes == y->bytes && x->padding == y->padding && x->device + n_devices == y->device &&
            x->persistent == y->persistent && x->lane_only == y->lane_only &&
            p->few->turns.owner[a] == p->few->turns.owner[b] &&
            is_same_place(p->first[a], p->first[b]) && end_alike(p, a, b) &&
