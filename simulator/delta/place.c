@@ -49,11 +49,16 @@ static int32_t time_of(const cleave_priced_fragment *fragment, uint8_t kind, int
     }
 }
 
-static void use_links(const placer *p, uint64_t *uses, const int32_t *links, int32_t n,
-                      int32_t lane) {
-    for (int32_t l = 0; l < n; l++)
-        for (int32_t kept = lane; kept < 2; kept++)
-            delta_add(uses, delta_link_resource(p->delta, links[l], kept));
+static void use_link(const placer *p, uint64_t *uses, int32_t link, int32_t lane) {
+    for (int32_t kept = lane; kept < 2; kept++)
+        delta_add(uses, delta_link_resource(p->delta, link, kept));
+}
+
+/* Those of subject s. */
+static void use_links(const placer *p, uint64_t *uses, const int32_t *start, const int32_t *links,
+                      int32_t s, int32_t lane) {
+    for (int32_t l = start[s]; l < start[s + 1]; l++)
+        use_link(p, uses, links[l], lane);
 }
 
 /* And what the work at the ends of a message uses: what is charged of their main lanes.  See
@@ -64,7 +69,7 @@ static void use_ends(const placer *p, uint64_t *uses, const cleave_message_ends 
     const int32_t devices[2] = {ends->source, ends->destination};
     for (int e = 0; e < 2; e++) {
         int32_t processor = delta->first_processor + devices[e];
-        use_links(p, uses, &processor, 1, lane);
+        use_link(p, uses, processor, lane);
         delta_add(uses, delta_lane_resource(delta, devices[e], 0));
         if (lane == 0)
             continue;
@@ -95,8 +100,7 @@ static cleave_status place_meeting(placer *p, delta_chunk *chunk, const cleave_p
         if (met == 1) {
             give(p, chunk, time, item->queue);
             give(p, chunk, time + 1, item->queue);
-            use_links(p, uses, fragment->hop_link + fragment->hop_start[s],
-                      fragment->hop_start[s + 1] - fragment->hop_start[s], item->queue & 1);
+            use_links(p, uses, fragment->hop_start, fragment->hop_link, s, item->queue & 1);
             if (cleave_priced_ends_work(fragment, s))
                 use_ends(p, uses, &fragment->ends[s], item->queue & 1);
         }
@@ -109,8 +113,7 @@ static cleave_status place_meeting(placer *p, delta_chunk *chunk, const cleave_p
     *kind = cleave_scan_kind_of_join(met, joins);
     if (met == joins - 1) {
         give(p, chunk, time, item->queue);
-        use_links(p, uses, fragment->collective_links + fragment->collective_link_start[s],
-                  fragment->collective_link_start[s + 1] - fragment->collective_link_start[s],
+        use_links(p, uses, fragment->collective_link_start, fragment->collective_links, s,
                   item->queue & 1);
     }
     return CLEAVE_OK;
