@@ -57,10 +57,10 @@ static bool is_wanted(const session *s, const char *method) {
     return session_searches(s) || strcmp(method, s->options->method) == 0;
 }
 
-/* How many of what was found are simulated in full. */
+/* How many of what was found are simulated in full: where it is not known how much that is, few. */
 static int32_t count_found(const session *s) {
-    int32_t n = 0;
-    while (n < s->n_found && (n == 0 || (n + 1) * s->whole_work <= most_found_work))
+    int32_t n = 0, most = s->whole_work > 0 ? s->n_found : CLEAVE_MOST_IMPROVED;
+    while (n < s->n_found && n < most && (n == 0 || (n + 1) * s->whole_work <= most_found_work))
         n++;
     return n;
 }

@@ -125,7 +125,7 @@ static cleave_status foresee_report(session *s, cleave_error *error) {
     CLEAVE_TRY(cleave_pricer_price(s->pricer, &what, NULL, &first->full, error));
     first->has_full = true;
     cleave_arena_free(&s->pricer->arena);
-    int32_t n = SESSION_MAX_FOUND;
+    int32_t n = CLEAVE_MOST_IMPROVED; /* where programs are large no more are simulated */
     for (int32_t g = 0; g < s->n_given; g++)
         best = cleave_price_better(&s->given[g].price, best) ? &s->given[g].price : best;
     for (int32_t g = 1; g < s->n_given; g++)

@@ -4,13 +4,15 @@
 
 #include "search/bound/bound.h"
 #include "search/improve/improve.h"
+#include "search/pipeline/pipeline.h"
 #include "search/pipeline/priced.h"
 #include "search/search.h"
 
 enum {
     SESSION_MAX_GIVEN = 24,
-    SESSION_MAX_FOUND = CLEAVE_MOST_IMPROVED,
-    SESSION_MAX_RIVALS = CLEAVE_N_BASELINES * CLEAVE_MOST_PIPELINES
+    SESSION_MAX_FOUND = CLEAVE_MOST_PIPELINES,
+    SESSION_MAX_RIVALS_EACH = 4, /* by one name */
+    SESSION_MAX_RIVALS = CLEAVE_N_BASELINES * SESSION_MAX_RIVALS_EACH
 };
 
 /* A layout that a search begins with. */

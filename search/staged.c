@@ -256,7 +256,7 @@ static cleave_status add_rivals(session *s, const char *name, cleave_error *erro
         return CLEAVE_OK;
     const cleave_pipeline_options options = pipeline_options(s, &wish, baseline, best);
     CLEAVE_TRY(search_named(s, name, &options, &found, error));
-    for (int32_t i = 0; i < found.n; i++) {
+    for (int32_t i = 0; i < found.n && i < SESSION_MAX_RIVALS_EACH; i++) {
         const session_found rival = {
             .method = name, .layout = found.items[i].layout, .price = found.items[i].price};
         cleave_price known;

@@ -13,7 +13,7 @@
 /* On so many devices layouts are improved until no single change improves anything. */
 enum { CLEAVE_FEW_DEVICES = 8 };
 
-enum { CLEAVE_MOST_STARTS = 32, CLEAVE_MOST_IMPROVED = 4 };
+enum { CLEAVE_MOST_STARTS = 36, CLEAVE_MOST_IMPROVED = 4 };
 
 /* What is known of the search that it is part of. */
 typedef struct cleave_improvement {

@@ -55,7 +55,9 @@ static inline bool cleave_schedule_wish_allows_plain(const cleave_schedule_wish 
            wish->recompute <= CLEAVE_RECOMPUTE_NONE && wish->zero == 0;
 }
 
-enum { CLEAVE_MOST_PIPELINES = 4 };
+/* Of few operators on few devices closed forms may be off by a quarter between numbers of groups,
+   so the best in steps may be behind ten that are quicker in closed form. */
+enum { CLEAVE_MOST_PIPELINES = 12 };
 
 typedef struct cleave_pipelines {
     int32_t n; /* best first */

@@ -2,6 +2,7 @@
    and what is sent in it, are those of its program, bit for bit, whatever the price was made of; so
    a report need lower no more than the result.  Also on a machine where steps settle, whose
    estimates do without. */
+#include "../support/draws.h"
 #include "../support/shipped.h"
 #include "graph/import/import.h"
 #include "search/price/price.h"
@@ -37,21 +38,30 @@ static int check_baseline(trial *t, const char *method) {
     return doubted.peak_bytes != planned.peak_bytes; /* it was made of an estimate */
 }
 
-static void begin(trial *t, const char *model, bool settles) {
-    *t = (trial){0};
-    snprintf(t->name, sizeof t->name, "%s, %s", model, settles ? "settled" : "not settled");
-    trial_ok(t, shipped_model(model, 16, &t->arena, &t->model, &t->error));
-    t->machine = make_machine(&t->arena, 2, 4, "1 TiB");
+static void begin(trial *t, const char *model, int round, bool settles) {
+    static const char *const bandwidth[] = {"1 GB/s", "4 GB/s", "10 GB/s", "40 GB/s"};
+    *t = (trial){.random = {.key = seed_from((uint64_t)round)}};
+    int32_t nodes = 1 << cleave_random_below(&t->random, 3),
+            devices = 2 << cleave_random_below(&t->random, 2);
+    int64_t batch = INT64_C(8) << cleave_random_below(&t->random, 4);
+    const char *links =
+        cleave_arena_printf(&t->arena, "\"bandwidth\": \"%s\", \"latency\": \"%d us\"",
+                            bandwidth[cleave_random_below(&t->random, 4)],
+                            1 + (int)cleave_random_below(&t->random, 20));
+    snprintf(t->name, sizeof t->name, "%s, round %d, %s", model, round,
+             settles ? "settled" : "not settled");
+    trial_ok(t, shipped_model(model, batch, &t->arena, &t->model, &t->error));
+    t->machine = parse_machine(&t->arena, nodes, devices, "1 TiB", "200 GB/s", "1 us", links);
     for (int32_t l = 0; l < t->machine.n_links && settles; l++)
         t->machine.links[l].protocol.receiving.small = 1.2;
     trial_ok(t, cleave_choose_collectives(&t->machine, false, &t->arena, &t->rules, &t->error));
     trial_ok(t, cleave_pricer_create(&t->model, &t->machine, 1, 0, &t->pricer, &t->error));
 }
 
-static int check(const char *model, bool settles) {
+static int check(const char *model, int round, bool settles) {
     trial t;
     int n_estimated = 0;
-    begin(&t, model, settles);
+    begin(&t, model, round, settles);
     for (int b = 0; cleave_baseline_names[b] != NULL; b++)
         n_estimated += check_baseline(&t, cleave_baseline_names[b]);
     trial_end(&t);
@@ -62,9 +72,10 @@ static const char *const names[] = {"lenet5", "byte_gpt", "byte_lstm"};
 
 Test(prices_in_doubt, are_those_of_programs) {
     int n_estimated = 0;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        n_estimated += check(names[i], false) + check(names[i], true);
-    cr_expect_gt(n_estimated, 6);
+    for (int round = 0; round < n_draws(3); round++)
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+            n_estimated += check(names[i], round, false) + check(names[i], round, true);
+    cr_expect_gt(n_estimated, n_draws(6), "%d", n_estimated);
 }
 
 static void check_limit(trial *t, const cleave_layout *layout, const cleave_price *whole,
@@ -82,28 +93,32 @@ static void check_limit(trial *t, const cleave_layout *layout, const cleave_pric
     cleave_estimate_destroy(what.estimate);
 }
 
+static void check_limits(const char *model, int round) {
+    static const int percents[] = {70, 90, 99, 100, 103, 110, 130, 160};
+    trial t;
+    begin(&t, model, round, false);
+    for (int b = 0; cleave_baseline_names[b] != NULL; b++) {
+        cleave_layout layout;
+        bool applies;
+        trial_ok(&t, cleave_baseline_layout(&t.model, &t.machine, cleave_baseline_names[b], 1,
+                                            &t.arena, &layout, &applies, &t.error));
+        if (!applies || !cleave_layout_is_whole(&layout))
+            continue;
+        layout.collectives = t.rules;
+        t.pricer.memory_limit_bytes = 0;
+        const cleave_price_subject what = {.layout = &layout};
+        cleave_price whole;
+        trial_ok(&t, cleave_pricer_price(&t.pricer, &what, NULL, &whole, &t.error));
+        for (size_t p = 0; p < sizeof percents / sizeof percents[0]; p++)
+            check_limit(&t, &layout, &whole, percents[p]);
+    }
+    trial_end(&t);
+}
+
 /* However near the limit is to what a proposal takes, and however its memory is planned: it fits
    where the smallest plan of its program does. */
 Test(prices_in_doubt, fit_where_programs_do) {
-    static const int percents[] = {70, 90, 99, 100, 103, 110, 130, 160};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        trial t;
-        begin(&t, names[i], false);
-        for (int b = 0; cleave_baseline_names[b] != NULL; b++) {
-            cleave_layout layout;
-            bool applies;
-            trial_ok(&t, cleave_baseline_layout(&t.model, &t.machine, cleave_baseline_names[b], 1,
-                                                &t.arena, &layout, &applies, &t.error));
-            if (!applies || !cleave_layout_is_whole(&layout))
-                continue;
-            layout.collectives = t.rules;
-            t.pricer.memory_limit_bytes = 0;
-            const cleave_price_subject what = {.layout = &layout};
-            cleave_price whole;
-            trial_ok(&t, cleave_pricer_price(&t.pricer, &what, NULL, &whole, &t.error));
-            for (size_t p = 0; p < sizeof percents / sizeof percents[0]; p++)
-                check_limit(&t, &layout, &whole, percents[p]);
-        }
-        trial_end(&t);
-    }
+    for (int round = 0; round < n_draws(3); round++)
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+            check_limits(names[i], round);
 }
