@@ -226,7 +226,7 @@ void expect_near_best(const int *of, int n_usual, bool is_mixed) {
         cleave_pricer_destroy(&c.pricer);
         cleave_arena_free(&c.arena);
     }
-    int few = n * 95 / 100 - 1; /* as many as the 20th part are behind it */
+    int few = (n * 95 + 99) / 100 - 1; /* no more than the 20th part are behind it */
     cleave_sort_doubles(ratio, n);
     printf("found over the best of all, %d cases: median %.4f, 95th %.4f, most %.4f\n", n,
            ratio[n / 2], ratio[few], ratio[n - 1]);
