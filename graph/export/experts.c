@@ -184,7 +184,7 @@ static void frame_experts(const layer *l, cleave_frame *frame) {
 /* ---- the layer ---- */
 
 static cleave_module_name name_module(const char *module) {
-    return (cleave_module_name){CLEAVE_NAMED_MODULE, module, module};
+    return (cleave_module_name){CLEAVE_NAMED_MODULE, module, module, -1};
 }
 
 /* "a.b" of "a.b.weight". */
@@ -239,7 +239,7 @@ static bool name_layer(layer *l, const bool *feeds, bool *needed, cleave_arena *
         l->operators[op].combines = combines;
         frame_flat(&l->model->operators[op], &l->operators[op].frame);
         if (experts || routes || (op > l->route && adds_to(l, op, needed))) {
-            l->operators[op].name = (cleave_module_name){CLEAVE_NAMED_NOTHING, "", l->scope};
+            l->operators[op].name = (cleave_module_name){CLEAVE_NAMED_NOTHING, "", l->scope, -1};
             lead(l, op, experts && !combines ? l->experts : l->router);
         }
     }

@@ -139,6 +139,10 @@ static void settle_output(follower *f, int32_t op, const wishes *by_function,
             planned->leader == op ? f->plan->operators[planned->router].cut : planned->cut;
         return;
     }
+    if (cleave_export_is_called_before(f->plan, op)) {
+        planned->then = f->plan->operators[planned->name.first_call].then;
+        return;
+    }
     for (int i = 0; i < f->plan->mesh.n; i++) {
         int own = planned->cut.axis[i];
         bool partial = own >= 0 && planned->frame.sums[own];

@@ -77,7 +77,7 @@ typedef struct reading {
 typedef struct mover {
     const cleave_model *model;
     const cleave_export_plan *plan;
-    CLEAVE_LIST(reading) readings;
+    CLEAVE_LIST(reading) readings, summed;
     bool failed; /* memory was short */
 } mover;
 
@@ -226,7 +226,24 @@ static const cleave_mesh_cut *find_cut(const mover *m, int32_t op,
     return partial && !read->of_main ? &reader->then : &reader->cut;
 }
 
-static double move_parameter(const mover *m, int32_t op, const cleave_frame_parameter *read) {
+/* Gradients that are but added up go together, of all that read a parameter: is this one of what is
+   sent already? */
+static bool goes_with_another(mover *m, int32_t tensor, const cleave_lie *gradient,
+                              const cleave_lie *stored) {
+    const reading fresh = {tensor, *stored, *gradient};
+    for (int i = 0; i < m->plan->mesh.n; i++)
+        if (gradient->of[i] != stored->of[i] &&
+            (gradient->of[i] != CLEAVE_LIE_PARTIAL || stored->of[i] != CLEAVE_LIE_WHOLE))
+            return false;
+    for (int32_t i = 0; i < m->summed.n; i++)
+        if (m->summed.items[i].tensor == tensor &&
+            memcmp(&m->summed.items[i].gradient, gradient, sizeof *gradient) == 0)
+            return true;
+    m->failed = !CLEAVE_LIST_PUSH(&m->summed, fresh) || m->failed;
+    return false;
+}
+
+static double move_parameter(mover *m, int32_t op, const cleave_frame_parameter *read) {
     const cleave_mesh_cut *cut = find_cut(m, op, read);
     const cleave_planned_parameter *parameter = &m->plan->parameters[read->tensor];
     cleave_lie stored, used, gradient;
@@ -241,7 +258,8 @@ static double move_parameter(const mover *m, int32_t op, const cleave_frame_para
     const cleave_tensor *tensor = &m->model->tensors[read->tensor];
     double bytes = bytes_of(m->model, read->tensor);
     double sent = cleave_lie_move_bytes(&m->plan->mesh, &stored, &used, bytes);
-    if (cleave_model_trains(m->model) && tensor->needs_gradient)
+    if (cleave_model_trains(m->model) && tensor->needs_gradient &&
+        !goes_with_another(m, read->tensor, &gradient, &stored))
         sent += cleave_lie_move_bytes(&m->plan->mesh, &gradient, &stored, bytes);
     return sent;
 }
@@ -270,6 +288,7 @@ cleave_status cleave_export_move_bytes(const cleave_model *model, const cleave_e
         if (model->tensors[t].view.kind == CLEAVE_VIEW_NONE && model->writer[t] >= 0)
             sent += move_output(&m, t);
     CLEAVE_LIST_FREE(&m.readings);
+    CLEAVE_LIST_FREE(&m.summed);
     if (m.failed)
         return cleave_fail_memory(error, "counting what is moved");
     *bytes = sent;

@@ -70,10 +70,11 @@ static cleave_status find_owner(const cleave_model *model, const cleave_frame *f
     return CLEAVE_OK;
 }
 
-/* How many operators have parameters of a module, how many with work of a module's own are called
-   in one, and the modules that have others in them. */
+/* How many operators have parameters of a module, how many with work of a module's own are done in
+   one call of one, the modules that have others in them, those that hold parameters, and what nodes
+   say they lie in. */
 typedef struct claim_table {
-    cleave_name_map owners, callers, parents;
+    cleave_name_map owners, callers, parents, holders, scopes;
 } claim_table;
 
 static bool claim(cleave_name_map *map, const char *module) {
@@ -81,10 +82,10 @@ static bool claim(cleave_name_map *map, const char *module) {
     return cleave_name_map_set(map, module, n < 0 ? 1 : n + 1);
 }
 
-static bool add_parents(claim_table *claims, cleave_arena *arena, const char *module) {
+static bool add_parents(cleave_name_map *parents, const char *module) {
     for (const char *dot = strchr(module, '.'); dot != NULL; dot = strchr(dot + 1, '.')) {
-        char *parent = cleave_arena_string_n(arena, module, (size_t)(dot - module));
-        if (parent == NULL || !cleave_name_map_set(&claims->parents, parent, 1))
+        char *parent = cleave_arena_string_n(parents->arena, module, (size_t)(dot - module));
+        if (parent == NULL || !cleave_name_map_set(parents, parent, 1))
             return false;
     }
     return true;
@@ -107,52 +108,159 @@ static bool lies_in(const char *scope, const char *module) {
     return strncmp(scope, module, n) == 0 && scope[n] == '.';
 }
 
+/* ---- modules that are called several times ---- */
+
+/* Does an operator read a parameter that a module holds, or one in it? */
+static bool reads_of(const cleave_model *model, const cleave_frame *frame, const char *module) {
+    for (int32_t i = 0; i < frame->n_parameters; i++)
+        if (lies_in(model->tensors[frame->parameters[i].tensor].name, module))
+            return true;
+    return false;
+}
+
+/* Exporters number calls of a module that is called again, "a_1", where a node lies in it itself:
+   cuts that off, but of a module that is called so. */
+static cleave_status find_module(const cleave_model *model, const cleave_frame *frame,
+                                 const claim_table *claims, const char *owner, const char *scope,
+                                 const char **module, cleave_error *error) {
+    const char *line = strrchr(scope, '_');
+    *module = scope;
+    if (line == NULL || line == scope || line[1] == '\0' ||
+        strspn(line + 1, "0123456789") != strlen(line + 1) || reads_of(model, frame, scope))
+        return CLEAVE_OK;
+    char *before = cleave_arena_string_n(claims->owners.arena, scope, (size_t)(line - scope));
+    if (before == NULL)
+        return cleave_fail_memory(error, "naming modules");
+    if (strcmp(owner, before) == 0 || (cleave_name_map_find(&claims->scopes, before) >= 0 &&
+                                       cleave_name_map_find(&claims->holders, scope) < 0))
+        *module = before;
+    return CLEAVE_OK;
+}
+
+/* One call of a module. */
+static const char *find_call(cleave_arena *arena, const char *module, const char *scope) {
+    return module == scope ? scope : cleave_arena_printf(arena, "%s\n%s", module, scope);
+}
+
+static bool is_same_parameter(const cleave_frame_parameter *a, const cleave_frame_parameter *b) {
+    return a->tensor == b->tensor && a->of_main == b->of_main &&
+           memcmp(a->dimension, b->dimension, sizeof a->dimension) == 0;
+}
+
+/* Can one way to cut a module be meant for both of these calls? */
+static bool are_alike(const cleave_model *model, const cleave_frame *frames, int32_t a, int32_t b) {
+    const cleave_operator *first = &model->operators[a], *again = &model->operators[b];
+    const cleave_frame *f = &frames[a], *g = &frames[b];
+    bool alike = strcmp(first->type, again->type) == 0 && first->n_axes == again->n_axes &&
+                 f->rank == g->rank && f->n_parameters == g->n_parameters;
+    for (int i = 0; alike && i < first->n_axes; i++)
+        alike = strcmp(first->axes[i].name, again->axes[i].name) == 0 &&
+                f->input[i] == g->input[i] && f->output[i] == g->output[i] &&
+                f->even[i] == g->even[i] && f->sums[i] == g->sums[i] &&
+                (f->cannot[i] == NULL) == (g->cannot[i] == NULL) &&
+                (f->differs[i] == NULL) == (g->differs[i] == NULL);
+    for (int32_t i = 0; alike && i < f->n_parameters; i++)
+        alike = is_same_parameter(&f->parameters[i], &g->parameters[i]);
+    return alike;
+}
+
+/* Finds the first call of each module, and takes its name from one of which calls are unlike: that
+   is no one thing to a plan. */
+static bool join_calls(const cleave_model *model, const cleave_frame *frames, cleave_arena *arena,
+                       cleave_module_name *names) {
+    cleave_name_map firsts[] = {
+        [CLEAVE_NAMED_MODULE] = {.arena = arena}, [CLEAVE_NAMED_FUNCTION] = {.arena = arena}};
+    bool *unlike = CLEAVE_ARENA_ARRAY(arena, bool, model->n_operators);
+    if (unlike == NULL)
+        return false;
+    for (int32_t i = 0; i < model->n_operators; i++) {
+        names[i].first_call = -1;
+        if (names[i].named != CLEAVE_NAMED_MODULE && names[i].named != CLEAVE_NAMED_FUNCTION)
+            continue;
+        int32_t first = cleave_name_map_find(&firsts[names[i].named], names[i].module);
+        if (first < 0 && !cleave_name_map_set(&firsts[names[i].named], names[i].module, i))
+            return false;
+        if (first >= 0) {
+            names[i].first_call = names[first].first_call = first;
+            unlike[first] = unlike[first] || !are_alike(model, frames, first, i);
+        }
+    }
+    for (int32_t i = 0; i < model->n_operators; i++)
+        if (names[i].first_call >= 0 && unlike[names[i].first_call])
+            names[i] = (cleave_module_name){CLEAVE_NAMED_NOTHING, "", names[i].within, -1};
+    return true;
+}
+
+/* ---- names ---- */
+
 static cleave_module_name name_operator(const cleave_model *model, const cleave_operator *op,
                                         const claim_table *claims, const char *owner,
-                                        const char *scope) {
+                                        const char *scope, const char *call) {
     bool alone = cleave_name_map_find(&claims->owners, owner) == 1;
-    bool called = scope[0] != '\0' && cleave_name_map_find(&claims->callers, scope) == 1;
+    bool called = scope[0] != '\0' && cleave_name_map_find(&claims->callers, call) == 1;
     bool tied = strcmp(scope, owner) == 0 ||
                 (cleave_name_map_find(&claims->owners, scope) < 0 && !lies_in(scope, owner));
     if (strcmp(op->name, "@loss") == 0 && strcmp(op->type, "SoftmaxCrossEntropy") == 0)
-        return (cleave_module_name){CLEAVE_NAMED_LOSS, "", ""};
+        return (cleave_module_name){CLEAVE_NAMED_LOSS, "", "", -1};
     if (owner[0] != '\0' && alone && is_leaf(claims, owner))
-        return (cleave_module_name){CLEAVE_NAMED_MODULE, owner, ""};
+        return (cleave_module_name){CLEAVE_NAMED_MODULE, owner, "", -1};
     if (owner[0] != '\0' && tied && called && is_leaf(claims, scope))
-        return (cleave_module_name){CLEAVE_NAMED_MODULE, scope, ""};
+        return (cleave_module_name){CLEAVE_NAMED_MODULE, scope, "", -1};
     if (owner[0] == '\0' && acts(model, op) && called && is_leaf(claims, scope))
-        return (cleave_module_name){CLEAVE_NAMED_MODULE, scope, ""};
+        return (cleave_module_name){CLEAVE_NAMED_MODULE, scope, "", -1};
     if (is_attention(op) && called)
-        return (cleave_module_name){CLEAVE_NAMED_FUNCTION, scope, ""};
-    return (cleave_module_name){CLEAVE_NAMED_NOTHING, "", ""};
+        return (cleave_module_name){CLEAVE_NAMED_FUNCTION, scope, "", -1};
+    return (cleave_module_name){CLEAVE_NAMED_NOTHING, "", "", -1};
+}
+
+/* What there is of names, before any operator has one: owners and scopes of all. */
+static cleave_status find_names(const cleave_model *model, const cleave_frame *frames,
+                                claim_table *claims, const char **owner, const char **scope,
+                                cleave_error *error) {
+    bool fits = true;
+    for (int32_t i = 0; fits && i < model->n_operators; i++) {
+        CLEAVE_TRY(find_owner(model, &frames[i], claims->owners.arena, &owner[i], error));
+        CLEAVE_TRY(find_scope(model->operators[i].name, claims->owners.arena, &scope[i], error));
+        fits = (owner[i][0] == '\0' || claim(&claims->owners, owner[i])) &&
+               claim(&claims->scopes, scope[i]);
+    }
+    for (int32_t t = 0; fits && t < model->n_tensors; t++)
+        fits = model->tensors[t].kind != CLEAVE_TENSOR_PARAMETER ||
+               add_parents(&claims->holders, model->tensors[t].name);
+    return fits ? CLEAVE_OK : cleave_fail_memory(error, "naming modules");
 }
 
 cleave_status cleave_export_names(const cleave_model *model, const cleave_frame *frames,
                                   cleave_arena *arena, cleave_module_name **names,
                                   cleave_error *error) {
     int32_t n = model->n_operators;
-    claim_table claims = {{.arena = arena}, {.arena = arena}, {.arena = arena}};
+    claim_table claims = {
+        {.arena = arena}, {.arena = arena}, {.arena = arena}, {.arena = arena}, {.arena = arena}};
     cleave_module_name *found = CLEAVE_ARENA_ARRAY(arena, cleave_module_name, n);
     const char **owner = CLEAVE_ARENA_ARRAY(arena, const char *, n);
     const char **scope = CLEAVE_ARENA_ARRAY(arena, const char *, n);
-    bool fits = found != NULL && owner != NULL && scope != NULL;
+    const char **call = CLEAVE_ARENA_ARRAY(arena, const char *, n);
+    bool fits = found != NULL && owner != NULL && scope != NULL && call != NULL;
+    if (fits)
+        CLEAVE_TRY(find_names(model, frames, &claims, owner, scope, error));
     for (int32_t i = 0; fits && i < n; i++) {
         const cleave_operator *op = &model->operators[i];
-        CLEAVE_TRY(find_owner(model, &frames[i], arena, &owner[i], error));
-        CLEAVE_TRY(find_scope(op->name, arena, &scope[i], error));
-        bool owned = owner[i][0] != '\0', counts = owned || is_attention(op) || acts(model, op);
-        fits = (!owned || claim(&claims.owners, owner[i])) &&
-               (!counts || claim(&claims.callers, scope[i])) &&
-               add_parents(&claims, arena, owner[i]) && add_parents(&claims, arena, scope[i]);
+        const char *said = scope[i];
+        CLEAVE_TRY(find_module(model, &frames[i], &claims, owner[i], said, &scope[i], error));
+        call[i] = find_call(arena, scope[i], said);
+        bool counts = owner[i][0] != '\0' || is_attention(op) || acts(model, op);
+        fits = call[i] != NULL && (!counts || claim(&claims.callers, call[i])) &&
+               add_parents(&claims.parents, owner[i]) && add_parents(&claims.parents, scope[i]);
     }
-    if (!fits)
-        return cleave_fail_memory(error, "naming modules");
-    for (int32_t i = 0; i < n; i++) {
-        found[i] = name_operator(model, &model->operators[i], &claims, owner[i], scope[i]);
+    for (int32_t i = 0; fits && i < n; i++) {
+        found[i] = name_operator(model, &model->operators[i], &claims, owner[i], scope[i], call[i]);
         found[i].within = found[i].named == CLEAVE_NAMED_MODULE ? found[i].module : scope[i];
+    }
+    if (!fits || !join_calls(model, frames, arena, found))
+        return cleave_fail_memory(error, "naming modules");
+    for (int32_t i = 0; i < n; i++)
         if (found[i].named == CLEAVE_NAMED_NOTHING && frames[i].n_parameters > 0)
             found[i].named = CLEAVE_NAMED_UNKNOWN;
-    }
     *names = found;
     return CLEAVE_OK;
 }

@@ -18,6 +18,8 @@ typedef struct cleave_module_name {
     const char *module; /* "features.0"; "" where there is none */
     const char
         *within; /* the module in which it is called, itself where it is one; "" is the model */
+    int32_t first_call; /* the operator that is the first call of the module (or of the one that
+                           calls the function), where there are several, all alike; else -1 */
 } cleave_module_name;
 
 /* Of all operators, [n_operators] in the arena; `frames` are theirs. */

@@ -20,12 +20,31 @@ static const char *find_objection(const cleave_planned_operator *planned, int ax
                : planned->frame.cannot[axis];
 }
 
+bool cleave_export_is_called_before(const cleave_export_plan *plan, int32_t op) {
+    int32_t first = plan->operators[op].name.first_call;
+    return first >= 0 && first != op;
+}
+
+/* Of a module that is called again, of tensors of other sizes: can they be cut so, too? */
+static bool are_others_even(const maker *make, int32_t op, int axis, int32_t degree) {
+    int32_t first = make->plan->operators[op].name.first_call;
+    for (int32_t i = op + 1; first >= 0 && i < make->model->n_operators; i++)
+        if (make->plan->operators[i].name.first_call == first &&
+            make->window->operators[i].axes[axis].extent !=
+                make->window->operators[op].axes[axis].extent &&
+            make->window->operators[i].axes[axis].extent % degree != 0)
+            return false;
+    return true;
+}
+
 /* Why one can't be cut into so many blocks, or null.  `*keeps`: it is all the same, but not just
    so. */
 static const char *find_unevenness(const maker *make, int32_t op, int axis, bool *keeps) {
     const cleave_planned_operator *planned = &make->plan->operators[op];
     int32_t degree = cleave_mesh_degree(&make->plan->mesh, &planned->cut, axis);
     *keeps = false;
+    if (!are_others_even(make, op, axis, degree))
+        return "uneven blocks in another call of the module";
     if (make->window->operators[op].axes[axis].extent % degree == 0)
         return NULL;
     if (planned->frame.even[axis])
@@ -74,6 +93,21 @@ static cleave_status find_split_in_group(const maker *make, int32_t op, cleave_a
     return CLEAVE_OK;
 }
 
+/* A module is cut in one way, however often it is called. */
+static void settle_calls(maker *make) {
+    cleave_planned_operator *operators = make->plan->operators;
+    for (int32_t op = 0; op < make->model->n_operators; op++) {
+        if (!cleave_export_is_called_before(make->plan, op))
+            continue;
+        const cleave_mesh_cut *said = &operators[operators[op].name.first_call].cut;
+        if (memcmp(&operators[op].cut, said, (size_t)make->plan->mesh.n * sizeof said->axis[0]) !=
+            0)
+            cleave_export_lose(make, op, -1, "module",
+                               "its module is called before, and cut as there");
+        operators[op].cut = *said;
+    }
+}
+
 static cleave_status find_cuts(maker *make, cleave_arena *arena, cleave_error *error) {
     cleave_export_plan *plan = make->plan;
     int32_t n = make->model->n_operators;
@@ -93,10 +127,12 @@ static cleave_status find_cuts(maker *make, cleave_arena *arena, cleave_error *e
         if (why != NULL)
             cleave_export_lose(make, op, -1, "devices", why);
         if (planned->name.named != CLEAVE_NAMED_NOTHING &&
+            !cleave_export_is_called_before(plan, op) &&
             (planned->leader < 0 || planned->leader == op))
             keep_what_can_be(make, op);
     }
     cleave_export_settle_experts(make);
+    settle_calls(make);
     for (int32_t op = 0; op < n; op++)
         cuts[op] = plan->operators[op].cut;
     cleave_mesh_join(&plan->mesh, cuts, n);

@@ -70,6 +70,9 @@ typedef struct cleave_export_plan {
 bool cleave_export_owns(const cleave_model *model, const cleave_planned_operator *planned,
                         const cleave_frame_parameter *read);
 
+/* Is it a call of a module (or a function of one) that an earlier operator is a call of, too? */
+bool cleave_export_is_called_before(const cleave_export_plan *plan, int32_t op);
+
 /* In the arena.  `model` is the layout's as cleave_model_fuse_attention leaves it, or before. */
 cleave_status cleave_export_make(const cleave_model *model, const cleave_layout *layout,
                                  cleave_target target, cleave_arena *arena,

@@ -92,7 +92,7 @@ static void put_named(cleave_json_writer *out, const cleave_model *model,
                       const cleave_export_plan *plan, const char *key, cleave_named named) {
     cleave_json_open_object(out, key, false);
     for (int32_t op = 0; op < model->n_operators; op++)
-        if (plan->operators[op].name.named == named) {
+        if (plan->operators[op].name.named == named && !cleave_export_is_called_before(plan, op)) {
             cleave_json_key(out, plan->operators[op].name.module);
             put_operator(out, model, plan, op);
         }

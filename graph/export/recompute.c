@@ -83,7 +83,8 @@ cleave_status cleave_export_recompute(cleave_export_maker *make, cleave_arena *a
     for (int32_t op = 0, first, end; op < n; op++) {
         bool asks = plan->target == CLEAVE_TARGET_TORCH && !plan->recompute[op] &&
                     cleave_layout_recomputes(make->layout, op) &&
-                    plan->operators[op].name.named == CLEAVE_NAMED_MODULE;
+                    plan->operators[op].name.named == CLEAVE_NAMED_MODULE &&
+                    plan->operators[op].name.first_call < 0;
         size_t letters = asks ? find_unit(make, op, &first, &end) : 0;
         if (letters == 0)
             continue;

@@ -8,10 +8,15 @@
 
 #include <string.h>
 
-/* The first operator from `op` on, before `end`, that is a module; `end`: there is none. */
+/* Does the call of a module say where it is, as one that is called once does? */
+static bool is_place(const cleave_planned_operator *planned) {
+    return planned->name.named == CLEAVE_NAMED_MODULE && planned->name.first_call < 0 &&
+           !planned->in_layer;
+}
+
+/* The first operator from `op` on, before `end`, that is such a module; `end`: there is none. */
 static int32_t find_module(const cleave_export_plan *plan, int32_t op, int32_t end) {
-    while (op < end &&
-           (plan->operators[op].name.named != CLEAVE_NAMED_MODULE || plan->operators[op].in_layer))
+    while (op < end && !is_place(&plan->operators[op]))
         op++;
     return op;
 }
@@ -160,10 +165,9 @@ cleave_status cleave_export_find_begins(const cleave_export_maker *make, cleave_
     if (ready)
         count_crossings(make, first, last, crossing);
     for (int32_t op = n - 1; op >= 0 && ready; op--) {
-        const cleave_planned_operator *planned = &make->plan->operators[op];
-        bool is_module = planned->name.named == CLEAVE_NAMED_MODULE && !planned->in_layer;
-        sayable[op].begins = is_module ? crossing[op] == count_given(make, op, first)
-                                       : op + 1 < n && sayable[op + 1].begins;
+        sayable[op].begins = is_place(&make->plan->operators[op])
+                                 ? crossing[op] == count_given(make, op, first)
+                                 : op + 1 < n && sayable[op + 1].begins;
     }
     cleave_arena_free(&scratch);
     return ready ? CLEAVE_OK : cleave_fail_memory(error, "finding what can be exported");

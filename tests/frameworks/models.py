@@ -144,6 +144,26 @@ class Brought(nn.Module):
         return self.Δ["/x"](F.elu(y).mean(1))
 
 
+class Again(nn.Module):
+    """Modules that are called again: a block of attention in a loop, one under two names, a table and a layer for texts of two
+    lengths, a layer of as many dimensions as it is given, names that end as calls of others do, a tied head."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.block, self.norm = nn.Embedding(64, 16), Block(16, 2), nn.LayerNorm(16)
+        self.mix = nn.Linear(16, 16)
+        self.other, self.last, self.last_1 = nn.ModuleDict({"mix": self.mix}), nn.Linear(16, 16), nn.Linear(16, 16)
+        self.any, self.act, self.head = nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 64, bias=False)
+        self.head.weight = self.tokens.weight
+
+    def forward(self, ids, short):
+        x, y = self.tokens(ids), self.act(self.mix(self.tokens(short)))
+        for _ in range(2):
+            x = self.act(self.block(x))
+        x = x + self.any(self.norm(self.other["mix"](x))) + self.any(self.norm(y).mean(1)).unsqueeze(1)
+        return self.head(self.last_1(self.last(self.last_1(self.last(x)).relu()).tanh())).flatten(0, 1)
+
+
 class RootMeanSquare(nn.Module):
     def __init__(self, width, epsilon):
         super().__init__()
@@ -378,6 +398,7 @@ MODELS = {
     "llama": (Llama, lambda b: ((_ids(b, LENGTH, below=64),), _ids(b * LENGTH, below=64))),
     "mixture": (Mixture, lambda b: ((_ids(b, LENGTH, below=64),), _ids(b * LENGTH, below=64))),
     "brought": (Brought, lambda b: ((_ids(b, 6, below=64), torch.randn(b, 8)), _ids(b, below=10))),
+    "again": (Again, lambda b: ((_ids(b, 16, below=64), _ids(b, 8, below=64)), _ids(b * 16, below=64))),
     "vgg11": (Vgg11, lambda b: ((torch.randn(b, 3, 32, 32),), _ids(b, below=10))),
     "resnet18": (ResNet18, lambda b: ((torch.randn(b, 3, 32, 32),), _ids(b, below=10))),
     "recommender": (Recommender, lambda b: ((torch.randn(b, 16), _ids(b, 3, below=64)), _ids(b, below=2))),
@@ -390,7 +411,7 @@ HAVE_EXPERTS, EXPERTS, EXPERT_AXES = ("mixture",), ".experts.down", ("n", "e", "
 ALL_MODULES = ("perceptron", "convolutional", "vgg11")
 
 # Those of which all but a little that is sent is what modules, functions between them and parameters move.
-ALL_MOVES = (*ALL_MODULES, "residual", "language")
+ALL_MOVES = (*ALL_MODULES, "residual", "language", "again")
 
 # Those that the suite runs; of the others, which are larger, `--models all` does.
-QUICK = ("perceptron", "convolutional", "residual", "language", "biased", "llama", "mixture", "recommender", "brought")
+QUICK = ("perceptron", "convolutional", "residual", "language", "biased", "llama", "mixture", "recommender", "brought", "again")

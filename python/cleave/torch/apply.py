@@ -46,7 +46,8 @@ def _check_mesh(plan, mesh):
 
 def _check_model(plan, model):
     """Every module and parameter of the plan is there, of the plan's shape."""
-    modules, parameters = dict(model.named_modules()), dict(model.named_parameters(remove_duplicate=False))
+    modules = dict(model.named_modules(remove_duplicate=False))
+    parameters = dict(model.named_parameters(remove_duplicate=False))
     origin = f"{plan.file}: the plan is of {plan.model.get('file')}"
     begins = [stage.begins for stage in plan.schedule.stages]
     for name in (*plan.modules, *plan.functions, *plan.recompute, *begins):
@@ -112,9 +113,10 @@ def _run_others_whole(modules, plan, mesh, state):
     """What has parameters and is not in the plan does the same on every rank."""
     whole = ["R"] * mesh.ndim
     experts = tuple(f"{name}." for name in name_experts(plan))
+    planned = {modules[name] for name in plan.modules}  # one may have other names, too
     for name, module in modules.items():
         own = [key for key, parameter in module._parameters.items() if parameter is not None]
-        if own and name not in plan.modules and not module._modules and not name.startswith(experts):
+        if own and module not in planned and not module._modules and not name.startswith(experts):
             part = Part("", "", [None] * mesh.ndim, whole, whole, whole, {key: whole for key in own})
             module.forward = Whole(module, part, mesh, state)
 
@@ -125,7 +127,7 @@ MODULES = {"Route": Layer, "Experts": Experts}  # by type of operator; of all ot
 def _run_in_parts(model, plan, mesh, state):
     """On a mesh of several ranks: parameters, modules and functions."""
     storage = _Storage(plan, model, mesh)
-    modules = dict(model.named_modules())
+    modules = dict(model.named_modules(remove_duplicate=False))
     _check_tables(plan, modules)
     for module in modules.values():
         for own, parameter in module._parameters.items():

@@ -264,7 +264,11 @@ class State:
     def take_over(self, model):
         """From now on the model is called by cleave.torch.steps alone."""
         self.model, self.forward = model, model.forward
-        for name, module in model.named_modules():
+        names = {}  # one for each module, the plan's where it has others, too
+        for name, module in model.named_modules(remove_duplicate=False):
+            if module not in names or name in self.begins:
+                names[module] = name
+        for module, name in names.items():
             if module is not model:
                 module.register_forward_pre_hook(self.on_call(name), with_kwargs=True, prepend=True)
                 module.register_forward_hook(self.on_return)

@@ -21,6 +21,10 @@ class _Backward:
     def add(self, parameter, part, groups):
         key = tuple(map(id, groups)), part.dtype, part.device
         _, together = self.waiting.setdefault(key, (groups, []))
+        at = next((i for i, (other, _) in enumerate(together) if other is parameter), None)
+        if at is not None:  # of a module that is called again, or one tied to it
+            together[at] = parameter, together[at][1] + part
+            return
         if together and sum(x.nbytes for _, x in together) + part.nbytes > MOST_BYTES:
             self.send(key)
             _, together = self.waiting.setdefault(key, (groups, []))
