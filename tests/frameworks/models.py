@@ -2,6 +2,7 @@
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.utils import parametrizations
 
 from llama_config import LLAMA, MIXTURE
 
@@ -129,11 +130,13 @@ class Tied(Language):
 
 
 class Brought(nn.Module):
-    """What people bring: names that are no identifiers, PyTorch's own attention, functions that DTensor lacks."""
+    """What people bring: names that are no identifiers, PyTorch's own attention, functions that DTensor lacks, weights that are
+    made of others."""
 
     def __init__(self, width=16):
         super().__init__()
-        self.Δ = nn.ModuleDict({"a-b c": nn.Embedding(64, width), "weight": nn.Linear(8, width), "/x": nn.Linear(width, 10)})
+        self.Δ = nn.ModuleDict({"a-b c": nn.Embedding(64, width), "weight": parametrizations.weight_norm(nn.Linear(8, width)),
+                                "/x": parametrizations.spectral_norm(nn.Linear(width, 10))})
         self.attention, self.MatMul_1 = nn.MultiheadAttention(width, 4, batch_first=True), nn.Parameter(torch.ones(width))
         self.cells = nn.LSTM(width, width, batch_first=True)
 

@@ -6,7 +6,8 @@ usage: torch_calls.py CLEAVE TREE
 Plans are written by hand, their words drawn.  The plan's model has samples, tokens and channels as a dimension each.  Here
 samples and tokens are one dimension, or another of one element lies between; positions are looked up; a bias is tied to a
 name that the plan has not; a module shapes what it gives by a size that it knows; keys have fewer heads than there are
-ranks; of a norm over groups the plan knows what follows it; a function is given tensors by name; a model is known by its config.  Tables that do to themselves what parts can't are refused.  Three steps of SGD in double: to 1e-10.
+ranks; of a norm over groups the plan knows what follows it; a function is given tensors by name; a model is known by its config.  Tables that do to themselves what parts can't, and weights
+that a hook makes, are refused.  Three steps of SGD in double: to 1e-10.
 Exits 77 where there is no PyTorch.
 """
 import contextlib
@@ -117,20 +118,24 @@ def work(files):
         if not all(by <= TOLERANCE for by, _ in off):
             print(f"{file}: {off}", flush=True)
             ok = False
-    return ok and refuses_tables(cleave, model, files[0])
+    return ok and refuses(cleave, model, files[0])
 
 
-def refuses_tables(cleave, model, file):
-    """Tables that write over themselves, or count what is looked up, would do so in parts."""
+def refuses(cleave, model, file):
+    """Tables that write over themselves, or count what is looked up, would do so in parts; hooks that make a weight would see it
+    whole."""
     said = []
-    for option in ({"max_norm": 1.0}, {"scale_grad_by_freq": True}):
+    for replaced in ({"tokens": nn.Embedding(WORDS, WIDTH, max_norm=1.0)}, {"tokens": nn.Embedding(WORDS, WIDTH, scale_grad_by_freq=True)},
+                     {"flat": nn.utils.spectral_norm(nn.Linear(WIDTH, WIDTH))}):
         other = copy.deepcopy(model)
-        other.tokens = nn.Embedding(WORDS, WIDTH, **option)
+        for name, module in replaced.items():
+            setattr(other, name, module)
         try:
             cleave.torch.apply(other, file)
         except cleave.CleaveError as error:
             said.append(str(error))
-    return [f"tokens has {what}" in line for what, line in zip(("max_norm", "scale_grad_by_freq"), said)] == [True, True]
+    whats = ("tokens has max_norm", "tokens has scale_grad_by_freq", "flat has torch.nn.utils.spectral_norm")
+    return [what in line for what, line in zip(whats, said)] == [True, True, True]
 
 
 class Config:

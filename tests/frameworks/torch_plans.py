@@ -106,7 +106,7 @@ class Tools:
             for o in (o for o in axes if o.endswith(self.models.EXPERTS)):  # by tokens, by experts, within each, or by two
                 layout["operators"][o] = draw_operator(rng, {a: axes[o][a] for a in self.models.EXPERT_AXES}, mesh, False)
             layout["parameters"] = {p: {"update": "sharded"} for p, _ in make().named_parameters()
-                                    if rng.random() < 0.3 and not p.startswith("positions")}
+                                    if rng.random() < 0.3 and not p.startswith("positions") and "parametrizations" not in p}
             drawn = f"{path}.{i}"
             with open(drawn + ".layout.json", "w", encoding="utf-8") as stream:
                 json.dump(layout, stream)

@@ -10,10 +10,11 @@ import torch
 import torch.distributed
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor
+from torch.nn.utils.parametrize import ParametrizationList
 
 from ..command import CleaveError
 from ..plan import Part, load
-from . import clip, lie, local, pages, stages
+from . import clip, lie, local, made, pages, stages
 from .experts import Experts, Layer, Surveyed, name_experts
 from .functions import Functions, register_loss
 from .modules import Run, Whole
@@ -47,7 +48,8 @@ def _check_mesh(plan, mesh):
 def _check_model(plan, model):
     """Every module and parameter of the plan is there, of the plan's shape."""
     modules = dict(model.named_modules(remove_duplicate=False))
-    parameters = dict(model.named_parameters(remove_duplicate=False))
+    made.check(plan, modules)
+    shapes = made.shapes(model)
     origin = f"{plan.file}: the plan is of {plan.model.get('file')}"
     begins = [stage.begins for stage in plan.schedule.stages]
     for name in (*plan.modules, *plan.functions, *plan.recompute, *begins):
@@ -57,14 +59,13 @@ def _check_model(plan, model):
         if type(modules[name]).forward is torch.nn.Module.forward:
             raise CleaveError(f"{origin}, and this model's {name} is not called itself, and so can't run again")
     for name, stored in plan.parameters.items():
-        if name not in parameters:
+        if name not in shapes:
             raise CleaveError(f"{origin}, and this model has no parameter {name}")
-        if list(parameters[name].shape) != stored.shape:
-            raise CleaveError(f"{origin}, whose {name} is {stored.shape}, and here it is {list(parameters[name].shape)}")
+        if list(shapes[name]) != stored.shape:
+            raise CleaveError(f"{origin}, whose {name} is {stored.shape}, and here it is {list(shapes[name])}")
     for name, part in plan.modules.items():
         for own in part.parameters:
-            path, _, last = f"{name}.{own}".rpartition(".")
-            if path not in modules or modules[path]._parameters.get(last) is None:
+            if f"{name}.{own}" not in shapes:
                 raise CleaveError(f"{origin}, and this model's {name} has no parameter {own}")
 
 
@@ -116,7 +117,8 @@ def _run_others_whole(modules, plan, mesh, state):
     planned = {modules[name] for name in plan.modules}  # one may have other names, too
     for name, module in modules.items():
         own = [key for key, parameter in module._parameters.items() if parameter is not None]
-        if own and module not in planned and not module._modules and not name.startswith(experts):
+        is_one = not module._modules or isinstance(module, ParametrizationList)
+        if own and module not in planned and is_one and not name.startswith(experts):
             part = Part("", "", [None] * mesh.ndim, whole, whole, whole, {key: whole for key in own})
             module.forward = Whole(module, part, mesh, state)
 
@@ -129,6 +131,7 @@ def _run_in_parts(model, plan, mesh, state):
     storage = _Storage(plan, model, mesh)
     modules = dict(model.named_modules(remove_duplicate=False))
     _check_tables(plan, modules)
+    made.note(modules.values())
     for module in modules.values():
         for own, parameter in module._parameters.items():
             if parameter is not None:

@@ -7,6 +7,7 @@ import torch
 
 from ..command import CleaveError, run
 from ..plan import load
+from . import made
 from .names import has, unwrapped
 
 
@@ -19,6 +20,11 @@ def export(model, inputs, file):
     """Writes `model` as it trains, without weights, its batch (dimension 0 of every input) left open; the model stays as
     it was.  Nothing is folded or fused, so parameters keep their names."""
     model = unwrapped(model)
+    with made.as_held(model):
+        return _export(model, inputs, file)
+
+
+def _export(model, inputs, file):
     was_training = model.training
     names = [f"input_{i}" for i in range(len(inputs))]
     values = [(x, x.data) for x in (*model.parameters(), *model.buffers())]

@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..command import CleaveError
 from .lie import block, is_alone, nothing, spread
+from .made import as_plain
 
 
 @contextlib.contextmanager
@@ -19,7 +20,8 @@ def instead(module, tensors):
     before = {name: module.__dict__[name] for name in tensors if name in module.__dict__}
     module.__dict__.update(tensors)
     try:
-        yield
+        with as_plain(module):
+            yield
     finally:
         for name in tensors:
             del module.__dict__[name]

@@ -6,7 +6,7 @@ import torch
 from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_map_only
 
-from . import lie, local
+from . import lie, local, made
 
 
 def _as_given(part, rank, is_table):
@@ -62,7 +62,7 @@ class Run:
     def bring(self, module, name, words, gradient):
         """This rank's part of a parameter as it is used, moved once for all micro-batches of a step."""
         def move():
-            return lie.enter(module._parameters[name], self.mesh, words, gradient, later=True)
+            return lie.enter(getattr(module, name), self.mesh, words, gradient, later=True)
         return self.state.held.take((module, name), move) if self.state.held is not None else move()
 
     def tensors(self):
@@ -95,7 +95,7 @@ class Run:
         if key not in self.shapes:
             whole = {name: torch.empty(p.shape, dtype=p.dtype, device="meta")
                      for store in (self.module._parameters, self.module._buffers) for name, p in store.items()
-                     if p is not None}
+                     if p is not None} | made.on_meta(self.module)
             with torch.no_grad(), local.instead(self.module, whole):
                 y = type(self.module).forward(self.module, torch.empty(x.shape, dtype=x.dtype, device="meta"), *rest,
                                               **keywords)
