@@ -218,9 +218,67 @@ static int32_t find_second_reader(const cleave_export_maker *make, const cleave_
     return -1;
 }
 
-/* What PyTorch makes of the kind. */
+enum { ON_NOTHING, ON_PARAMETERS, ON_GIVEN };
+
+/* What the gradient of what an operator writes goes on to: what its stage is given, or, of what
+   hangs on none of that, what it trains; `on`: by tensor of its stage. */
+static int32_t find_hanging(const cleave_export_maker *make, const cleave_schedule *schedule,
+                            int32_t op, const int32_t *writer, const int32_t *on) {
+    const cleave_model *model = make->model;
+    const cleave_frame *frame = &make->plan->operators[op].frame;
+    const cleave_operator *of = &model->operators[op];
+    int32_t stage = cleave_schedule_stage_of(schedule, op), found = ON_NOTHING;
+    for (int32_t p = 0; p < frame->n_parameters; p++)
+        if (!model->tensors[frame->parameters[p].tensor].frozen)
+            found = ON_PARAMETERS;
+    for (int32_t i = 0; i < of->n_nests; i++) {
+        const cleave_nest *nest = &model->nests[of->nests[i]];
+        for (int k = 0; k < nest->n_inputs; k++) {
+            int32_t base = cleave_tensor_base(model, nest->inputs[k].tensor);
+            int32_t there = writer[base] < 0                                           ? ON_NOTHING
+                            : cleave_schedule_stage_of(schedule, writer[base]) < stage ? ON_GIVEN
+                                                                                       : on[base];
+            found = there > found ? there : found;
+        }
+    }
+    return found;
+}
+
+/* The first operator, after the first stage, that reads what another of its stage has read and
+   hangs on parameters and not on what the stage is given, as a bias of positions does that all
+   layers add; -1: none does.  `on`, `reader`: scratch, [n_tensors]. */
+static int32_t find_second_use(const cleave_export_maker *make, const cleave_schedule *schedule,
+                               const int32_t *writer, int32_t *on, int32_t *reader) {
+    const cleave_model *model = make->model;
+    for (int32_t t = 0; t < model->n_tensors; t++) {
+        on[t] = ON_NOTHING;
+        reader[t] = -1;
+    }
+    for (int32_t op = schedule->n_stages > 1 ? schedule->first_operator[1] : model->n_operators;
+         op < model->n_operators; op++) {
+        const cleave_operator *of = &model->operators[op];
+        int32_t hangs = find_hanging(make, schedule, op, writer, on);
+        for (int32_t i = 0; i < of->n_nests; i++) {
+            const cleave_nest *nest = &model->nests[of->nests[i]];
+            for (int k = 0; k < nest->n_inputs; k++) {
+                int32_t base = cleave_tensor_base(model, nest->inputs[k].tensor);
+                bool own = writer[base] >= 0 && writer[base] != op && on[base] == ON_PARAMETERS;
+                if (own && reader[base] >= 0 && reader[base] != op &&
+                    cleave_schedule_stage_of(schedule, reader[base]) ==
+                        cleave_schedule_stage_of(schedule, op))
+                    return op;
+                reader[base] = op;
+            }
+            on[nest->output.tensor] = hangs;
+        }
+    }
+    return -1;
+}
+
+/* What PyTorch makes of the kind.  `table`, `use`: operators that read again what their stage has
+   read, or -1. */
 static void choose_kind(cleave_export_maker *make, int32_t n_groups, cleave_schedule *schedule,
-                        int32_t second) {
+                        int32_t table, int32_t use) {
     const cleave_schedule *asked = &make->layout->schedule;
     bool one = schedule->n_stages == 1, many = schedule->n_stages > n_groups;
     bool has_none =
@@ -242,11 +300,18 @@ static void choose_kind(cleave_export_maker *make, int32_t n_groups, cleave_sche
     }
     /* On a mesh of several devices each module has parts of its own. */
     if (schedule->kind == CLEAVE_SCHEDULE_ZB_H1 && n_groups == make->layout->n_devices &&
-        second >= 0) {
+        table >= 0) {
         schedule->kind = CLEAVE_SCHEDULE_1F1B;
-        cleave_export_lose(make, second, -1, "order",
+        cleave_export_lose(make, table, -1, "order",
                            "PyTorch's ScheduleInterleavedZeroBubble can't put off the gradient of "
                            "a table that its stage reads elsewhere, too");
+    }
+    if (schedule->kind == CLEAVE_SCHEDULE_ZB_H1 && use >= 0) {
+        schedule->kind = CLEAVE_SCHEDULE_1F1B;
+        cleave_export_lose(make, use, -1, "order",
+                           "PyTorch's ScheduleInterleavedZeroBubble can't put off the gradient of "
+                           "what its stage uses at several places and hangs on parameters, and not "
+                           "on what the stage is given");
     }
     if (asked->in_flight != NULL && !one)
         cleave_export_lose(make, -1, -1, "in flight",
@@ -265,8 +330,10 @@ static cleave_status take_stages(cleave_export_maker *make, const int32_t *group
     const char **begins = CLEAVE_ARENA_ARRAY(arena, const char *, schedule.n_stages);
     int32_t *writer = CLEAVE_ARENA_ARRAY(arena, int32_t, make->model->n_tensors), crossing = -1;
     int32_t *reader = CLEAVE_ARENA_ARRAY(arena, int32_t, make->model->n_tensors);
+    int32_t *on = CLEAVE_ARENA_ARRAY(arena, int32_t, make->model->n_tensors);
     schedule.first_operator = CLEAVE_ARENA_ARRAY(arena, int32_t, schedule.n_stages);
-    if (begins == NULL || writer == NULL || reader == NULL || schedule.first_operator == NULL)
+    if (begins == NULL || writer == NULL || reader == NULL || on == NULL ||
+        schedule.first_operator == NULL)
         return cleave_fail_memory(error, "exporting stages");
     const char *why = find_objection(make, group, n_groups);
     bool placed = why == NULL && place_stages(make, schedule.first_operator, begins);
@@ -284,7 +351,9 @@ static cleave_status take_stages(cleave_export_maker *make, const int32_t *group
         return CLEAVE_OK;
     }
     list_moved(make, &schedule);
-    choose_kind(make, n_groups, &schedule, find_second_reader(make, &schedule, writer, reader));
+    int32_t table = find_second_reader(make, &schedule, writer, reader);
+    choose_kind(make, n_groups, &schedule, table,
+                find_second_use(make, &schedule, writer, on, reader));
     make->plan->schedule = schedule;
     make->plan->n_groups = n_groups;
     make->plan->begins = begins;

@@ -435,6 +435,25 @@ Test(export_plan, of_stages_by_turns_there_is_no_zero_bubble) {
     cr_expect_not_null(find_lost(-1, "order"));
 }
 
+Test(export_plan, what_hangs_on_no_earlier_stage_and_is_read_again_has_no_zero_bubble) {
+    cleave_error error = {""};
+    const cleave_import_request request = {.file = CLEAVE_SOURCE_DIR
+                                           "/configs/models/t5_v1_1_small.json",
+                                           .batch = 4,
+                                           .sequence = 16,
+                                           .with_loss = true};
+    cr_assert_eq(cleave_model_import_as(&request, &arena, &model, &error), CLEAVE_OK, "%s",
+                 error.message);
+    cr_assert_eq(cleave_layout_create(&model, 4, &arena, &layout, NULL), CLEAVE_OK);
+    put_in_stages("encoder.final_layer_norm", true, true);
+    layout.schedule.kind = CLEAVE_SCHEDULE_ZB_H1;
+    make(CLEAVE_TARGET_TORCH);
+    cr_expect_eq(plan.n_groups, 2);
+    cr_expect_eq(plan.schedule.kind, CLEAVE_SCHEDULE_1F1B);
+    int32_t again = cleave_model_find_operator(&model, "decoder.block.0.layer.0.SelfAttention.k");
+    cr_expect_not_null(find_lost(again, "order"), "it reads what queries are made of");
+}
+
 static double count_moves(void) {
     double bytes = -1;
     make(CLEAVE_TARGET_TORCH);
