@@ -6,7 +6,8 @@ usage: torch_calls.py CLEAVE TREE
 Plans are written by hand, their words drawn.  The plan's model has samples, tokens and channels as a dimension each.  Here
 samples and tokens are one dimension, or another of one element lies between; positions are looked up; a bias is tied to a
 name that the plan has not; a module shapes what it gives by a size that it knows; keys have fewer heads than there are
-ranks; of a norm over groups the plan knows what follows it; a function is given tensors by name; a model is known by its config.  Tables that do to themselves what parts can't, and weights
+ranks; of a norm over groups the plan knows what follows it; a function is given tensors by name, others multiply blocks
+that are uneven; a model is known by its config.  Tables that do to themselves what parts can't, and weights
 that a hook makes, are refused.  Three steps of SGD in double: to 1e-10.
 Exits 77 where there is no PyTorch.
 """
@@ -29,7 +30,7 @@ from drawn import MACHINE
 from llama_config import LLAMA
 from models import Llama
 
-PLANS, RANKS, BATCH, LENGTH, WIDTH, WORDS = 16, 2, 4, 6, 8, 12
+PLANS, RANKS, BATCH, LENGTH, WIDTH, WORDS = 16, 2, 4, 5, 8, 12
 
 
 class Transposed(nn.Module):
@@ -63,11 +64,13 @@ class Model(nn.Module):
         self.wide, self.attention, self.between, self.norm = Transposed(), Attention(), nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH)
         self.flat, self.head, self.own = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WORDS), nn.Parameter(torch.randn(WORDS))
         self.head.bias, self.groups = self.own, nn.GroupNorm(2, WIDTH)
+        self.square = nn.Parameter(torch.randn(WIDTH, WIDTH) / 3)
 
     def forward(self, ids):
         x = self.tokens(ids) + self.positions(torch.arange(LENGTH, device=ids.device)[None])
         x = self.flat(self.norm(x.reshape(-1, WIDTH))).view(x.shape)
         x = x + self.between(x.unsqueeze(1)).squeeze(1)
+        x = x + F.linear(x, self.square) @ self.square
         x = self.attention(self.groups(self.wide(x).transpose(1, 2)).transpose(1, 2))
         turn = torch.ones(len(ids), LENGTH, LENGTH, dtype=x.dtype).tril()
         return self.head(turn.new_ones(len(ids), 1, WIDTH).baddbmm(batch1=turn, batch2=x)).flatten(0, 1)

@@ -96,6 +96,16 @@ class _Storage:
         return self.made[key][0]
 
 
+@contextlib.contextmanager
+def _without_inference():
+    """Where tensors are to be known to no gradient at all DTensor is asked for functions that it else sees as others."""
+    if not torch.is_inference_mode_enabled():
+        yield
+        return
+    with torch.inference_mode(False), torch.no_grad():
+        yield
+
+
 class _Within:
     """The forward of a module that calls functions: those that the plan names, and those that DTensor lacks.  What a
     stage makes of their arguments comes first, so its mode lies on top."""
@@ -105,9 +115,9 @@ class _Within:
 
     @torch._disable_dynamo  # which can't trace what moves between ranks
     def __call__(self, *arguments, **keywords):
-        with Functions(self.mesh, self.attention), self.state.running or contextlib.nullcontext():
+        with _without_inference(), Functions(self.mesh, self.attention), self.state.running or contextlib.nullcontext():
             y = self.forward(*arguments, **keywords)
-        return self.result(y) if self.result else y
+            return self.result(y) if self.result else y
 
 
 def _run_others_whole(modules, plan, mesh, state):

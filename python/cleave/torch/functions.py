@@ -31,6 +31,10 @@ VIEWS = {torch.Tensor.view, torch.Tensor.reshape, torch.reshape, torch.Tensor.fl
          torch.Tensor.unflatten, torch.unflatten}
 
 
+# Of which leading dimensions become one.
+PRODUCTS = {F.linear, torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__}
+
+
 def _stays_cut(shape, dimension, parts, other):
     """Are blocks of a dimension blocks of one of the other shape, of the same elements?"""
     before, met = math.prod(shape[:dimension]), 1
@@ -79,6 +83,8 @@ class Functions(TorchFunctionMode):
             return func(*args, **kwargs)
         if func in VIEWS:
             return self.view(func, *args, **kwargs)
+        if func in PRODUCTS and len(args) > 1:
+            return self.multiply(func, *args, **kwargs)
         if func in POOLS:
             return self.pool(func, *args, **kwargs)
         if func is F.dropout:
@@ -187,6 +193,23 @@ class Functions(TorchFunctionMode):
             return x
         return lie.move(x, self.mesh, [word if stay and word != "P" else "R" for word, stay in zip(words, stays)])
 
+    def multiply(self, func, x, other, *rest, **kwargs):
+        """DTensor does not know that of uneven blocks of several dimensions none are equal blocks of all of them in one."""
+        kept = 1 if other.dim() <= 2 else 2
+        y = lie.settle(func(self.keep_even(x, kept), self.keep_even(other, kept), *rest, **kwargs))
+        if y.requires_grad:
+            y.register_hook(lambda gradient: self.keep_even(gradient, kept))
+        return y
+
+    def keep_even(self, x, kept):
+        """What is multiplied, whose last dimensions stay what they are."""
+        if not isinstance(x, DTensor) or x.dim() <= kept + 1:
+            return x
+        cuts = [int(word[1:]) for word in lie.words_of(x, self.mesh) if word[0] == "S"]
+        uneven = any(x.shape[d] % math.prod(self.mesh.size(i) for i, w in enumerate(lie.words_of(x, self.mesh)) if w == f"S{d}")
+                     for d in cuts if d < x.dim() - kept)
+        return self.keep_blocks(x, (math.prod(x.shape[:-kept]), *x.shape[-kept:])) if uneven else x
+
     def pool(self, func, x, *rest, **kwargs):
         words = [w if w in ("S0", "S1") or lie.is_alone(w) else "R" for w in lie.words_of(x, self.mesh)]
         x = lie.move(x, self.mesh, words, words)
@@ -289,6 +312,7 @@ def _mean_cross_entropy(logits, target, part, ignore_index, mesh):
     elif groups:
         first, n = lie.block(logits.shape[1], words, 1, mesh)
         mine = (t >= first) & (t < first + n)
+        x = x.to(torch.promote_types(x.dtype, torch.float))  # as PyTorch's own sums them
         each = _SplitClasses.apply(x, (t - first).clamp(0, max(n - 1, 0)), mine, groups)
         mean = (each * (t != ignore_index)).sum() / count
     else:

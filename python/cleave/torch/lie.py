@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
+from ..command import CleaveError
 from . import under_way
 
 
@@ -52,6 +53,9 @@ def planned_mesh(*tensors):
 
 def is_absent(mesh, words):
     """Have others alone what lies so?"""
+    if any(map(is_alone, words)) and torch.is_autocast_enabled(mesh.device_type):
+        raise CleaveError("the plan has modules on some ranks alone, where the others don't know what torch.autocast makes of "
+                          "their outputs: train without autocast")
     return within(mesh, words).get_coordinate() is None
 
 
