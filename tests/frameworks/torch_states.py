@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What people do with a model besides training it, under plans: states, checkpoints, clipped gradients, models built on
-the meta device.
+the meta device, validation, autocast.
 
 usage: torch_states.py CLEAVE TREE [--ranks N] [--models NAME,...]
 
@@ -124,6 +124,27 @@ class Check:
         for i, mine in enumerate(gradients[1:]):
             self.same(f"compiled, {i}", mine, gradients[0])
 
+    def modes(self, first, found, drawn, inputs, targets):
+        """Without gradients, of another batch, and in torch.autocast, which plans with modules on some ranks alone refuse."""
+        import cleave.torch
+        one, planned = copy.deepcopy(first), cleave.torch.apply(copy.deepcopy(first), found)
+        for mode in (torch.no_grad, torch.inference_mode):
+            with mode():
+                given = [each.eval()(*(x[:3] for x in inputs)) for each in (one, planned)]
+                self.same(f"{mode.__name__}", {"output": plans.whole(given[1])}, {"output": given[0]})
+        losses, said = [], ""
+        of = copy.deepcopy(first).float()
+        inputs = tuple(x.float() if x.is_floating_point() else x for x in inputs)
+        try:
+            for each in (of, cleave.torch.apply(copy.deepcopy(of), found), cleave.torch.apply(copy.deepcopy(of), drawn)):
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    losses.append(F.cross_entropy(each(*inputs), targets))
+                losses[-1].backward()
+        except cleave.CleaveError as error:
+            said = str(error)
+        if len(losses) != 2 or abs(losses[0] - losses[1]) > 5e-3 or "train without autocast" not in said:
+            self.wrong.append(f"in autocast losses are {losses}, and \"{said}\"")
+
     def run(self, make, data, found, drawn):
         import cleave.torch
         torch.manual_seed(1)
@@ -139,6 +160,7 @@ class Check:
         self.losses(copy.deepcopy(first), cleave.torch.apply(copy.deepcopy(first), found), inputs)
         self.losses(copy.deepcopy(first), cleave.torch.apply(copy.deepcopy(first), drawn), inputs)
         self.compiled(first, drawn, inputs, targets)
+        self.modes(first, found, drawn, inputs, targets)
         self.gradients(cleave.torch.apply(copy.deepcopy(first), found), inputs, targets)
         planned = cleave.torch.apply(copy.deepcopy(first), found)
         mine = [step(planned, inputs, targets) for _ in range(2)]
@@ -184,6 +206,19 @@ def check_across():
     return wrong + ([] if same else ["a product of tensors that are cut in other dimensions is another"])
 
 
+def check_classes():
+    """A loss of logits of 16 bits that are cut by classes is summed in 32, as PyTorch's own is."""
+    from cleave.plan import Part
+    from cleave.torch import functions, lie
+    n = dist.get_world_size()
+    mesh = dist.device_mesh.init_device_mesh("cpu", (n,))
+    torch.manual_seed(4)
+    whole, targets = torch.randn(64, 16 * n).bfloat16(), torch.randint(16 * n, (64,))
+    loss = functions._mean_cross_entropy(lie.spread(whole, mesh, ["S1"]), targets, Part("", "", ["v"], ["S1"]), -100, mesh)
+    off = abs(loss.item() - F.cross_entropy(whole.float(), targets).item())
+    return [f"a loss of 16 bits is off by {off:.1e}"] if off > 1e-5 else []
+
+
 def check_clipped():
     """Gradients that DTensor leaves in parts that add up, as of what PyTorch's own attention reads."""
     from cleave.torch import clip, lie
@@ -200,7 +235,7 @@ def check_clipped():
 
 def work(cases, models, folder):
     warnings.simplefilter("ignore")  # of PyTorch's own files
-    wrong = check_across() + check_clipped()
+    wrong = check_across() + check_classes() + check_clipped()
     for name, found, drawn in cases:
         saved = os.path.join(folder, name)
         for what in Check(name, saved).run(*models[name], found, drawn):
