@@ -288,7 +288,10 @@ cleave_status cleave_frame_find(const cleave_model *model, int32_t id, cleave_ar
     } else if (strcmp(op->name, "@loss") == 0) {
         frame_loss(op, &found);
     } else {
-        bool linear = is_linear(model, &model->nests[op->main_nest]);
+        /* A transposed convolution whose windows do not overlap is a product, but no such module.
+         */
+        bool linear = is_linear(model, &model->nests[op->main_nest]) &&
+                      strcmp(op->type, "ConvTranspose") != 0;
         (linear ? frame_linear : frame_any)(model, op, &found);
         find_combined(model, op, &found);
         find_strided(op, &found);

@@ -147,6 +147,21 @@ class Brought(nn.Module):
         return self.Δ["/x"](F.elu(y).mean(1))
 
 
+class Upward(nn.Module):
+    """Of U-Net's sort: transposed convolutions whose windows overlap and do not, a skip, norms of each image."""
+
+    def __init__(self):
+        super().__init__()
+        self.down, self.further = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 16, 3, stride=2, padding=1)
+        self.norm, self.up, self.wide = nn.InstanceNorm2d(16, affine=True), nn.ConvTranspose2d(16, 8, 2, 2), nn.ConvTranspose2d(16, 8, 4, 2, 1)
+        self.out = nn.Linear(24, 10)
+
+    def forward(self, x):
+        same = F.silu(self.down(x))
+        x = F.silu(self.norm(self.further(same)))
+        return self.out(torch.cat([self.up(x), same, self.wide(x)], 1).amax((2, 3)))
+
+
 class Again(nn.Module):
     """Modules that are called again: a block of attention in a loop, one under two names, a table and a layer for texts of two
     lengths, a layer of as many dimensions as it is given, names that end as calls of others do, a tied head."""
@@ -402,6 +417,7 @@ MODELS = {
     "mixture": (Mixture, lambda b: ((_ids(b, LENGTH, below=64),), _ids(b * LENGTH, below=64))),
     "brought": (Brought, lambda b: ((_ids(b, 6, below=64), torch.randn(b, 8)), _ids(b, below=10))),
     "again": (Again, lambda b: ((_ids(b, 16, below=64), _ids(b, 8, below=64)), _ids(b * 16, below=64))),
+    "upward": (Upward, lambda b: ((torch.randn(b, 3, 8, 8),), _ids(b, below=10))),
     "vgg11": (Vgg11, lambda b: ((torch.randn(b, 3, 32, 32),), _ids(b, below=10))),
     "resnet18": (ResNet18, lambda b: ((torch.randn(b, 3, 32, 32),), _ids(b, below=10))),
     "recommender": (Recommender, lambda b: ((torch.randn(b, 16), _ids(b, 3, below=64)), _ids(b, below=2))),
@@ -417,4 +433,4 @@ ALL_MODULES = ("perceptron", "convolutional", "vgg11")
 ALL_MOVES = (*ALL_MODULES, "residual", "language", "again")
 
 # Those that the suite runs; of the others, which are larger, `--models all` does.
-QUICK = ("perceptron", "convolutional", "residual", "language", "biased", "llama", "mixture", "recommender", "brought", "again")
+QUICK = ("perceptron", "convolutional", "residual", "language", "biased", "llama", "mixture", "recommender", "brought", "again", "upward")

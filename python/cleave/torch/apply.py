@@ -75,6 +75,8 @@ def _check_tables(plan, modules):
         for what in ("max_norm", "scale_grad_by_freq"):
             if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and getattr(module, what):
                 raise CleaveError(f"{plan.file}: {name} has {what}, which a table on several ranks can't have")
+        if isinstance(module, torch.nn.modules.instancenorm._InstanceNorm) and module.track_running_stats:
+            raise CleaveError(f"{plan.file}: {name} has track_running_stats, of samples that several ranks have")
 
 
 class _Storage:

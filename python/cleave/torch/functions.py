@@ -8,7 +8,7 @@ import torch.distributed
 import torch.nn.functional as F
 from torch.distributed.tensor import DTensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_map, tree_map_only
 
 from . import lie
 
@@ -29,6 +29,44 @@ ELEMENTWISE = {getattr(F, name) for name in (
 
 VIEWS = {torch.Tensor.view, torch.Tensor.reshape, torch.reshape, torch.Tensor.flatten, torch.flatten,
          torch.Tensor.unflatten, torch.unflatten}
+
+
+
+
+def _named(*names):
+    return {getattr(where, name) for name in names for where in (torch, torch.Tensor) if hasattr(where, name)}
+
+
+# DTensor has no rule for them or for their gradients, or (2.6, of slices) a wrong one.
+MEANS = _named("mean")  # of uneven blocks wrong
+GATHERED = _named("gather", "scatter_add", "index_add", "scatter", "diagonal") | {F.one_hot, F.grid_sample}
+# Of those that look along some dimensions alone parts in all others do: the place of the dimension among arguments, and which it
+# is where none is said.
+ALONG = {func: (at, default) for at, default, names in (
+    (1, None, ("narrow", "select", "cumsum", "index_select", "amax", "amin", "max", "min", "prod", "var", "std")),
+    (1, 0, ("unbind",)), (2, 0, ("split", "chunk")), (1, -1, ("sort", "median")), (2, -1, ("topk", "diff", "kthvalue")),
+    (2, None, ("norm",))) for name in names for func in _named(name)} | {
+    F.normalize: (2, 1), torch.linalg.norm: (2, None), torch.linalg.vector_norm: (2, None)}
+
+
+def _dimensions(func, x, args, kwargs):
+    """Those along which a function looks; None: it is none of these, or looks at numbers alone."""
+    if func is F.pad:
+        return range(x.dim() - len(args[0] if args else kwargs["pad"]) // 2, x.dim())
+    if func in (F.interpolate, F.upsample):
+        return range(2, x.dim())
+    if func in (F.group_norm, F.instance_norm, F.local_response_norm):
+        return range(1, x.dim())
+    if func is getattr(F, "rms_norm", None):
+        return range(x.dim() - len(args[0] if args else kwargs["normalized_shape"]), x.dim())
+    if func not in ALONG:
+        return None
+    at, default = ALONG[func]
+    said = kwargs.get("dim", args[at - 1] if len(args) >= at else default)
+    if isinstance(said, torch.Tensor) or (said is None and func in _named("max", "min", "amax", "amin")):
+        return None
+    said = range(x.dim()) if said is None or isinstance(said, bool) else said
+    return [d % x.dim() for d in ([said] if isinstance(said, int) else said)]
 
 
 # Of which leading dimensions become one.
@@ -79,6 +117,9 @@ class Functions(TorchFunctionMode):
         elif func in POINTWISE and self.are_across(parts):
             words = self.place(parts)[0]
             args = [lie.move(x, self.mesh, words) if isinstance(x, DTensor) else x for x in args]
+        if func is torch.stack and parts and args:
+            at = kwargs.get("dim", args[1] if len(args) > 1 else 0)
+            return lie.settle(torch.cat([x.unsqueeze(at) for x in args[0]], at))
         if not args or not isinstance(args[0], DTensor):
             return func(*args, **kwargs)
         if func in VIEWS:
@@ -93,9 +134,49 @@ class Functions(TorchFunctionMode):
             return self.pick(*args)
         if func in ELEMENTWISE and not kwargs.get("inplace"):
             return self.each(func, *args, **kwargs)
-        y = func(*args, **kwargs)
+        if func in GATHERED:
+            return self.gather(func, args, kwargs)
+        if func in MEANS and self.are_uneven(args[0]):
+            ones = torch.empty(args[0].shape, device="meta")
+            share = args[0].numel() / torch.sum(ones, *args[1:], **kwargs).numel()
+            return lie.settle(torch.sum(*args, **kwargs)) / share
+        along = _dimensions(func, args[0], args[1:], kwargs)
+        if along is not None:
+            return self.look_along(func, along, *args, **kwargs)
+        try:
+            y = func(*args, **kwargs)
+        except NotImplementedError:  # DTensor has no rule for it
+            if _writes(func):
+                raise
+            return self.gather(func, args, kwargs)
         is_several = isinstance(y, tuple) and not isinstance(y, torch.Size)
         return tree_map_only(DTensor, lie.settle, y) if is_several else lie.settle(y)
+
+    def look_along(self, func, dimensions, x, *rest, **kwargs):
+        """On parts that have all of these dimensions, which the result may lack."""
+        words = ["R" if word in [f"S{d}" for d in dimensions] else word for word in self.words(x)]
+        part = lie.local(lie.move(x, self.mesh, words, words), self.mesh, words)
+        on_meta = tree_map_only(torch.Tensor, lambda other: torch.empty(other.shape, dtype=other.dtype, device="meta"), (rest, kwargs))
+        others = [word if lie.is_alone(word) else "R" for word in words]
+        gradient = ["P" if word[0] == "S" else word for word in words]
+        rest, kwargs = tree_map_only(DTensor, lambda other: lie.local(lie.move(other, self.mesh, others, gradient), self.mesh,
+                                                                      gradient), (rest, kwargs))
+        whole = func(torch.empty(x.shape, dtype=x.dtype, device="meta"), *on_meta[0], **on_meta[1])
+        absent = lie.is_absent(self.mesh, words)
+        found = tree_map_only(torch.Tensor, lambda y: lie.nothing([part]).to(y.dtype), whole) if absent else func(part, *rest, **kwargs)
+
+        def join(y, of):
+            gone = [d for d in dimensions if of.dim() < x.dim()]
+            then = [f"S{int(w[1:]) - sum(d < int(w[1:]) for d in gone)}" if w[0] == "S" else w for w in words]
+            return lie.join(y, self.mesh, then, of.shape)
+        return tree_map(lambda y, of: join(y, of) if isinstance(y, torch.Tensor) else y, found, whole)
+
+    def gather(self, func, args, kwargs):
+        """What can't be done by parts all ranks do alike."""
+        whole = ["R"] * self.mesh.ndim
+        args, kwargs = tree_map_only(DTensor, lambda x: lie.local(lie.move(x, self.mesh, whole, whole), self.mesh, whole),
+                                     (args, kwargs))
+        return tree_map_only(torch.Tensor, lambda y: lie.join(y, self.mesh, whole, y.shape), func(*args, **kwargs))
 
     def see_within(self, func, *args, **kwargs):
         """What is a function to a mode, and many in Python: it asks whether one is there, and here is told no."""
@@ -205,10 +286,13 @@ class Functions(TorchFunctionMode):
         """What is multiplied, whose last dimensions stay what they are."""
         if not isinstance(x, DTensor) or x.dim() <= kept + 1:
             return x
-        cuts = [int(word[1:]) for word in lie.words_of(x, self.mesh) if word[0] == "S"]
-        uneven = any(x.shape[d] % math.prod(self.mesh.size(i) for i, w in enumerate(lie.words_of(x, self.mesh)) if w == f"S{d}")
-                     for d in cuts if d < x.dim() - kept)
-        return self.keep_blocks(x, (math.prod(x.shape[:-kept]), *x.shape[-kept:])) if uneven else x
+        return self.keep_blocks(x, (math.prod(x.shape[:-kept]), *x.shape[-kept:])) if self.are_uneven(x, x.dim() - kept) else x
+
+    def are_uneven(self, x, before=None):
+        """Are blocks unequal of a dimension, of the first so many?"""
+        words = lie.words_of(x, self.mesh)
+        parts = {word: math.prod(self.mesh.size(i) for i, w in enumerate(words) if w == word) for word in words if word[0] == "S"}
+        return any(x.shape[int(word[1:])] % n for word, n in parts.items() if before is None or int(word[1:]) < before)
 
     def pool(self, func, x, *rest, **kwargs):
         words = [w if w in ("S0", "S1") or lie.is_alone(w) else "R" for w in lie.words_of(x, self.mesh)]
@@ -224,11 +308,19 @@ class Functions(TorchFunctionMode):
         return lie.join(y, self.mesh, words, x.shape)
 
     def pick(self, x, index):
-        """One of a dimension (older versions of DTensor have no rule for that), which is whole then."""
+        """Some of dimensions, or one, which are whole then; by tensors of all.  (DTensor may have no rule for that, or a wrong one
+        for the gradient.)"""
         items = index if isinstance(index, tuple) else (index,)
-        gone = [d for d, item in enumerate(items) if type(item) is int]
-        if not gone or any(type(item) not in (int, slice) for item in items):
+        if all(item is None or item is Ellipsis or item == slice(None) for item in items if not isinstance(item, torch.Tensor)) and \
+                not _tensors(items):
             return x[index]
+        if Ellipsis in [item for item in items if not isinstance(item, torch.Tensor)]:
+            at = next(i for i, item in enumerate(items) if item is Ellipsis)
+            fill = x.dim() - sum(item is not None for item in items) + 1
+            items = (*items[:at], *[slice(None)] * fill, *items[at + 1:])
+        if any(type(item) not in (int, slice) for item in items):
+            return self.gather(torch.Tensor.__getitem__, (x, index), {})
+        gone = [d for d, item in enumerate(items) if type(item) is int]
         chosen = [f"S{d}" for d, item in enumerate(items) if item != slice(None)]
         words = ["R" if word in chosen else word for word in self.words(x)]
         part = lie.local(lie.move(x, self.mesh, words, words), self.mesh, words)

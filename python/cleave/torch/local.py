@@ -30,9 +30,10 @@ def instead(module, tensors):
 
 def _sizes(module, part, tensors):
     """What a module knows of a size of its output, by which it may shape that, is this part's, where its parameters are cut
-    as its output is.  PyTorch's own modules shape nothing so."""
+    as its output is.  PyTorch's own modules shape nothing so, but one looks at it."""
     sizes = {}
-    for name, words in part.parameters.items() if not type(module).__module__.startswith("torch.nn.") else ():
+    knows = isinstance(module, torch.nn.modules.instancenorm._InstanceNorm) or not type(module).__module__.startswith("torch.nn.")
+    for name, words in part.parameters.items() if knows else ():
         whole, here = module._parameters.get(name), tensors.get(name)
         for word, given in zip(words, part.output) if whole is not None and here is not None else ():
             if word[0] == given[0] == "S":
