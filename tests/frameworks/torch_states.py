@@ -213,7 +213,8 @@ FUNCTIONS = (
     lambda x: x.var(1), lambda x: x.norm(dim=-1), lambda x: x.mean((0, 1)), lambda x: x - x.mean(), lambda x: F.normalize(x, dim=1),
     lambda x: F.pad(x, (0, 0, 1, 1)), lambda x: F.interpolate(x, scale_factor=2), lambda x: torch.stack([x, x * 2], -1),
     lambda x: x.gather(1, torch.zeros(4, 2, 8, dtype=torch.long)), lambda x: x.index_add(1, torch.tensor([0, 1]), x[:, :2]),
-    lambda x: F.group_norm(x, 1, x.mean((0, 2)), x.mean((0, 2))), lambda x: x @ x.transpose(1, 2))
+    lambda x: F.group_norm(x, 1, x.mean((0, 2)), x.mean((0, 2))), lambda x: x @ x.transpose(1, 2),
+    lambda x: (x > 1).any(1).to(x.dtype) * x.argmax(1).to(x.dtype) * x.sum(1))
 
 
 def check_functions():

@@ -43,7 +43,8 @@ GATHERED = _named("gather", "scatter_add", "index_add", "scatter", "diagonal") |
 # Of those that look along some dimensions alone parts in all others do: the place of the dimension among arguments, and which it
 # is where none is said.
 ALONG = {func: (at, default) for at, default, names in (
-    (1, None, ("narrow", "select", "cumsum", "index_select", "amax", "amin", "max", "min", "prod", "var", "std")),
+    (1, None, ("narrow", "select", "cumsum", "index_select", "amax", "amin", "max", "min", "prod", "var", "std", "any",
+               "all", "argmax", "argmin")),
     (1, 0, ("unbind",)), (2, 0, ("split", "chunk")), (1, -1, ("sort", "median")), (2, -1, ("topk", "diff", "kthvalue")),
     (2, None, ("norm",))) for name in names for func in _named(name)} | {
     F.normalize: (2, 1), torch.linalg.norm: (2, None), torch.linalg.vector_norm: (2, None)}
@@ -63,7 +64,7 @@ def _dimensions(func, x, args, kwargs):
         return None
     at, default = ALONG[func]
     said = kwargs.get("dim", args[at - 1] if len(args) >= at else default)
-    if isinstance(said, torch.Tensor) or (said is None and func in _named("max", "min", "amax", "amin")):
+    if isinstance(said, torch.Tensor) or (said is None and func in _named("max", "min", "amax", "amin", "any", "all", "argmax", "argmin")):
         return None
     said = range(x.dim()) if said is None or isinstance(said, bool) else said
     return [d % x.dim() for d in ([said] if isinstance(said, int) else said)]
