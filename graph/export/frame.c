@@ -118,6 +118,11 @@ static bool is_linear(const cleave_model *model, const cleave_nest *main) {
            find_input(model, main, true) >= 0 && find_input(model, main, false) >= 0;
 }
 
+static void add_row(cleave_frame *frame, int8_t axis, int64_t extent, int8_t dimension) {
+    frame->input[axis] = frame->output[axis] = dimension;
+    frame->input_shape[dimension] = frame->output_shape[dimension] = extent;
+}
+
 /* A linear module's input is rows x what is summed, its output rows x columns: the rows a dimension
    each, summed axes and columns all of theirs one, however the nest tells them apart. */
 static void frame_linear(const cleave_model *model, const cleave_operator *op,
@@ -134,20 +139,23 @@ static void frame_linear(const cleave_model *model, const cleave_operator *op,
         if (in_x && in_w && in_y)
             frame->cannot[a] = "every sample has weights of its own";
         else if (in_x && in_y)
-            frame->input[a] = frame->output[a] = n_rows++;
+            add_row(frame, a, op->axes[a].extent, n_rows++);
         else if (in_w && in_y)
             columns[n_columns++] = a;
         else if (in_w && in_x)
             summed[n_summed++] = a;
     }
-    frame->rank = (int8_t)(n_rows + 1);
+    frame->rank = frame->input_rank = (int8_t)(n_rows + 1);
+    frame->input_shape[n_rows] = frame->output_shape[n_rows] = 1;
     for (int i = 0; i < n_summed; i++) {
         frame->input[summed[i]] = i == 0 ? n_rows : CLEAVE_FRAME_STRIDED;
         frame->even[summed[i]] = n_summed > 1;
+        frame->input_shape[n_rows] *= op->axes[summed[i]].extent;
     }
     for (int i = 0; i < n_columns; i++) {
         frame->output[columns[i]] = i == 0 ? n_rows : CLEAVE_FRAME_STRIDED;
         frame->even[columns[i]] = n_columns > 1;
+        frame->output_shape[n_rows] *= op->axes[columns[i]].extent;
     }
 }
 
@@ -172,12 +180,20 @@ static void frame_loss(const cleave_operator *op, cleave_frame *frame) {
     }
 }
 
+static int8_t put_shape(const cleave_model *model, int32_t tensor, int64_t *shape) {
+    memcpy(shape, model->tensors[tensor].shape, sizeof model->tensors[tensor].shape);
+    return (int8_t)model->tensors[tensor].rank;
+}
+
 static void frame_any(const cleave_model *model, const cleave_operator *op, cleave_frame *frame) {
     const cleave_nest *main = &model->nests[op->main_nest];
     int x = find_input(model, main, false);
     bool flat =
         strcmp(op->type, "Dropout") == 0; /* behind a flatten, of which the nest knows nothing */
-    frame->rank = (int8_t)(flat ? 0 : model->tensors[main->output.tensor].rank);
+    if (!flat && x >= 0)
+        frame->input_rank = put_shape(model, main->inputs[x].tensor, frame->input_shape);
+    if (!flat)
+        frame->rank = put_shape(model, main->output.tensor, frame->output_shape);
     bool grouped = false;
     for (int a = 0; a < op->n_axes; a++)
         grouped = grouped ||

@@ -31,7 +31,9 @@ typedef struct cleave_frame_parameter {
 /* By axis of the operator. */
 typedef struct cleave_frame {
     int8_t input[CLEAVE_MAX_AXES], output[CLEAVE_MAX_AXES];
-    int8_t rank;                /* dimensions of the output; 0: it is not known */
+    int8_t rank;       /* dimensions of the output; 0: it is not known */
+    int8_t input_rank; /* of what the module is given, likewise */
+    int64_t input_shape[CLEAVE_MAX_RANK], output_shape[CLEAVE_MAX_RANK];
     bool even[CLEAVE_MAX_AXES]; /* only into equal blocks: it shares its dimension */
     bool sums[CLEAVE_MAX_AXES]; /* parts that differ in it give partial sums of the output */
     const char *cannot[CLEAVE_MAX_AXES];  /* why it can't be cut within a module, or null */

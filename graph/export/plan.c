@@ -37,6 +37,26 @@ static bool are_others_even(const maker *make, int32_t op, int axis, int32_t deg
     return true;
 }
 
+static void file_shape(const cleave_tensor *tensor, int *rank, const int64_t **shape) {
+    *rank = tensor->file_rank > 0 ? tensor->file_rank : tensor->rank;
+    *shape = tensor->file_rank > 0 ? tensor->file_shape : tensor->shape;
+}
+
+/* Has a parameter, as its file has it, a dimension of which a block of this axis is one?  Columns
+   may be heads there, and the width of each. */
+static bool divides_parameters(const maker *make, const cleave_planned_operator *planned,
+                               int64_t extent, int axis, int32_t degree) {
+    for (int32_t i = 0; i < planned->frame.n_parameters; i++) {
+        const cleave_frame_parameter *read = &planned->frame.parameters[i];
+        int rank, d = read->dimension[axis];
+        const int64_t *shape;
+        file_shape(&make->model->tensors[read->tensor], &rank, &shape);
+        if (d >= 0 && d < rank && shape[d] != extent && shape[d] % degree != 0)
+            return false;
+    }
+    return true;
+}
+
 /* Why one can't be cut into so many blocks, or null.  `*keeps`: it is all the same, but not just
    so. */
 static const char *find_unevenness(const maker *make, int32_t op, int axis, bool *keeps) {
@@ -45,6 +65,9 @@ static const char *find_unevenness(const maker *make, int32_t op, int axis, bool
     *keeps = false;
     if (!are_others_even(make, op, axis, degree))
         return "uneven blocks in another call of the module";
+    if (!divides_parameters(make, planned, make->model->operators[op].axes[axis].extent, axis,
+                            degree))
+        return "its blocks are no blocks of a dimension of its parameters";
     if (make->window->operators[op].axes[axis].extent % degree == 0)
         return NULL;
     if (planned->frame.even[axis])
@@ -164,11 +187,6 @@ static cleave_status follow(maker *make, cleave_arena *arena, cleave_error *erro
 }
 
 /* ---- parameters ---- */
-
-static void file_shape(const cleave_tensor *tensor, int *rank, const int64_t **shape) {
-    *rank = tensor->file_rank > 0 ? tensor->file_rank : tensor->rank;
-    *shape = tensor->file_rank > 0 ? tensor->file_shape : tensor->shape;
-}
 
 bool cleave_export_owns(const cleave_model *model, const cleave_planned_operator *planned,
                         const cleave_frame_parameter *read) {

@@ -35,6 +35,13 @@ static void put_words(cleave_json_writer *out, const char *key, const cleave_mes
     cleave_json_end_array(out);
 }
 
+static void put_shape(cleave_json_writer *out, const char *key, int rank, const int64_t *shape) {
+    cleave_json_open_array(out, key, true);
+    for (int d = 0; d < rank; d++)
+        cleave_json_put_integer(out, shape[d]);
+    cleave_json_end_array(out);
+}
+
 static void put_axes(cleave_json_writer *out, const cleave_mesh *mesh, const cleave_operator *op,
                      const cleave_mesh_cut *cut) {
     cleave_json_open_array(out, "axes", true);
@@ -75,6 +82,10 @@ static void put_operator(cleave_json_writer *out, const cleave_model *model,
     }
     if (frame->rank > 0)
         cleave_json_set_integer(out, "rank", frame->rank);
+    if (plan->target == CLEAVE_TARGET_JAX && frame->input_rank > 0 && frame->rank > 0) {
+        put_shape(out, "input_shape", frame->input_rank, frame->input_shape);
+        put_shape(out, "output_shape", frame->rank, frame->output_shape);
+    }
     if (planned->name.named == CLEAVE_NAMED_MODULE) {
         cleave_json_open_object(out, "parameters", true);
         for (int32_t i = 0; i < frame->n_parameters; i++) {
@@ -116,10 +127,8 @@ static void put_parameter(cleave_json_writer *out, const cleave_tensor *tensor,
                           const cleave_planned_parameter *parameter) {
     bool filed = tensor->file_rank > 0;
     cleave_json_begin_object(out, true);
-    cleave_json_open_array(out, "shape", true);
-    for (int d = 0; d < (filed ? tensor->file_rank : tensor->rank); d++)
-        cleave_json_put_integer(out, filed ? tensor->file_shape[d] : tensor->shape[d]);
-    cleave_json_end_array(out);
+    put_shape(out, "shape", filed ? tensor->file_rank : tensor->rank,
+              filed ? tensor->file_shape : tensor->shape);
     cleave_json_open_array(out, "stored", true);
     for (int i = 0; i < plan->mesh.n; i++)
         put_word(out, parameter->stored[i], false);

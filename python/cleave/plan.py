@@ -20,6 +20,8 @@ class Part:
     then: list = field(default_factory=list)  # where the output goes
     parameters: dict = field(default_factory=dict)  # own name: words
     rank: int = None  # dimensions of its output
+    input_shape: list = None  # of the whole batch
+    output_shape: list = None
 
     def gradient(self, words):
         """How the gradient of what lies so comes: whole where the mesh repeats the work, else in parts that add up."""
@@ -103,12 +105,15 @@ def _is_list(value, kind):
 
 
 def _part(record, mesh, where):
-    part = _take(record, where, Part, output=[], then=[], parameters={}, rank=None)
+    part = _take(record, where, Part, output=[], then=[], parameters={}, rank=None, input_shape=None, output_shape=None)
     _expect(isinstance(part.operator, str) and isinstance(part.type, str), where, "operator and type are no texts")
     _expect(_is_list(part.axes, (str, type(None))) and len(part.axes) == len(mesh), where + ".axes",
             "is not one for each dimension of the mesh")
     _expect(isinstance(part.parameters, dict), where + ".parameters", "is no object")
     _expect(part.rank is None or (_is_list([part.rank], int) and part.rank > 0), where + ".rank", "is no number above 0")
+    for name in ("input_shape", "output_shape"):
+        shape = getattr(part, name)
+        _expect(shape is None or (_is_list(shape, int) and all(n > 0 for n in shape)), f"{where}.{name}", "is no shape")
     _check_words(part.input, mesh, where + ".input", "RS@")
     for words, name, allowed in ((part.output, "output", "RSP@"), (part.then, "then", "RS@")):
         if part.output != [] or part.then != []:
@@ -177,8 +182,12 @@ def load(file):
         setattr(plan, key, {n: make(v, mesh, f"{file}: {key}.{n}") for n, v in getattr(plan, key).items()})
     plan.schedule = PLAIN if plan.schedule is None else _schedule(plan.schedule, mesh, f"{file}: schedule")
     _expect(_is_list(plan.recompute, str), f"{file}: recompute", "is no list of modules")
+    _expect(target == "torch" or (plan.schedule == PLAIN and not plan.recompute), str(file),
+            f"has {'modules that are computed again' if plan.recompute else 'stages or micro-batches'}, which in JAX are your step's")
     plan.loss = None if plan.loss is None else _part(plan.loss, mesh, f"{file}: loss")
     for name, part in (*plan.modules.items(), *plan.functions.items(), *([("loss", plan.loss)] if plan.loss else [])):
         _expect((target == "torch" and not plan.schedule.stages) or not any(_alone(part.input + part.then)), f"{file}: {name}",
                 "is on some devices alone, which PyTorch can without stages")
+        _expect(target == "torch" or not any("/" in w for words in part.parameters.values() for w in words), f"{file}: {name}",
+                "has a parameter of several runs that are cut, which PyTorch can")
     return plan

@@ -43,8 +43,44 @@ def change(plan, rng):
     return plan
 
 
+def refuse(file, plan, *keys, value, because):
+    """With this in one place it is refused, and the line says why."""
+    plan = copy.deepcopy(plan)
+    at = plan
+    for key in keys[:-1]:
+        at = at[key]
+    at[keys[-1]] = value
+    with open(file, "w", encoding="utf-8") as stream:
+        json.dump(plan, stream)
+    try:
+        cleave.load(file)
+    except cleave.CleaveError as error:
+        assert because in str(error), error
+        return
+    raise AssertionError(f"{keys} may be {value}")
+
+
+def check_jax(folder):
+    """What PyTorch alone can is refused where a plan is for JAX, and modules have the shapes that they see."""
+    file = os.path.join(folder, "jax.plan.json")
+    given = ["--model", os.path.join(tree, "configs", "models", "alexnet.onnx"), "--batch", 32]
+    shipped = os.path.join(tree, "configs", "layouts", "alexnet-32-two-cores.layout.json")
+    cleave.run("export", "--to", "jax", *given, "--layout", shipped, "-o", file)
+    plan = cleave.load(file)
+    assert plan.modules["classifier.6"].input_shape == [32, 4096] and plan.modules["classifier.6"].output_shape == [32, 1000]
+    assert plan.modules["features.3"].input_shape[:2] == [32, 64], plan.modules["features.3"]
+    with open(file, encoding="utf-8") as stream:
+        good = json.load(stream)
+    schedule = {"kind": "1f1b", "micro_batches": 4, "groups": 1, "stages": []}
+    refuse(file, good, "schedule", value=schedule, because="micro-batches, which in JAX are your step's")
+    refuse(file, good, "recompute", value=["features.0"], because="computed again, which in JAX are your step's")
+    refuse(file, good, "modules", "features.3", "parameters", "weight", value=["S0/2"], because="several runs")
+    refuse(file, good, "modules", "features.3", "input_shape", value=[32, 0], because="input_shape: is no shape")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
+        check_jax(folder)
         file = os.path.join(folder, "plan.json")
         cleave.run("export", "--to", "torch", "--model", os.path.join(tree, "configs", "models", "alexnet.onnx"), "--batch", 32,
                    "--layout", os.path.join(tree, "configs", "layouts", "alexnet-32-two-cores.layout.json"), "-o", file)

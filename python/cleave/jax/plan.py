@@ -1,0 +1,130 @@
+"""A plan, and where it has a model's arrays lie."""
+import jax
+import numpy
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from ..command import CleaveError
+from ..plan import load
+from .names import named_leaves
+from ..place import place
+
+
+class Plan:
+    """Of a file that `cleave export --to jax` wrote, on as many devices.
+
+    `unmatched`: by name what of the plan is not kept to so far, and why: modules that were not called (once a step is traced,
+    those that never are), tensors of other shapes than the plan's, parameters that it has not."""
+
+    def __init__(self, file, devices=None):
+        self.plan = load(file)
+        if self.plan.target != "jax":
+            raise CleaveError(f"{self.plan.file}: is a plan for {self.plan.target}: export it with --to jax")
+        devices = jax.devices() if devices is None else devices
+        if len(devices) != self.plan.devices:
+            raise CleaveError(f"{self.plan.file}: is for {self.plan.devices} devices, and there are {len(devices)}")
+        shape = tuple(self.plan.mesh) or (1,)
+        self.axes = tuple(f"d{i}" for i in range(len(shape)))
+        self.mesh = Mesh(numpy.array(devices).reshape(shape), self.axes)
+        self.unmatched = {name: "no module of this name was called" for name in self.plan.modules}
+
+    # ---- parameters ----
+
+    def sharding(self, words, rank):
+        """Of a tensor, of a word for each axis of the mesh."""
+        cuts = [[] for _ in range(rank)]
+        for axis, word in zip(self.axes, words):
+            if word[0] == "S":
+                cuts[int(word[1:])].append(axis)
+        return self._named(cuts)
+
+    def _named(self, cuts):
+        """By dimension of a tensor the axes of the mesh that cut it."""
+        return NamedSharding(self.mesh, PartitionSpec(*(tuple(c) or None for c in cuts)))
+
+    def stored(self, name, rank):
+        """Where a parameter lies between steps; whole where the plan does not name it."""
+        entry = self.plan.parameters.get(name)
+        return self.sharding(entry.stored if entry else [], rank)
+
+    def shardings(self, tree, params=None):
+        """Where the arrays of a tree lie between steps, as a tree of NamedSharding: of parameters, by their paths; or with
+        `params`, of what an optimizer keeps of these: what has a parameter's path behind its own, and its shape, lies as it."""
+        leaves, structure = named_leaves(tree)
+        if params is None:
+            self._check({name: list(x.shape) for name, x in leaves})
+            return jax.tree.unflatten(structure, [self.stored(name, len(x.shape)) for name, x in leaves])
+        shapes = {name: tuple(x.shape) for name, x in named_leaves(params)[0]}
+
+        def find(name, shape):
+            parts = name.split(".")
+            behind = (".".join(parts[i:]) for i in range(len(parts)))
+            found = next((n for n in behind if n in shapes), None)
+            return self.stored(found if shapes.get(found) == shape else None, len(shape))
+
+        return jax.tree.unflatten(structure, [find(name, tuple(numpy.shape(x))) for name, x in leaves])
+
+    def _check(self, shapes):
+        for name, entry in self.plan.parameters.items():
+            have = shapes.get(name)
+            if have != entry.shape:
+                raise CleaveError(f"{self.plan.file}: the plan is of {self.plan.model.get('file')}, whose {name} is "
+                                  f"{entry.shape}, and here {f'it is {have}' if have else 'there is none'}")
+        for name in shapes:
+            if name not in self.plan.parameters:
+                self.unmatched[name] = "a parameter that the plan does not name: whole on every device"
+
+    def put(self, params):
+        """The parameters, or of a tree like them, where they lie between steps."""
+        return jax.device_put(params, self.shardings(params))
+
+    def used(self, params):
+        """Within a step: the parameters as they lie while they are used."""
+        words = {f"{name}.{own}": lie for name, part in self.plan.modules.items() for own, lie in part.parameters.items()}
+        leaves, structure = named_leaves(params)
+        return jax.tree.unflatten(structure, [self._constrain(x, words[name]) if name in words else x for name, x in leaves])
+
+    # ---- modules ----
+
+    def _module(self, name):
+        if name not in self.plan.modules:
+            raise CleaveError(f"{self.plan.file}: names no module {name}")
+        return self.plan.modules[name]
+
+    def _constrain(self, x, words):
+        return jax.lax.with_sharding_constraint(x, self.sharding(words, x.ndim))
+
+    def _lie(self, module, x, words, shape, flax):
+        """x as the words say of a tensor of this shape, whose dimensions it may have in groups."""
+        sizes = [self.mesh.shape[axis] for axis in self.axes]
+        cuts = place(words, sizes, shape, x.shape, self.plan.modules[module].type if flax else None)
+        if isinstance(cuts, str):
+            self.unmatched[module] = cuts
+            return x
+        return jax.lax.with_sharding_constraint(x, self._named([[self.axes[i] for i in c] for c in cuts]))
+
+    def before(self, module, x, flax=False):
+        part = self._module(module)
+        self.unmatched.pop(module, None)
+        return self._lie(module, x, part.input, part.input_shape, flax)
+
+    def after(self, module, y, flax=False):
+        """Partial sums have no word in JAX: XLA adds them up on the way to where the plan wants the output.  Where it has to
+        move what else is cut at once, it gets sums wrong, so there they are added up first."""
+        part = self._module(module)
+        if any(word not in ("P", then) for word, then in zip(part.output, part.then)) and "P" in part.output:
+            summed = ["R" if word == "P" else word for word in part.output]
+            y = self._lie(module, y, summed, part.output_shape, flax)
+        return self._lie(module, y, part.then, part.output_shape, flax)
+
+    def weight(self, module, own, value):
+        return self._constrain(value, self._module(module).parameters[own])
+
+    def logits(self, y):
+        return self._constrain(y, self.plan.loss.input) if self.plan.loss else y
+
+    def flax(self, model=None):
+        """Within this, modules of Flax that the plan names have their inputs and outputs constrained: of linen all that are
+        called, of NNX those of `model`, as it is called here (after nnx.merge)."""
+        from .calls import linen_calls, nnx_calls
+
+        return linen_calls(self) if model is None else nnx_calls(self, model)

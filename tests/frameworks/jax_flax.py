@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Models of Flax (flax_models.py) under plans in their own names: on forced host devices, each trains as one device does.
+
+usage: jax_flax.py CLEAVE TREE [--devices 4] [--layouts N] [--models NAME,...|all] [--seed S] [--verbose]
+
+Of every model the plan that `cleave search --for jax` finds of what jax2onnx makes of it, and those of N layouts drawn at
+random; three steps of adamw in double, its states where the plan has them: losses, gradients of the first step and parameters
+are those of one device to 1e-10.  Says what of a plan was not kept to.  Exits 77 where there is no JAX, Flax, optax or jax2onnx.
+"""
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+
+parser = argparse.ArgumentParser()
+parser.add_argument("cleave")
+parser.add_argument("tree")
+parser.add_argument("--devices", type=int, default=4)
+parser.add_argument("--layouts", type=int, default=2)
+parser.add_argument("--models", default="perceptron,nnx_gpt")
+parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--verbose", action="store_true")
+a = parser.parse_args()
+os.environ.update(JAX_PLATFORMS="cpu", XLA_FLAGS=f"--xla_force_host_platform_device_count={a.devices}", CLEAVE=os.path.abspath(a.cleave))
+try:
+    import flax  # noqa: F401
+    import jax
+    import jax2onnx  # noqa: F401
+    import jax.numpy as jnp
+    import numpy
+    import optax
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+sys.path[:0] = [os.path.join(a.tree, "python")]
+import cleave  # noqa: E402
+import cleave.jax  # noqa: E402
+from cleave.jax.names import named_leaves  # noqa: E402
+from drawn import MACHINE, draw_operator, primes  # noqa: E402
+from flax_models import MODELS  # noqa: E402
+
+jax.config.update("jax_enable_x64", True)
+TOLERANCE = 1e-10
+OPTIMIZER = optax.adamw(1e-2, eps=1e-3)  # of gradients that are but rounded, a smaller one would make steps
+
+
+def in_double(tree):
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float64) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree)
+
+
+def make_step(model, plan):
+    forward = model.forward(plan)
+
+    def loss_of(params, x, t):
+        y = forward(plan.used(params) if plan else params, x)
+        y = jax.nn.log_softmax(plan.logits(y) if plan else y)
+        return -jnp.mean(jnp.take_along_axis(y, t[..., None], -1))
+
+    def step(params, state, x, t):
+        loss, gradients = jax.value_and_grad(loss_of)(params, x, t)
+        change, state = OPTIMIZER.update(gradients, state, params)
+        return loss, gradients, optax.apply_updates(params, change), state
+
+    return step
+
+
+def train(step, params, state, x, t):
+    losses, first = [], None
+    for _ in range(3):
+        loss, gradients, params, state = step(params, state, x, t)
+        losses.append(float(loss))
+        first = first or gradients
+    return losses, first, params, state
+
+
+def apart(a, b):
+    return max(float(abs(x - y).max() / max(abs(y).max(), 1e-2)) for x, y in
+               zip(map(numpy.asarray, jax.tree.leaves(a)), map(numpy.asarray, jax.tree.leaves(b))))
+
+
+class Case:
+    def __init__(self, name, folder):
+        self.name, self.model, self.folder = name, MODELS[name](), folder
+        self.x, self.params = self.model.x, in_double(self.model.params)
+        shape = self.x.shape if self.x.dtype == numpy.int32 else self.x.shape[:1]
+        self.t = numpy.random.default_rng(1).integers(0, self.model.classes, shape)
+        with open(self.path("machine"), "w", encoding="utf-8") as stream:
+            json.dump(MACHINE, stream)
+        file = self.path("onnx")
+        names = cleave.jax.export(self.model.forward(None), self.params, (self.x,), file)
+        self.given = ["--model", file, "--batch", self.x.shape[0]] + ([] if self.x.dtype == numpy.int32 else ["--inputs", names[0]])
+        self.operators = cleave.run("show", *self.given[1:])["operators"]
+        self.one = train(jax.jit(make_step(self.model, None)), self.params, OPTIMIZER.init(self.params), self.x, self.t)
+
+    def path(self, what):
+        return os.path.join(self.folder, f"{self.name}.{what}")
+
+    def labels(self):
+        cleave.run("search", *self.given, "--machine", self.path("machine"), "--devices", a.devices, "--for", "jax", "--threads", 1,
+                   "-o", self.path("found"))
+        yield "found"
+        with open(self.path("found"), encoding="utf-8") as stream:
+            layout = {key: value for key, value in json.load(stream).items() if key != "schedule"}
+        for i in range(a.layouts):
+            rng = random.Random(f"{self.name} {a.devices} {a.seed} {i}")
+            mesh = rng.choice([[a.devices], primes(a.devices)])
+            for name, operator in self.operators.items():
+                axes = {axis: n for axis, n in operator["axes"].items() if axis not in operator.get("never_split", {})}
+                layout["operators"][name] = draw_operator(rng, axes, mesh, False, even=True)
+            layout["parameters"] = {name: {"update": "sharded"} for name, _ in named_leaves(self.params)[0] if rng.random() < 0.3}
+            with open(self.path(f"drawn {i}"), "w", encoding="utf-8") as stream:
+                json.dump(layout, stream)
+            yield f"drawn {i}"
+
+    def check(self, label):
+        cleave.run("export", "--to", "jax", *self.given, "--layout", self.path(label), "-o", self.path("plan"))
+        plan = cleave.jax.Plan(self.path("plan"))
+        params = plan.put(self.params)
+        kept = plan.shardings(params)
+        state = OPTIMIZER.init(self.params)
+        states = plan.shardings(state, params)
+        step = jax.jit(make_step(self.model, plan), out_shardings=(None, kept, kept, states))
+        losses, first, after, state = train(step, params, jax.device_put(state, states), self.x, self.t)
+        off = {"loss": max(abs(p - q) for p, q in zip(self.one[0], losses)), "gradient": apart(first, self.one[1]),
+               "parameter": apart(after, self.one[2]), "state": apart(state, self.one[3])}
+        wrong = [f"{what} is off by {n:.1e}" for what, n in off.items() if not n < TOLERANCE]
+        n_cut = sum(not x.sharding.is_fully_replicated for x in jax.tree.leaves(after))
+        if [x.sharding for x in jax.tree.leaves(state[0].mu)] != [x.sharding for x in jax.tree.leaves(after)]:
+            wrong.append("states are not where their parameters are")
+        if wrong or a.verbose:
+            print(f"{self.name} {label} on {a.devices}, mesh {plan.plan.mesh}: {'; '.join(wrong) or 'as one device'}; {n_cut} of "
+                  f"{len(jax.tree.leaves(after))} parameters are cut; not kept to: {plan.unmatched or 'nothing'}", flush=True)
+        return not wrong, off
+
+
+def main():
+    failed = n = 0
+    for name in MODELS if a.models == "all" else a.models.split(","):
+        with tempfile.TemporaryDirectory() as folder:
+            case = Case(name, folder)
+            rows = [case.check(label) for label in case.labels()]
+        failed, n = failed + sum(not ok for ok, _ in rows), n + len(rows)
+        print(f"{name} on {a.devices} devices: {len(rows)} plans, off by at most "
+              + ", ".join(f"{max(off[what] for _, off in rows):.1e} ({what})" for what in rows[0][1]), flush=True)
+    if failed:
+        sys.exit(f"{failed} of {n} plans are wrong")
+    print(f"{n} plans of Flax {flax.__version__} on {a.devices} devices: all as one device")
+
+
+main()
