@@ -57,6 +57,13 @@ class Gpt(nn.Module):
         return table.attend(nn.LayerNorm()(x))
 
 
+def attend(q, k, v, **_):
+    """Causal.  jax.nn.dot_product_attention, which NNX takes, has scores in single precision."""
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / numpy.sqrt(D // HEADS)
+    scores = jnp.where(jnp.tril(jnp.ones((T, T), bool)), scores, -1e9)
+    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
+
+
 class LlamaBlock(nn.Module):
     """Heads are dimensions of parameters, and keys of two."""
     @nn.compact
@@ -65,10 +72,7 @@ class LlamaBlock(nn.Module):
         q = nn.DenseGeneral((HEADS, D // HEADS), use_bias=False, name="query")(y)
         k, v = (nn.DenseGeneral((HEADS // 2, D // HEADS), use_bias=False, name=n)(y) for n in ("key", "value"))
         k, v = (jnp.repeat(z, 2, axis=2) for z in (k, v))
-        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / numpy.sqrt(D // HEADS)
-        scores = jnp.where(jnp.tril(jnp.ones((T, T), bool)), scores, -1e9)
-        y = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
-        x = x + nn.DenseGeneral(D, axis=(-2, -1), use_bias=False, name="out")(y)
+        x = x + nn.DenseGeneral(D, axis=(-2, -1), use_bias=False, name="out")(attend(q, k, v))
         y = nn.RMSNorm(name="norm_2")(x)
         gate, up = (nn.Dense(2 * D, use_bias=False, name=n)(y) for n in ("gate", "up"))
         return x + nn.Dense(D, use_bias=False, name="down")(nn.silu(gate) * up)
@@ -83,16 +87,45 @@ class Llama(nn.Module):
         return nn.Dense(V, use_bias=False, name="head")(nn.RMSNorm(name="norm")(x))
 
 
+class ScannedBlock(nn.Module):
+    @nn.compact
+    def __call__(self, x, _):
+        return LlamaBlock(name="block")(x), None
+
+
+class Scanned(nn.Module):
+    """Layers in a scan, each computed again in backward."""
+    @nn.compact
+    def __call__(self, ids):
+        x = nn.Embed(V, D, name="tokens")(ids)
+        layers = nn.scan(nn.remat(ScannedBlock), variable_axes={"params": 0}, split_rngs={"params": True}, length=2)
+        x, _ = layers(name="layers")(x, None)
+        return nn.Dense(V, use_bias=False, name="head")(nn.RMSNorm(name="norm")(x))
+
+
+def scanned():
+    """Planned as the loop that it is."""
+    model = linen(Scanned(), draw(BATCH, T, below=V), V)
+
+    def loop(params, ids):
+        x = nn.Embed(V, D).apply({"params": params["tokens"]}, ids)
+        for layer in params["layers"]:
+            x, _ = ScannedBlock().apply({"params": layer}, x, None)
+        return nn.Dense(V, use_bias=False).apply({"params": params["head"]}, nn.RMSNorm().apply({"params": params["norm"]}, x))
+
+    layers = [jax.tree.map(lambda p: p[i], model.params["layers"]) for i in range(2)]
+    model.planned, model.stacked = (loop, {**model.params, "layers": layers}), ("layers",)
+    return model
+
+
 class NnxBlock(nnx.Module):
     def __init__(self, rngs):
         self.norm_1, self.norm_2 = nnx.LayerNorm(D, rngs=rngs), nnx.LayerNorm(D, rngs=rngs)
-        self.attention = nnx.MultiHeadAttention(HEADS, D, decode=False, rngs=rngs)
+        self.attention = nnx.MultiHeadAttention(HEADS, D, decode=False, attention_fn=attend, rngs=rngs)
         self.up, self.down = nnx.Linear(D, 4 * D, rngs=rngs), nnx.Linear(4 * D, D, rngs=rngs)
 
     def __call__(self, x):
-        mask = nnx.make_causal_mask(jnp.zeros(x.shape[:2]))
-        y = self.norm_1(x)
-        x = x + self.attention(y, mask=mask)
+        x = x + self.attention(self.norm_1(x))
         return x + self.down(nnx.gelu(self.up(self.norm_2(x))))
 
 
@@ -123,6 +156,8 @@ class NnxConvolutions(nnx.Module):
 class Model:
     def __init__(self, params, x, forward, classes):
         self.params, self.x, self.forward, self.classes = params, x, forward, classes
+        self.planned, self.stacked = (forward(None), params), ()  # what is planned, and its layers that are stacked here
+        self.of_batch = False  # has it statistics of the whole batch?
 
 
 def linen(module, x, classes):
@@ -140,7 +175,9 @@ def linen(module, x, classes):
                 return forward(params, x)
         return planned
 
-    return Model(variables["params"], x, lambda plan: under(plan) if plan else forward, classes)
+    model = Model(variables["params"], x, lambda plan: under(plan) if plan else forward, classes)
+    model.of_batch = bool(rest)
+    return model
 
 
 def of_nnx(make, x, classes):
@@ -155,7 +192,16 @@ def of_nnx(make, x, classes):
                 return model(x)
         return forward
 
-    return Model(params, x, under, classes)
+    model = Model(params, x, under, classes)
+    model.of_batch = any(isinstance(module, nnx.BatchNorm) for _, module in nnx.iter_modules(nnx.merge(graph, params, rest)))
+    return model
+
+
+# Logical axes of parameters of transformers, by the ends of their names.
+LOGICAL = {"query.kernel": ("embed", "heads", "width"), "key.kernel": ("embed", "kv_heads", "width"),
+           "value.kernel": ("embed", "kv_heads", "width"), "out.kernel": ("heads", "width", "embed"),
+           "gate.kernel": ("embed", "mlp"), "up.kernel": ("embed", "mlp"), "down.kernel": ("mlp", "embed"),
+           "tokens.embedding": ("vocab", "embed"), "head.kernel": ("embed", "vocab")}
 
 
 def draw(*shape, below=None):
@@ -170,6 +216,7 @@ MODELS = {
     "gpt": lambda: linen(Gpt(), draw(BATCH, T, below=V), V),
     "gpt_remat": lambda: linen(Gpt(again=True), draw(BATCH, T, below=V), V),
     "llama": lambda: linen(Llama(), draw(BATCH, T, below=V), V),
+    "scanned": scanned,
     "nnx_gpt": lambda: of_nnx(NnxGpt, draw(BATCH, T, below=V), V),
     "nnx_convolutions": lambda: of_nnx(NnxConvolutions, draw(8, 8, 8, 4), 16),
 }

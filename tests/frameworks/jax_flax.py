@@ -4,11 +4,12 @@
 usage: jax_flax.py CLEAVE TREE [--devices 4] [--layouts N] [--models NAME,...|all] [--seed S] [--verbose]
 
 Of every model the plan that `cleave search --for jax` finds of what jax2onnx makes of it, and those of N layouts drawn at
-random; three steps of adamw in double, its states where the plan has them: losses, gradients of the first step and parameters
+random, and the found one in two micro-batches; three steps of adamw in double, its states where the plan has them: losses, gradients of the first step and parameters
 are those of one device to 1e-10.  Says what of a plan was not kept to.  Exits 77 where there is no JAX, Flax, optax or jax2onnx.
 """
 import argparse
 import json
+import math
 import os
 import random
 import sys
@@ -25,7 +26,8 @@ parser.add_argument("--verbose", action="store_true")
 a = parser.parse_args()
 os.environ.update(JAX_PLATFORMS="cpu", XLA_FLAGS=f"--xla_force_host_platform_device_count={a.devices}", CLEAVE=os.path.abspath(a.cleave))
 try:
-    import flax  # noqa: F401
+    import flax
+    import flax.linen as nn
     import jax
     import jax2onnx  # noqa: F401
     import jax.numpy as jnp
@@ -39,7 +41,7 @@ import cleave  # noqa: E402
 import cleave.jax  # noqa: E402
 from cleave.jax.names import named_leaves  # noqa: E402
 from drawn import MACHINE, draw_operator, primes  # noqa: E402
-from flax_models import MODELS  # noqa: E402
+from flax_models import LOGICAL, MODELS  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 TOLERANCE = 1e-10
@@ -50,7 +52,16 @@ def in_double(tree):
     return jax.tree.map(lambda x: jnp.asarray(x, jnp.float64) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree)
 
 
-def make_step(model, plan):
+def in_turn(loss_of, params, x, t, n):
+    """Loss and gradients of n micro-batches that come one after the other."""
+    def add(sums, batch):
+        return jax.tree.map(lambda a, b: a + b / n, sums, jax.value_and_grad(loss_of)(params, *batch)), None
+
+    zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
+    return jax.lax.scan(add, zero, tuple(z.reshape(n, -1, *z.shape[1:]) for z in (x, t)))[0]
+
+
+def make_step(model, plan, micro_batches=1):
     forward = model.forward(plan)
 
     def loss_of(params, x, t):
@@ -59,14 +70,14 @@ def make_step(model, plan):
         return -jnp.mean(jnp.take_along_axis(y, t[..., None], -1))
 
     def step(params, state, x, t):
-        loss, gradients = jax.value_and_grad(loss_of)(params, x, t)
+        loss, gradients = in_turn(loss_of, params, jnp.asarray(x), jnp.asarray(t), micro_batches)
         change, state = OPTIMIZER.update(gradients, state, params)
         return loss, gradients, optax.apply_updates(params, change), state
 
     return step
 
 
-def train(step, params, state, x, t):
+def run_steps(step, params, state, x, t):
     losses, first = [], None
     for _ in range(3):
         loss, gradients, params, state = step(params, state, x, t)
@@ -81,7 +92,7 @@ def apart(a, b):
 
 
 class Case:
-    def __init__(self, name, folder):
+    def __init__(self, name, folder, train=True):
         self.name, self.model, self.folder = name, MODELS[name](), folder
         self.x, self.params = self.model.x, in_double(self.model.params)
         shape = self.x.shape if self.x.dtype == numpy.int32 else self.x.shape[:1]
@@ -89,10 +100,11 @@ class Case:
         with open(self.path("machine"), "w", encoding="utf-8") as stream:
             json.dump(MACHINE, stream)
         file = self.path("onnx")
-        names = cleave.jax.export(self.model.forward(None), self.params, (self.x,), file)
+        names = cleave.jax.export(*self.model.planned, (self.x,), file)
         self.given = ["--model", file, "--batch", self.x.shape[0]] + ([] if self.x.dtype == numpy.int32 else ["--inputs", names[0]])
         self.operators = cleave.run("show", *self.given[1:])["operators"]
-        self.one = train(jax.jit(make_step(self.model, None)), self.params, OPTIMIZER.init(self.params), self.x, self.t)
+        if train:
+            self.one = run_steps(jax.jit(make_step(self.model, None)), self.params, OPTIMIZER.init(self.params), self.x, self.t)
 
     def path(self, what):
         return os.path.join(self.folder, f"{self.name}.{what}")
@@ -109,22 +121,33 @@ class Case:
             for name, operator in self.operators.items():
                 axes = {axis: n for axis, n in operator["axes"].items() if axis not in operator.get("never_split", {})}
                 layout["operators"][name] = draw_operator(rng, axes, mesh, False, even=True)
-            layout["parameters"] = {name: {"update": "sharded"} for name, _ in named_leaves(self.params)[0] if rng.random() < 0.3}
+            layout["parameters"] = {name: {"update": "sharded"} for name, _ in named_leaves(self.model.planned[1])[0] if rng.random() < 0.3}
             with open(self.path(f"drawn {i}"), "w", encoding="utf-8") as stream:
                 json.dump(layout, stream)
             yield f"drawn {i}"
 
-    def check(self, label):
+    def empty(self):
+        """A layout of this model, but for its operators."""
+        cleave.run("search", *self.given, "--machine", self.path("machine"), "--devices", a.devices, "--for", "jax", "--threads", 1,
+                   "--time", 1, "-o", self.path("any"))
+        with open(self.path("any"), encoding="utf-8") as stream:
+            return {key: value for key, value in json.load(stream).items() if key not in ("schedule", "parameters")}
+
+    def export(self, label, **named):
         cleave.run("export", "--to", "jax", *self.given, "--layout", self.path(label), "-o", self.path("plan"))
-        plan = cleave.jax.Plan(self.path("plan"))
+        return cleave.jax.Plan(self.path("plan"), stacked=self.model.stacked, **named)
+
+    def check(self, label, micro_batches=1):
+        plan = self.export(label)
         params = plan.put(self.params)
         kept = plan.shardings(params)
         state = OPTIMIZER.init(self.params)
         states = plan.shardings(state, params)
-        step = jax.jit(make_step(self.model, plan), out_shardings=(None, kept, kept, states))
-        losses, first, after, state = train(step, params, jax.device_put(state, states), self.x, self.t)
+        step = jax.jit(make_step(self.model, plan, micro_batches), out_shardings=(None, kept, kept, states))
+        losses, first, after, state = run_steps(step, params, jax.device_put(state, states), self.x, self.t)
         off = {"loss": max(abs(p - q) for p, q in zip(self.one[0], losses)), "gradient": apart(first, self.one[1]),
                "parameter": apart(after, self.one[2]), "state": apart(state, self.one[3])}
+        label += f" in {micro_batches} micro-batches" if micro_batches > 1 else ""
         wrong = [f"{what} is off by {n:.1e}" for what, n in off.items() if not n < TOLERANCE]
         n_cut = sum(not x.sharding.is_fully_replicated for x in jax.tree.leaves(after))
         if [x.sharding for x in jax.tree.leaves(state[0].mu)] != [x.sharding for x in jax.tree.leaves(after)]:
@@ -135,13 +158,57 @@ class Case:
         return not wrong, off
 
 
+def by_heads(name, operator):
+    """What of an operator Megatron-LM cuts, or None."""
+    kind = name.split("/")[1].rsplit(".", 1)[-1] if name.startswith("/") else operator["type"]
+    return {"query": "k", "key": "k", "value": "k", "gate": "k", "up": "k", "head": "k", "out": "h", "down": "c", "Attention": "h",
+            "@loss": "v"}.get("@loss" if name == "@loss" else kind)
+
+
+def check_rules():
+    """Samples over the first of two dimensions of the mesh, heads, hidden units and vocabulary over the second: the rules of
+    logical axes are what that says by hand, and give back how every parameter lies."""
+    with tempfile.TemporaryDirectory() as folder:
+        case = Case("llama", folder, train=False)
+        sizes, layout = [2, a.devices // 2], case.empty()
+        for name, operator in case.operators.items():
+            axes, cut = operator["axes"], by_heads(name, operator)
+            rows = next(axis for axis in ("n", "b0", "b", "a") if axis in axes) if axes else None
+            order = [(axis, size) for axis, size in zip((rows, cut), sizes) if axis in axes]
+            repeated = a.devices // math.prod(size for _, size in order)
+            devices = [at for r in range(repeated) for at in range(r, a.devices, repeated)] if len(order) < 2 else list(range(a.devices))
+            if len(order) == 2 and list(axes).index(cut) < list(axes).index(rows):
+                devices = [i * sizes[1] + j for j in range(sizes[1]) for i in range(sizes[0])]
+            layout["operators"][name] = {"split": dict(order), "replicas": repeated, "devices": devices}
+        with open(case.path("hand"), "w", encoding="utf-8") as stream:
+            json.dump(layout, stream)
+        plan = case.export("hand", axes=("data", "model"))
+        leaves, structure = named_leaves(case.params)
+        logical = [next((axes for end, axes in LOGICAL.items() if name.endswith(end)), ("embed",)) for name, _ in leaves]
+        specs = jax.tree.unflatten(structure, [jax.sharding.PartitionSpec(*axes) for axes in logical])
+        rules = plan.rules(specs)
+        cut = dict(rules)
+        expected = {"heads": ("model",), "kv_heads": ("model",), "width": None, "mlp": ("model",), "embed": None}
+        wrong = {axis: cut.get(axis) for axis, to in expected.items() if cut.get(axis) != to}
+        back = nn.logical_to_mesh_sharding(specs, plan.mesh, rules)
+        for (name, x), here in zip(leaves, jax.tree.leaves(back)):
+            if not here.is_equivalent_to(plan.stored(name, x.ndim), x.ndim) and "by the rules" not in plan.unmatched.get(name, ""):
+                wrong[name] = here.spec
+        print(f"rules of logical axes: {rules}; not by them: {[n for n, why in plan.unmatched.items() if 'by the rules' in why]}")
+        return wrong
+
+
 def main():
     failed = n = 0
     for name in MODELS if a.models == "all" else a.models.split(","):
         with tempfile.TemporaryDirectory() as folder:
             case = Case(name, folder)
             rows = [case.check(label) for label in case.labels()]
+            if not case.model.of_batch:
+                rows.append(case.check("found", micro_batches=2))
         failed, n = failed + sum(not ok for ok, _ in rows), n + len(rows)
+        if name == "llama" and (wrong := check_rules()):
+            sys.exit(f"rules of logical axes are wrong: {wrong}")
         print(f"{name} on {a.devices} devices: {len(rows)} plans, off by at most "
               + ", ".join(f"{max(off[what] for _, off in rows):.1e} ({what})" for what in rows[0][1]), flush=True)
     if failed:

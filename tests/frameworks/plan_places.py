@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""Where the words of a plan cut arrays that have its dimensions in other groups or orders; of no framework.
+"""Where the words of a plan cut arrays that have its dimensions in other groups or orders, or a dimension of layers more; of
+no framework.
 usage: plan_places.py TREE
 """
 import os
 import sys
 
 sys.path[:0] = [os.path.join(sys.argv[1], "python")]
+from cleave.command import CleaveError  # noqa: E402
 from cleave.place import place  # noqa: E402
+from cleave.plan import PLAIN, Part, Plan, Stored  # noqa: E402
+from cleave.stacked import stack  # noqa: E402
 
 # words, sizes of the mesh, the plan's shape, the array's, the operator's type (None: not of Flax), what is expected: None
 # where it has to be refused
@@ -41,4 +45,28 @@ for words, sizes, shape, here, kind, expected in CASES:
     found = place(words, sizes, shape, here, kind)
     case = f"{words} of {shape} on {sizes}, of {here} ({kind}): {found}, expected {expected}"
     assert (isinstance(found, str) if expected is None else found == expected), case
+
+
+def layers(stored, cut, n=2):
+    """Each with a parameter and two modules, of which one is cut as `cut` says by layer."""
+    parameters = {f"layers.{i}.up.kernel": Stored([8, 16], words) for i, words in zip(range(n), stored)}
+    modules = {f"layers.{i}.{own}": Part("", "Gemm", [None], ["R"], words, words) for i, cuts in zip(range(n), cut)
+               for own, words in (("up", cuts), ("down", ["R"]))}
+    return Plan("file", "jax", {}, [2], modules, {}, None, {**parameters, "head.kernel": Stored([8, 4], ["S1"])}, [], PLAIN, [])
+
+
+plan, differs = stack(layers([["S1"], ["S1"]], [["S1"], ["S1"]]), "layers")
+assert plan.parameters == {"layers.up.kernel": Stored([2, 8, 16], ["S2"]), "head.kernel": Stored([8, 4], ["S1"])}, plan.parameters
+assert sorted(plan.modules) == ["layers.down", "layers.up"] and not differs, (plan.modules, differs)
+plan, differs = stack(layers([["S1"], ["S0"]], [["S1"], ["R"]]), "layers")
+assert plan.parameters["layers.up.kernel"] == Stored([2, 8, 16], ["R"]), plan.parameters
+assert sorted(plan.modules) == ["layers.down"] and sorted(differs) == ["layers.up", "layers.up.kernel"], (plan.modules, differs)
+for path, plan in (("block", layers([["R"]], [["R"]], 1)), ("layers", layers([["R"]] * 2, [["R"]] * 3, 2))):
+    if path == "layers":
+        del plan.modules["layers.1.up"]
+    try:
+        stack(plan, path)
+        raise AssertionError(f"{path} may be stacked")
+    except CleaveError as error:
+        assert str(error).startswith("file: ") and "layers" in str(error), error
 print(f"{len(CASES)} places are as they should be")

@@ -1,12 +1,15 @@
 """A plan, and where it has a model's arrays lie."""
+import math
+
 import jax
 import numpy
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..command import CleaveError
-from ..plan import load
-from .names import named_leaves
 from ..place import place
+from ..plan import load
+from ..stacked import behind, stack
+from .names import named_leaves
 
 
 class Plan:
@@ -15,17 +18,25 @@ class Plan:
     `unmatched`: by name what of the plan is not kept to so far, and why: modules that were not called (once a step is traced,
     those that never are), tensors of other shapes than the plan's, parameters that it has not."""
 
-    def __init__(self, file, devices=None):
-        self.plan = load(file)
+    def __init__(self, file, devices=None, axes=None, stacked=()):
+        """`axes`: names for the dimensions of the mesh; d0, d1, ... else.  `stacked`: paths of layers that the plan has one by
+        one, "layers.0", "layers.1", ..., and parameters here along a first dimension, as those of a scan."""
+        self.plan, differs = load(file), {}
+        for path in stacked:
+            self.plan, more = stack(self.plan, path)
+            differs.update(more)
         if self.plan.target != "jax":
             raise CleaveError(f"{self.plan.file}: is a plan for {self.plan.target}: export it with --to jax")
         devices = jax.devices() if devices is None else devices
         if len(devices) != self.plan.devices:
             raise CleaveError(f"{self.plan.file}: is for {self.plan.devices} devices, and there are {len(devices)}")
         shape = tuple(self.plan.mesh) or (1,)
-        self.axes = tuple(f"d{i}" for i in range(len(shape)))
+        self.axes = tuple(axes or (f"d{i}" for i in range(len(shape))))
+        if len(self.axes) != len(shape) or len(set(self.axes)) < len(shape):
+            raise CleaveError(f"{self.plan.file}: has a mesh of {len(shape)} dimensions, and {self.axes} does not name as many")
         self.mesh = Mesh(numpy.array(devices).reshape(shape), self.axes)
-        self.unmatched = {name: "no module of this name was called" for name in self.plan.modules}
+        self.unmatched = {name: "no module of this name was called" for name in self.plan.modules} | differs
+        self._in_stack = tuple(f"{path}." for path in stacked)
 
     # ---- parameters ----
 
@@ -79,9 +90,37 @@ class Plan:
 
     def used(self, params):
         """Within a step: the parameters as they lie while they are used."""
-        words = {f"{name}.{own}": lie for name, part in self.plan.modules.items() for own, lie in part.parameters.items()}
+        words = {f"{name}.{own}": list(map(behind, lie)) if name.startswith(self._in_stack) else lie
+                 for name, part in self.plan.modules.items() for own, lie in part.parameters.items()}
         leaves, structure = named_leaves(params)
         return jax.tree.unflatten(structure, [self._constrain(x, words[name]) if name in words else x for name, x in leaves])
+
+    def rules(self, specs):
+        """The plan as rules of logical axes, [(logical axis, axes of the mesh or None)], for parameters that have such: `specs`
+        is what nn.get_partition_spec or nnx.get_partition_spec makes of them.  Where parameters of one logical axis lie
+        differently, as most of their elements do; those that lie otherwise by the rules are in `unmatched`."""
+        from flax.linen import logical_to_mesh_axes
+
+        def plain(spec, rank):
+            axes = [() if axis is None else (axis,) if isinstance(axis, str) else tuple(axis) for axis in spec]
+            return axes + [()] * (rank - len(axes))
+
+        named = [(name, spec, self.plan.parameters[name].shape)
+                 for name, spec in named_leaves(specs, lambda x: isinstance(x, PartitionSpec))[0]
+                 if isinstance(spec, PartitionSpec) and name in self.plan.parameters]
+        elements = {}
+        for name, spec, shape in named:
+            for logical, axes in zip(spec, plain(self.stored(name, len(shape)).spec, len(shape))):
+                if logical is not None:
+                    of = elements.setdefault(logical, {})
+                    of[axes] = of.get(axes, 0) + math.prod(shape)
+        rules = [(logical, max(of, key=of.get) or None) for logical, of in elements.items()]
+        for name, spec, shape in named:
+            planned = plain(self.stored(name, len(shape)).spec, len(shape))
+            ruled = plain(logical_to_mesh_axes(tuple(spec), rules), len(shape))
+            if ruled != planned:
+                self.unmatched[name] = f"lies as {planned} by the plan, and as {ruled} by the rules"
+        return rules
 
     # ---- modules ----
 
