@@ -97,7 +97,7 @@ class Scanned(nn.Module):
     """Layers in a scan, each computed again in backward."""
     @nn.compact
     def __call__(self, ids):
-        x = nn.Embed(V, D, name="tokens")(ids)
+        x = nn.Embed(V, D, dtype=float, name="tokens")(ids)
         layers = nn.scan(nn.remat(ScannedBlock), variable_axes={"params": 0}, split_rngs={"params": True}, length=2)
         x, _ = layers(name="layers")(x, None)
         return nn.Dense(V, use_bias=False, name="head")(nn.RMSNorm(name="norm")(x))
@@ -108,7 +108,7 @@ def scanned():
     model = linen(Scanned(), draw(BATCH, T, below=V), V)
 
     def loop(params, ids):
-        x = nn.Embed(V, D).apply({"params": params["tokens"]}, ids)
+        x = nn.Embed(V, D, dtype=float).apply({"params": params["tokens"]}, ids)
         for layer in params["layers"]:
             x, _ = ScannedBlock().apply({"params": layer}, x, None)
         return nn.Dense(V, use_bias=False).apply({"params": params["head"]}, nn.RMSNorm().apply({"params": params["norm"]}, x))
@@ -131,7 +131,7 @@ class NnxBlock(nnx.Module):
 
 class NnxGpt(nnx.Module):
     def __init__(self, rngs):
-        self.tokens = nnx.Embed(V, D, dtype=jnp.float64, rngs=rngs)  # it would be in single precision else
+        self.tokens = nnx.Embed(V, D, dtype=float, rngs=rngs)  # it would be in single precision else
         self.positions = nnx.Param(0.02 * jax.random.normal(jax.random.key(1), (T, D)))
         self.blocks = nnx.List([NnxBlock(rngs) for _ in range(2)])
         self.norm, self.head = nnx.LayerNorm(D, rngs=rngs), nnx.Linear(D, V, use_bias=False, rngs=rngs)
