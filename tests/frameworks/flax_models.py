@@ -25,7 +25,7 @@ class Convolutions(nn.Module):
 
 
 class Residual(nn.Module):
-    """With the statistics of the batch."""
+    """With the statistics of the batch.  (On 4 devices its "drawn 0", of 2 x 2, is wrong: XLA's sums, docs/jax.md.)"""
     @nn.compact
     def __call__(self, x):
         x = nn.Conv(16, (3, 3), use_bias=False)(x)

@@ -166,11 +166,11 @@ def by_heads(name, operator):
 
 
 def check_rules():
-    """Samples over the first of two dimensions of the mesh, heads, hidden units and vocabulary over the second: the rules of
+    """Samples over the first of two dimensions of the mesh, heads (keys have two), hidden units and vocabulary over the second: the rules of
     logical axes are what that says by hand, and give back how every parameter lies."""
     with tempfile.TemporaryDirectory() as folder:
         case = Case("llama", folder, train=False)
-        sizes, layout = [2, a.devices // 2], case.empty()
+        sizes, layout = [a.devices // 2, 2], case.empty()
         for name, operator in case.operators.items():
             axes, cut = operator["axes"], by_heads(name, operator)
             rows = next(axis for axis in ("n", "b0", "b", "a") if axis in axes) if axes else None
