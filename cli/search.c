@@ -218,13 +218,19 @@ static bool leaves_stages_out(const search_request *asked) {
            cleave_target_stages[target];
 }
 
-static void print_idle(int32_t n_idle, int32_t n_devices, int64_t batch) {
+static void print_idle(const char *method, int32_t n_idle, int32_t n_devices, int64_t batch) {
     if (n_idle == 0)
         return;
-    printf("%d of %d devices %s nothing to do: ", n_idle, n_devices, n_idle > 1 ? "have" : "has");
+    printf("%d of %d devices %s nothing to do", n_idle, n_devices, n_idle > 1 ? "have" : "has");
+    if (!search_method_looks(method)) {
+        printf(": so \"%s\" has it of a batch of %lld.\n", method, (long long)batch);
+        return;
+    }
     if (batch > 0 && batch < n_devices)
-        printf("the batch of %lld has no sample for each, and ", (long long)batch);
-    printf("nothing that was found with them is quicker.\n");
+        printf(": the batch of %lld has no sample for each, and", (long long)batch);
+    else
+        putchar(':');
+    printf(" nothing that was found with them is quicker.\n");
 }
 
 static void print_text(const search_values *values, const cleave_search_result *result,
@@ -269,7 +275,7 @@ static void print_text(const search_values *values, const cleave_search_result *
                values->request.target);
     const char *note = inputs_provenance_note(machine);
     inputs_print_room(model);
-    print_idle(n_idle, result->best.layout.n_devices, model->batch);
+    print_idle(values->request.method, n_idle, result->best.layout.n_devices, model->batch);
     printf("%s%s", note, note[0] != '\0' ? "\n" : "");
     if (values->output != NULL)
         printf("Layout written to %s\n", values->output);

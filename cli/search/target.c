@@ -54,8 +54,7 @@ static cleave_status hold_against(const ending *e, const char *name, cleave_plan
     return CLEAVE_OK;
 }
 
-/* Else it is asked for by its name, whatever others take. */
-static bool searches(const char *method) {
+bool search_method_looks(const char *method) {
     bool is_named = strcmp(method, "random") == 0;
     for (int b = 0; cleave_baseline_names[b] != NULL; b++)
         is_named = is_named || strcmp(method, cleave_baseline_names[b]) == 0;
@@ -76,8 +75,8 @@ cleave_status search_for_take_back(const cleave_model *model, const cleave_machi
         if (k == 0 || machine->kinds[k].memory_bytes < e.limit_bytes)
             e.limit_bytes = machine->kinds[k].memory_bytes;
     CLEAVE_TRY(take(&e, &best->layout, best, error));
-    bool may_be_other =
-        searches(options->method) && cleave_schedule_wish_allows_plain(options->schedule);
+    bool may_be_other = search_method_looks(options->method) &&
+                        cleave_schedule_wish_allows_plain(options->schedule);
     for (int b = 0; cleave_baseline_names[b] != NULL && may_be_other; b++)
         CLEAVE_TRY(hold_against(&e, cleave_baseline_names[b], best, error));
     return CLEAVE_OK;

@@ -4,6 +4,9 @@
 
 #include "search/search.h"
 
+/* Does a method look for a layout, or is it the name of one? */
+bool search_method_looks(const char *method);
+
 /* Takes the best as the framework of the constraints will run it (functions follow what they read),
    and holds it against every baseline taken so, by full simulation: the quickest that fits is the
    best then.  So what is found is never worse than what one would have said without a search. */
