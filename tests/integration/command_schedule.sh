@@ -115,7 +115,9 @@ expect_error 2 'none of: none, selective, alternate, full' search "${four[@]}" -
 expect_error 2 'no layout is as it is asked for (stages 3, micro-batches 2)' search "${four[@]}" --stages 3 --micro-batches 2 -o "$work/x.json"
 expect_error 2 'interleaved): it takes two groups of devices or more' search "${four[@]}" --stages 2 --schedule interleaved -o "$work/x.json"
 expect_error 2 'no layout is as it is asked for (recompute full): ' search "${four[@]}" --method single --recompute full -o "$work/x.json"
-expect_error 3 'no layout that was tried is as it is asked for under --only sample' search "${four[@]}" --only sample --stages 2 \
+expect_error 3 'no layout that was tried is as it is asked for under --only operator' search "${four[@]}" --only operator --tensor 2 \
+    -o "$work/x.json"
+expect_error 2 '2 stages are blocks of devices: they go with --only sample,operator' search "${four[@]}" --only sample --stages 2 \
     -o "$work/x.json"
 expect_error 2 'the model has no products that so many devices share' search --model "$models/rnnlm.onnx" --batch 8 --machine "$p100" \
     --devices 4 --quiet --tensor 4 -o "$work/x.json"

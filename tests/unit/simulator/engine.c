@@ -423,7 +423,7 @@ Test(engine, absurd_times_are_refused) {
     item(c, 0, W, -1, INT64_MAX / 2);
     item(c, 0, W, -1, INT64_MAX / 2);
     cleave_error error = {""};
-    cr_expect_eq(cleave_engine_finish(&c->problem, &c->arena, &error), CLEAVE_FAILED);
+    cr_expect_eq(cleave_engine_finish(&c->problem, &c->arena, &error), CLEAVE_BAD_INPUT);
     cr_expect_neq(strlen(error.message), 0);
     engine_case_destroy(c);
 }
