@@ -25,7 +25,7 @@ class Convolutions(nn.Module):
 
 
 class Residual(nn.Module):
-    """With the statistics of the batch.  (On 4 devices its "drawn 0", of 2 x 2, is wrong: XLA's sums, docs/jax.md.)"""
+    """With the statistics of the batch.  (Its "drawn 0" on 2 x 2 wants the sums of a convolution as rows, which XLA got wrong: docs/jax.md.)"""
     @nn.compact
     def __call__(self, x):
         x = nn.Conv(16, (3, 3), use_bias=False)(x)

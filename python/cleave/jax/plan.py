@@ -147,12 +147,12 @@ class Plan:
         return self._lie(module, x, part.input, part.input_shape, flax)
 
     def after(self, module, y, flax=False):
-        """Partial sums have no word in JAX: XLA adds them up on the way to where the plan wants the output.  Where it has to
-        move what else is cut at once, it gets sums wrong, so there they are added up first."""
+        """First whole or cut as the module gives it, then as the plan wants it: where XLA has to make a sum, or a convolution, and
+        move what is cut otherwise at once, it gets values wrong.  Partial sums have no word in JAX: XLA adds them up at first."""
         part = self._module(module)
-        if any(word not in ("P", then) for word, then in zip(part.output, part.then)) and "P" in part.output:
-            summed = ["R" if word == "P" else word for word in part.output]
-            y = self._lie(module, y, summed, part.output_shape, flax)
+        given = ["R" if word == "P" else word for word in part.output]
+        if given != part.then:
+            y = self._lie(module, y, given, part.output_shape, flax)
         return self._lie(module, y, part.then, part.output_shape, flax)
 
     def weight(self, module, own, value):
