@@ -147,6 +147,37 @@ static void order_interleaved(orders *to, int32_t g) {
         put_interleaved(to, g, CLEAVE_BLOCK_WEIGHT, parted++);
 }
 
+static void order_by_kind(orders *to, int32_t g) {
+    if (to->of->kind == CLEAVE_SCHEDULE_GPIPE)
+        order_gpipe(to, g);
+    else if (cleave_schedule_kind_goes_round(to->of->kind))
+        order_interleaved(to, g);
+    else
+        order_1f1b(to, g);
+}
+
+cleave_status cleave_schedule_order_of(const cleave_schedule *schedule, int32_t n_groups,
+                                       int32_t group, cleave_arena *arena,
+                                       cleave_stage_block **order, int32_t *n_blocks,
+                                       cleave_error *error) {
+    int32_t most = CLEAVE_N_BLOCK_KINDS * (schedule->n_stages / n_groups);
+    int32_t *group_of = CLEAVE_ARENA_ARRAY(arena, int32_t, schedule->n_stages);
+    int32_t *n = CLEAVE_ARENA_ARRAY(arena, int32_t, n_groups);
+    cleave_stage_block **blocks = CLEAVE_ARENA_ARRAY(arena, cleave_stage_block *, n_groups);
+    if (group_of == NULL || n == NULL || blocks == NULL)
+        return cleave_fail_memory(error, "ordering blocks");
+    for (int32_t s = 0; s < schedule->n_stages; s++)
+        group_of[s] = s % n_groups;
+    blocks[group] =
+        cleave_arena_alloc(arena, (size_t)most, (size_t)schedule->micro_batches * sizeof **blocks);
+    if (blocks[group] == NULL)
+        return cleave_fail_memory(error, "ordering blocks");
+    order_by_kind(&(orders){schedule, group_of, n_groups, n, blocks, error}, group);
+    *order = blocks[group];
+    *n_blocks = n[group];
+    return CLEAVE_OK;
+}
+
 static cleave_status check_interleaved(const orders *to) {
     int32_t p = to->n_groups;
     for (int32_t s = 0; s < to->of->n_stages; s++)
@@ -217,12 +248,7 @@ static cleave_status make_orders(orders *to, int32_t *next) {
             "the kind interleaved",
             of->n_stages, to->n_groups);
     for (int32_t g = 0; g < to->n_groups; g++)
-        if (of->kind == CLEAVE_SCHEDULE_GPIPE)
-            order_gpipe(to, g);
-        else if (cleave_schedule_kind_goes_round(of->kind))
-            order_interleaved(to, g);
-        else
-            order_1f1b(to, g);
+        order_by_kind(to, g);
     return CLEAVE_OK;
 }
 

@@ -107,7 +107,13 @@ cleave_status cleave_schedule_copy(const cleave_schedule *schedule, cleave_arena
 cleave_status cleave_schedule_sequence(const cleave_schedule *schedule, const int32_t *group,
                                        cleave_arena *arena, cleave_stage_block **sequence,
                                        int32_t *n_blocks, cleave_error *error);
-/* Is there one? */
+/* The blocks of one of the groups in its order, where stages go round them and no file says it; in
+   the arena. */
+cleave_status cleave_schedule_order_of(const cleave_schedule *schedule, int32_t n_groups,
+                                       int32_t group, cleave_arena *arena,
+                                       cleave_stage_block **order, int32_t *n_blocks,
+                                       cleave_error *error);
+/* Is there a sequence? */
 cleave_status cleave_schedule_check_order(const cleave_schedule *schedule, const int32_t *group,
                                           cleave_error *error);
 

@@ -33,7 +33,7 @@ typedef struct pipeline_candidate {
     bool is_done;         /* it was tried, and will not be again */
     bool is_put_off;      /* of a plan: it has more parts than are lowered for what is in doubt */
     int32_t tries;        /* how often it has been planned with less memory */
-    double least_kept;    /* of a baseline, bytes that some device keeps for backward at least */
+    double least_bytes;   /* of a baseline, that some device holds at once at least */
     double least_seconds; /* of a baseline, that it may take, as far as is known from work alone; of
                              a plan, what it is expected to take; infinite: it did not fit */
 } pipeline_candidate;
@@ -198,6 +198,23 @@ cleave_status pipeline_foresee_known(pipeline_finder *f, const cleave_layout *la
    nest is. */
 double pipeline_count_parts(const pipeline_finder *f, const cleave_layout *layout, int32_t op,
                             const cleave_operand *operand);
+
+/* Of its parameters the share that each device of its group has at most, as products have them. */
+double pipeline_share_of_parameters(const pipeline_finder *f, const cleave_layout *layout,
+                                    int32_t op);
+
+/* known_memory.c: bytes of values and of their gradients that a device of each group holds at some
+   time at least, [n_groups], 0 of those that were not looked at; and at some time at which it has
+   gradients of all its parameters, too. */
+typedef struct pipeline_held {
+    double *most, *beside_gradients;
+} pipeline_held;
+/* Of what a layout recomputes, and when its schedule does what; in the pricer's arena. */
+cleave_status pipeline_find_held(pipeline_finder *f, const cleave_layout *layout, int32_t n_groups,
+                                 pipeline_held *held);
+/* `least_bytes` of a candidate that keeps so much. */
+cleave_status pipeline_find_least_bytes(pipeline_finder *f, const cleave_layout *layout,
+                                        const pipeline_held *held, pipeline_candidate *of);
 
 /* Of all work, shared out evenly, and the bubble of even stages. */
 double pipeline_least_seconds(const pipeline_finder *f, const pipeline_candidate *of);

@@ -148,43 +148,16 @@ static cleave_status begin_shape(pipeline_finder *f, const pipeline_candidate *o
     return status;
 }
 
-/* Micro-batches that a group has begun, and not ended, at most, but of gpipe: of interleaved stages
-   those of one stage after the other come round by groups. */
-static double count_in_flight(const pipeline_candidate *of, int32_t group) {
-    double behind = of->n_groups - 1 - group, n_virtual = of->n_virtual;
-    return n_virtual > 1 ? ((n_virtual - 1) * of->n_groups + 2 * behind + 1) / n_virtual
-                         : behind + 1;
-}
-
-/* What is not recomputed is kept by each device of the group, as far as it is its own, of as many
-   micro-batches as the group has in flight at once; the most of all groups. */
-static cleave_status find_least_kept(pipeline_finder *f, const cleave_layout *layout,
-                                     pipeline_candidate *of) {
-    double *group = CLEAVE_ARENA_ARRAY(&f->pricer->arena, double, of->n_groups);
-    if (group == NULL)
-        return cleave_fail_memory(f->error, "searching");
-    of->least_kept = 0;
-    for (int32_t op = 0; op < layout->n_operators; op++) {
-        int32_t g = cleave_schedule_stage_of(&layout->schedule, op) % of->n_groups;
-        double m = of->micro_batches, most = count_in_flight(of, g);
-        double in_flight = of->kind == CLEAVE_SCHEDULE_GPIPE || most > m ? m : most;
-        const cleave_model *model = f->pricer->model;
-        const cleave_nest *nest = &model->nests[model->operators[op].main_nest];
-        if (!layout->recompute[op] && f->kept[op] > 0)
-            group[g] += (double)f->kept[op] / pipeline_count_parts(f, layout, op, &nest->output) *
-                        in_flight / m;
-        of->least_kept = fmax(of->least_kept, group[g]);
-    }
-    return CLEAVE_OK;
-}
-
 /* With as much state sharded as may be.  What recomputes a part is for those who gather besides:
    else plans have what lies between nothing and all. */
 static cleave_status add_shards(pipeline_finder *f, const cleave_layout *layout,
                                 const int64_t *time, pipeline_candidate of) {
     bool recomputes = of.recompute != CLEAVE_RECOMPUTE_NONE;
     bool is_between = of.recompute == CLEAVE_RECOMPUTE_ALTERNATE && f->options->wish.recompute < 0;
-    CLEAVE_TRY(find_least_kept(f, layout, &of));
+    cleave_layout now = *layout;
+    pipeline_held held;
+    now.schedule.sooner = of.sooner;
+    CLEAVE_TRY(pipeline_find_held(f, &now, of.n_groups, &held));
     of.sharded = is_between ? CLEAVE_SHARDED_GRADIENT : CLEAVE_SHARDED_NOTHING;
     for (; of.sharded < CLEAVE_N_SHARDED; of.sharded++) {
         bool is_known = cleave_schedule_is_plain(&layout->schedule) && !recomputes &&
@@ -195,6 +168,7 @@ static cleave_status add_shards(pipeline_finder *f, const cleave_layout *layout,
             pipeline_is_too_large(f, layout, (int)of.sharded))
             continue;
         CLEAVE_TRY(pipeline_foresee_known(f, layout, time, &of));
+        CLEAVE_TRY(pipeline_find_least_bytes(f, layout, &held, &of));
         if (!CLEAVE_LIST_PUSH(&f->known, of))
             return cleave_fail_memory(f->error, "searching");
     }

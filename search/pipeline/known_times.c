@@ -73,9 +73,8 @@ double pipeline_count_parts(const pipeline_finder *f, const cleave_layout *layou
     return n;
 }
 
-/* Of its parameters the share that each device of its group has at most, as products have them. */
-static double share_of_parameters(const pipeline_finder *f, const cleave_layout *layout,
-                                  int32_t op) {
+double pipeline_share_of_parameters(const pipeline_finder *f, const cleave_layout *layout,
+                                    int32_t op) {
     const cleave_model *model = f->pricer->model;
     const cleave_nest *nest = &model->nests[model->operators[op].main_nest];
     double n = 1;
@@ -101,7 +100,7 @@ static cleave_status add_chores(const pipeline_finder *f, const cleave_layout *l
         if (op < 0 || !tensor->needs_gradient)
             continue;
         if (share[op] <= 0)
-            share[op] = share_of_parameters(f, layout, op);
+            share[op] = pipeline_share_of_parameters(f, layout, op);
         int32_t g = cleave_schedule_stage_of(&layout->schedule, op) % of->n_groups;
         cleave_state_chores chores = cleave_state_chores_of(
             f->pricer->machine, model, op, t, of->sharded,
@@ -145,7 +144,7 @@ static cleave_status foresee_work(pipeline_finder *f, const cleave_layout *layou
 
 static double bytes_of_parameters(const pipeline_finder *f, const cleave_layout *layout,
                                   int32_t op) {
-    return (double)f->parameters[op] * share_of_parameters(f, layout, op);
+    return (double)f->parameters[op] * pipeline_share_of_parameters(f, layout, op);
 }
 
 /* How often all of a group send their weights, or gradients of them, once around: forward, for what

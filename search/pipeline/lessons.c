@@ -230,8 +230,7 @@ static bool is_enough(const known_tries *tried) {
 
 static bool has_no_room(const pipeline_finder *f, const pipeline_candidate *of) {
     bool matters = pipeline_best(f) != NULL || f->options->only_fitting;
-    return has_failed(f, of) ||
-           (matters && pipeline_least_state(f, of) + of->least_kept > (double)pipeline_memory(f));
+    return has_failed(f, of) || (matters && of->least_bytes > (double)pipeline_memory(f));
 }
 
 /* `outcome` is left as it is where it can't be tried. */
