@@ -138,7 +138,7 @@ Test(joint_plans, only_groups_without_room_are_leaner) {
                                      .recompute = -1,
                                      .sharded = -1,
                                      .memory_bytes = INT64_C(64) << 20};
-    cleave_group group;
+    cleave_group group = {0};
     int64_t *zero = calloc((size_t)model.n_operators, sizeof *zero);
     OK(cleave_group_create, &of, N_DEVICES / 2, MICRO_BATCHES, 2, false, &arena, &group);
     for (int32_t lacks = 0; lacks < 2; lacks++) {
