@@ -33,3 +33,12 @@ def draw_operator(rng, axes, mesh, narrow, even=False):
                for digits in itertools.product(*(range(size) for _, size in order))]
     replicas = len(devices) // math.prod(degree.values())
     return {"split": {a: d for a, d in degree.items() if d > 1}, "replicas": replicas, "devices": devices}
+
+
+def draw_even(rng, layout, operators, n_devices, parameters):
+    """Equal blocks of every operator of a layout, on a mesh of one dimension or of all, and shares of some parameters."""
+    mesh = rng.choice([[n_devices], primes(n_devices)])
+    for name, operator in operators.items():
+        axes = {axis: n for axis, n in operator["axes"].items() if axis not in operator.get("never_split", {})}
+        layout["operators"][name] = draw_operator(rng, axes, mesh, False, even=True)
+    layout["parameters"] = {name: {"update": "sharded"} for name in parameters if rng.random() < 0.3}

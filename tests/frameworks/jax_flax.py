@@ -40,7 +40,7 @@ sys.path[:0] = [os.path.join(a.tree, "python")]
 import cleave  # noqa: E402
 import cleave.jax  # noqa: E402
 from cleave.jax.names import named_leaves  # noqa: E402
-from drawn import MACHINE, draw_operator, primes  # noqa: E402
+from drawn import MACHINE, draw_even  # noqa: E402
 from flax_models import LOGICAL, MODELS  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
@@ -117,11 +117,7 @@ class Case:
             layout = {key: value for key, value in json.load(stream).items() if key != "schedule"}
         for i in range(a.layouts):
             rng = random.Random(f"{self.name} {a.devices} {a.seed} {i}")
-            mesh = rng.choice([[a.devices], primes(a.devices)])
-            for name, operator in self.operators.items():
-                axes = {axis: n for axis, n in operator["axes"].items() if axis not in operator.get("never_split", {})}
-                layout["operators"][name] = draw_operator(rng, axes, mesh, False, even=True)
-            layout["parameters"] = {name: {"update": "sharded"} for name, _ in named_leaves(self.model.planned[1])[0] if rng.random() < 0.3}
+            draw_even(rng, layout, self.operators, a.devices, [name for name, _ in named_leaves(self.model.planned[1])[0]])
             with open(self.path(f"drawn {i}"), "w", encoding="utf-8") as stream:
                 json.dump(layout, stream)
             yield f"drawn {i}"

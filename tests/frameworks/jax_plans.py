@@ -38,7 +38,7 @@ import numpy
 
 import cleave
 import cleave.jax
-from drawn import MACHINE, draw_operator, primes
+from drawn import MACHINE, draw_even
 from jax_models import MODELS, Net
 
 jax.config.update("jax_enable_x64", not a.float)
@@ -130,11 +130,7 @@ class Case:
             layout = {key: value for key, value in json.load(stream).items() if key != "schedule"}
         for i in range(a.layouts):
             rng = random.Random(f"{self.name} {a.devices} {a.seed} {i}")
-            mesh = rng.choice([[a.devices], primes(a.devices)])
-            for name, operator in self.operators.items():
-                axes = {axis: n for axis, n in operator["axes"].items() if axis not in operator.get("never_split", {})}
-                layout["operators"][name] = draw_operator(rng, axes, mesh, False, even=True)
-            layout["parameters"] = {name: {"update": "sharded"} for name in self.params if rng.random() < 0.3}
+            draw_even(rng, layout, self.operators, a.devices, self.params)
             self.write(f"drawn {i}", layout)
             yield f"drawn {i}"
 

@@ -128,41 +128,6 @@ Test(joint_plans, count_the_memory_that_their_layouts_need) {
             }
 }
 
-/* A group that has turned out to need more than is counted has less room, and the others keep
-   theirs. */
-Test(joint_plans, only_groups_without_room_are_leaner) {
-    const cleave_group_problem of = {.model = &model,
-                                     .few = &few,
-                                     .machine = &machine,
-                                     .optimizer_states = 2,
-                                     .recompute = -1,
-                                     .sharded = -1,
-                                     .memory_bytes = INT64_C(64) << 20};
-    cleave_group group = {0};
-    int64_t *zero = calloc((size_t)model.n_operators, sizeof *zero);
-    OK(cleave_group_create, &of, N_DEVICES / 2, MICRO_BATCHES, 2, false, &arena, &group);
-    for (int32_t lacks = 0; lacks < 2; lacks++) {
-        cleave_joint_shape shape = {.n_groups = 2,
-                                    .n_virtual = 1,
-                                    .kind = CLEAVE_SCHEDULE_1F1B,
-                                    .most_bytes = INT64_C(1) << 40,
-                                    .sends = zero};
-        cleave_joint_plan all, leaner;
-        bool fits;
-        OK(cleave_joint_plan_make, &model, &group, &shape, &arena, &all, &fits);
-        cr_assert(fits);
-        int64_t most_of[] = {all.bytes[0], all.bytes[1]};
-        most_of[lacks] = most_of[lacks] / 10 * 9;
-        shape.most_of = most_of;
-        OK(cleave_joint_plan_make, &model, &group, &shape, &arena, &leaner, &fits);
-        cr_assert(fits, "group %d", lacks);
-        cr_expect_leq(leaner.bytes[lacks], most_of[lacks], "group %d", lacks);
-        cr_expect_leq(leaner.bytes[1 - lacks], most_of[1 - lacks], "group %d", lacks);
-        cr_expect_geq(leaner.seconds, all.seconds, "group %d", lacks);
-    }
-    free(zero);
-}
-
 /* Left out for their work, the least of them as soon as that is allowed, and all in the end. */
 Test(joint_plans, families_that_come_later_are_as_made_at_once) {
     cleave_group_problem of = {.model = &model,
@@ -212,6 +177,34 @@ static void make_group(int32_t n_groups, int32_t micro_batches, cleave_group *gr
                                      .memory_bytes = INT64_C(64) << 20};
     OK(cleave_group_create, &of, N_DEVICES / n_groups, micro_batches, n_groups, false, &arena,
        group);
+}
+
+/* A group that has turned out to need more than is counted has less room, and the others keep
+   theirs. */
+Test(joint_plans, only_groups_without_room_are_leaner) {
+    cleave_group group = {0};
+    int64_t *zero = calloc((size_t)model.n_operators, sizeof *zero);
+    make_group(2, MICRO_BATCHES, &group);
+    for (int32_t lacks = 0; lacks < 2; lacks++) {
+        cleave_joint_shape shape = {.n_groups = 2,
+                                    .n_virtual = 1,
+                                    .kind = CLEAVE_SCHEDULE_1F1B,
+                                    .most_bytes = INT64_C(1) << 40,
+                                    .sends = zero};
+        cleave_joint_plan all, leaner;
+        bool fits;
+        OK(cleave_joint_plan_make, &model, &group, &shape, &arena, &all, &fits);
+        cr_assert(fits);
+        int64_t most_of[] = {all.bytes[0], all.bytes[1]};
+        most_of[lacks] = most_of[lacks] / 10 * 9;
+        shape.most_of = most_of;
+        OK(cleave_joint_plan_make, &model, &group, &shape, &arena, &leaner, &fits);
+        cr_assert(fits, "group %d", lacks);
+        cr_expect_leq(leaner.bytes[lacks], most_of[lacks], "group %d", lacks);
+        cr_expect_leq(leaner.bytes[1 - lacks], most_of[1 - lacks], "group %d", lacks);
+        cr_expect_geq(leaner.seconds, all.seconds, "group %d", lacks);
+    }
+    free(zero);
 }
 
 /* The least memory that a plan of a kind is made for, of all recomputed. */
