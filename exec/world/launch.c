@@ -24,7 +24,8 @@ typedef struct stream {
     FILE *to;
     size_t n;
     char line[4096];
-    bool noise; /* the launcher's own report of a failure has begun: nothing of ours follows */
+    bool noise;  /* the launcher's own report of a failure has begun: nothing of ours follows */
+    int n_blank; /* lines held back: the report begins with one */
 } stream;
 
 /* What the ranks said, and how one of them ended where the launcher says so. */
@@ -32,6 +33,7 @@ typedef struct report {
     const char *program; /* its name */
     bool complained;
     char ending[128];
+    int code;            /* that the first rank to fail said it ends with; 0: none did */
     double beat_seconds; /* when the ranks last beat; 0: never */
     bool has_last_beat;  /* no more will come */
 } report;
@@ -51,9 +53,14 @@ static bool is_complaint(const char *line, const report *r) {
     return begins_with(line, "cleave", " ") || begins_with(line, r->program, ": ");
 }
 
+static void put_blank(stream *s) {
+    for (; s->n_blank > 0; s->n_blank--)
+        fputc('\n', s->to);
+}
+
 /* Results pass; of the messages, our own.  The launcher reports a failure after a rule of "=". */
 static void pass_line(stream *s, report *r) {
-    static const char ending[] = "EXIT STRING: ";
+    static const char ending[] = "EXIT STRING: ", ends_with[] = CLEAVE_ENDS_WITH;
     s->line[s->n] = '\0';
     s->n = 0;
     if (strcmp(s->line, CLEAVE_BEAT) == 0)
@@ -61,6 +68,12 @@ static void pass_line(stream *s, report *r) {
     r->has_last_beat = r->has_last_beat || strcmp(s->line, CLEAVE_LAST_BEAT) == 0;
     bool message = s->to == stderr,
          ours = strncmp(s->line, "cleave", 6) == 0 || begins_with(s->line, r->program, ": ");
+    if (message && r->code == 0 && strncmp(s->line, ends_with, sizeof ends_with - 1) == 0)
+        r->code = atoi(s->line + sizeof ends_with - 1);
+    if (!message && strcmp(s->line, "\n") == 0 && !s->noise) {
+        s->n_blank++;
+        return;
+    }
     s->noise = s->noise || is_rule(s->line);
     const char *how = strstr(s->line, ending);
     if (s->noise && how != NULL)
@@ -70,6 +83,7 @@ static void pass_line(stream *s, report *r) {
     if (s->noise || (message && (!ours || (r->complained && is_complaint(s->line, r)))))
         return;
     r->complained = r->complained || (message && is_complaint(s->line, r));
+    put_blank(s);
     fputs(s->line, s->to);
     fflush(s->to);
 }
@@ -85,6 +99,8 @@ static bool pass_some(stream *s, report *r) {
     }
     if (n <= 0 && s->n > 0)
         pass_line(s, r);
+    if (n <= 0 && !s->noise)
+        put_blank(s);
     return n > 0 || (n < 0 && errno == EINTR);
 }
 
@@ -248,7 +264,7 @@ cleave_status cleave_launch_ranks(const cleave_launch *how, char *const *argumen
     *told_to_end = l.told_to_end;
     if (code != 0)
         CLEAVE_TRY(explain(&said, &l, code, error));
-    *exit_code = code;
+    *exit_code = code != 0 && said.code != 0 ? said.code : code;
     return CLEAVE_OK;
 }
 

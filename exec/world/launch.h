@@ -43,6 +43,8 @@ cleave_status cleave_launch_ask(const char *program, const char *const *hosts, i
    and the variable that asks for them. */
 #define CLEAVE_BEAT "beat\n"
 #define CLEAVE_LAST_BEAT "last beat\n"
+#define CLEAVE_ENDS_WITH                                                                           \
+    "ends with code " /* and the code: launchers lose codes of MPI_Abort now and then */
 #define CLEAVE_BEATS_VARIABLE "CLEAVE_BEATS"
 
 #endif

@@ -95,8 +95,11 @@ static void leave_together(const cleave_world *world) {
 }
 
 void cleave_world_end(cleave_world *world, int code) {
-    if (code != 0)
+    if (code != 0) {
+        if (getenv(CLEAVE_BEATS_VARIABLE) != NULL)
+            fprintf(stderr, CLEAVE_ENDS_WITH "%d\n", code);
         MPI_Abort(MPI_COMM_WORLD, code);
+    }
     leave_together(world);
     MPI_Comm_free(&world->communicator);
     free(world->requests);
