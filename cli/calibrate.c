@@ -29,6 +29,8 @@ static const option_row rows[] = {
              "--model, in order"},
     {"--inputs", "NAME,...", OPTION_TEXT_LIST, offsetof(calibrate_values, inputs),
      .help = "its inputs that are data, as of `cleave search`; one for each --model, in order"},
+    {"--dimensions", "NAME=N,...", OPTION_TEXT_LIST, offsetof(calibrate_values, dimensions),
+     .help = "its dimensions that are open, as of `cleave search`; one for each --model, in order"},
     {"--layout", "PLAN.layout.json", OPTION_TEXT_LIST, offsetof(calibrate_values, layouts),
      .help = "a layout whose kernels are measured before all others; with one --model only"},
     {"--devices", "D", OPTION_INTEGER, offsetof(calibrate_values, common.devices), .least = 1,
@@ -94,7 +96,8 @@ static cleave_status check_usage(const calibrate_values *values, cleave_error *e
         int n;
     } lists[] = {{"--batch", values->batches.n},
                  {"--sequence", values->sequences.n},
-                 {"--inputs", values->inputs.n}};
+                 {"--inputs", values->inputs.n},
+                 {"--dimensions", values->dimensions.n}};
     for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
         if (lists[l].n != 0 && lists[l].n != values->models.n)
             return cleave_fail(error, CLEAVE_BAD_INPUT,
@@ -116,6 +119,7 @@ static common_options common_of(const calibrate_values *values, int i) {
     common.batch = values->batches.n > 0 ? values->batches.items[i] : 0;
     common.sequence = values->sequences.n > 0 ? values->sequences.items[i] : 0;
     common.inputs = values->inputs.n > 0 ? values->inputs.items[i] : NULL;
+    common.dimensions = values->dimensions.n > 0 ? values->dimensions.items[i] : NULL;
     return common;
 }
 

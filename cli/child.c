@@ -54,6 +54,7 @@ static void add_number(child_arguments *to, const char *option, double value) {
 void child_add_common(child_arguments *to, const common_options *common) {
     child_add_text(to, "--model", common->model);
     child_add_text(to, "--inputs", common->inputs);
+    child_add_text(to, "--dimensions", common->dimensions);
     child_add_text(to, "--precision", common->precision);
     child_add_text(to, "--reduce-precision", common->reduce_precision);
     child_add_text(to, "--frozen", common->frozen);

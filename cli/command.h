@@ -43,6 +43,10 @@ extern const command command_calibrate, command_search, command_simulate, comman
     COMMON_ROW(OPTION_TEXT, "--inputs", "NAME,...", inputs,                                        \
                .help = "inputs of the model that are data, the others of floats being parameters " \
                        "(default as `cleave show` says)")
+#define ROW_DIMENSIONS                                                                             \
+    COMMON_ROW(OPTION_TEXT, "--dimensions", "NAME=N,...", dimensions,                              \
+               .help = "how long other dimensions than the batch are that an ONNX file leaves "    \
+                       "open, by name, or as INPUT:K=N")
 #define ROW_ATTENTION                                                                              \
     COMMON_ROW(OPTION_TEXT, "--attention", "fused|stored", attention, .standard = "fused",         \
                .help = "whether attention keeps its scores for backward; a layout file that says " \
@@ -97,8 +101,8 @@ extern const command command_calibrate, command_search, command_simulate, comman
                .help = "a step is one pass forward: no loss, gradients and updates")
 /* How a model is imported, and which optimizer trains it; see cli/inputs.h. */
 #define ROWS_IMPORT                                                                                \
-    ROW_BATCH, ROW_SEQUENCE, ROW_INPUTS, ROW_PRECISION, ROW_REDUCE_PRECISION, ROW_FROZEN,          \
-        ROW_CAPACITY
+    ROW_BATCH, ROW_SEQUENCE, ROW_DIMENSIONS, ROW_INPUTS, ROW_PRECISION, ROW_REDUCE_PRECISION,      \
+        ROW_FROZEN, ROW_CAPACITY
 #define ROWS_OPTIMIZER ROW_OPTIMIZER, ROW_MOMENTUM, ROW_CLIP
 #define ROW_JSON                                                                                   \
     COMMON_ROW(OPTION_FLAG, "--json", NULL, json, .help = "print one JSON object instead of text")

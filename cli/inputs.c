@@ -13,6 +13,7 @@ cleave_import_request inputs_request(const common_options *common) {
                                    .sequence = common->sequence,
                                    .capacity_factor = common->capacity_factor,
                                    .inputs = common->inputs,
+                                   .dimensions = common->dimensions,
                                    .precision = common->precision,
                                    .reduce_precision = common->reduce_precision,
                                    .frozen = common->frozen,

@@ -13,8 +13,8 @@
 /* Options that several subcommands have, by the rows of cli/command.h: 0 and null where they are
    not given, or where a subcommand has no such row. */
 typedef struct common_options {
-    const char *model, *machine, *inputs, *precision, *reduce_precision, *frozen, *attention,
-        *framework, *optimizer;
+    const char *model, *machine, *inputs, *dimensions, *precision, *reduce_precision, *frozen,
+        *attention, *framework, *optimizer;
     int64_t batch, sequence, devices, device_threads, seed;
     double capacity_factor, momentum, clip_norm;
     bool forward, json, quiet;

@@ -17,21 +17,34 @@ static const option_row *find_row(const option_table *table, const char *name, s
     return NULL;
 }
 
+static const char *name_positional(const option_table *table) {
+    for (int i = 0; i < table->n_rows; i++)
+        if (table->rows[i].kind == OPTION_POSITIONAL)
+            return table->rows[i].name;
+    return NULL;
+}
+
 /* Dashes say nothing about which option is meant. */
 static cleave_status fail_unknown(const option_table *table, const char *argument, size_t length,
                                   cleave_error *error) {
+    const char *positional = name_positional(table);
     size_t dashes = strspn(argument, "-");
     cleave_nearest_word nearest = {.text = argument + dashes,
                                    .length = length > dashes ? length - dashes : 0};
     for (int i = 0; i < table->n_rows; i++)
         if (strncmp(table->rows[i].name, "--", 2) == 0)
             cleave_nearest_word_offer(&nearest, table->rows[i].name + 2);
-    return nearest.word == NULL
-               ? cleave_fail(error, CLEAVE_BAD_INPUT, "unknown option %.200s (--help lists them)",
-                             argument)
-               : cleave_fail(error, CLEAVE_BAD_INPUT,
-                             "unknown option %.200s: is it --%s? (--help lists them)", argument,
-                             nearest.word);
+    if (nearest.word != NULL)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "unknown option %.200s: is it --%s? (--help lists them)", argument,
+                           nearest.word);
+    if (positional != NULL)
+        return cleave_fail(error, CLEAVE_BAD_INPUT,
+                           "unknown option %.200s: %s stands by itself, without an option (--help "
+                           "lists them)",
+                           argument, positional);
+    return cleave_fail(error, CLEAVE_BAD_INPUT, "unknown option %.200s (--help lists them)",
+                       argument);
 }
 
 static cleave_status check_range(const option_row *row, const char *text, double value,

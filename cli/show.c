@@ -13,6 +13,7 @@ static const option_row rows[] = {
      .help = "a model, machine, layout or trace; or the word operators"},
     ROW_BATCH,
     ROW_SEQUENCE,
+    ROW_DIMENSIONS,
     ROW_INPUTS,
     ROW_CAPACITY,
     {"--machine", "MACHINE.json", OPTION_TEXT, offsetof(show_values, common.machine),

@@ -24,6 +24,7 @@ cleave_status cleave_model_load(const char *path, const cleave_model_settings *g
                                            .capacity_factor = settings.capacity_factor,
                                            .with_loss = !settings.forward,
                                            .inputs = settings.inputs,
+                                           .dimensions = settings.dimensions,
                                            .clips = settings.clips_gradients,
                                            .precision = settings.precision,
                                            .reduce_precision = settings.reduce_precision};

@@ -13,7 +13,7 @@ typedef struct calibrate_values {
     const char *output, *name;
     const char *list, *import, *through, *python, *device; /* another one measures */
     bool compile;
-    option_texts models, inputs, layouts;
+    option_texts models, inputs, dimensions, layouts;
     option_integers batches, sequences;
     double time;
     bool again; /* the given layouts' kernels, whatever is known of them, and no others */

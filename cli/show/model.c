@@ -20,13 +20,10 @@ static cleave_status import(const show_values *values, cleave_arena *arena, clea
     cleave_error reasons[2] = {{""}, {""}}; /* of the batches that are tried */
     for (int l = 0; l < 2; l++)
         for (int64_t b = batch; b <= (batch > 0 ? batch : 1); b++) {
-            const cleave_import_request request = {.file = values->file,
-                                                   .batch = b,
-                                                   .sequence = values->common.sequence,
-                                                   .capacity_factor =
-                                                       values->common.capacity_factor,
-                                                   .with_loss = with_loss[l],
-                                                   .inputs = values->common.inputs};
+            cleave_import_request request = inputs_request(&values->common);
+            request.file = values->file;
+            request.batch = b;
+            request.with_loss = with_loss[l];
             status = cleave_model_import_as(&request, arena, model, error);
             *untrained = reasons[b - batch];
             if (status == CLEAVE_OK)

@@ -39,6 +39,7 @@ cleave_status cleave_import_hard_sigmoid(cleave_importer *im);
 cleave_status cleave_import_hard_swish(cleave_importer *im);
 cleave_status cleave_import_hardmax(cleave_importer *im);
 cleave_status cleave_import_identity(cleave_importer *im);
+cleave_status cleave_import_if(cleave_importer *im);
 cleave_status cleave_import_instance_normalization(cleave_importer *im);
 cleave_status cleave_import_is_inf(cleave_importer *im);
 cleave_status cleave_import_is_nan(cleave_importer *im);

@@ -13,7 +13,7 @@
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static cleave_status define(cleave_importer *im, cleave_value value) {
+cleave_status cleave_import_define(cleave_importer *im, cleave_value value) {
     if (cleave_name_map_find(&im->names, value.name) >= 0)
         return cleave_import_fail(im, "%s is defined twice", value.name);
     int32_t id = im->values.n;
@@ -43,7 +43,7 @@ static bool is_added_scalar(const cleave_onnx_tensor *tensor) {
     return false;
 }
 
-static cleave_value initializer_value(const cleave_onnx_tensor *tensor) {
+cleave_value cleave_import_initializer_value(const cleave_onnx_tensor *tensor) {
     cleave_value value = {.name = tensor->name, .producer = -1};
     /* What is trained are floats of some extent; scalars, masks and integers are constants, and
        what has no elements. */
@@ -62,7 +62,7 @@ static cleave_status define_values(cleave_importer *im) {
     const cleave_onnx_graph *graph = &im->graph;
     for (int32_t i = 0; i < graph->n_initializers; i++) {
         const cleave_onnx_tensor *tensor = &graph->initializers[i];
-        CLEAVE_TRY(define(im, initializer_value(tensor)));
+        CLEAVE_TRY(cleave_import_define(im, cleave_import_initializer_value(tensor)));
         if (tensor->floats != NULL && tensor->rank > 0)
             im->has_float_initializers = true;
     }
@@ -71,16 +71,17 @@ static cleave_status define_values(cleave_importer *im) {
         int32_t known = cleave_name_map_find(&im->names, graph->inputs[i].name);
         if (known >= 0 && known < graph->n_initializers)
             continue;
-        CLEAVE_TRY(define(im, (cleave_value){.name = graph->inputs[i].name,
-                                             .state = CLEAVE_VALUE_SOURCE,
-                                             .producer = -1,
-                                             .input = &graph->inputs[i]}));
+        CLEAVE_TRY(cleave_import_define(im, (cleave_value){.name = graph->inputs[i].name,
+                                                           .state = CLEAVE_VALUE_SOURCE,
+                                                           .producer = -1,
+                                                           .input = &graph->inputs[i]}));
     }
     for (int32_t n = 0; n < graph->n_nodes; n++) {
         im->node = &graph->nodes[n];
         for (int32_t i = 0; i < im->node->n_outputs; i++)
             if (im->node->outputs[i][0] != '\0')
-                CLEAVE_TRY(define(im, (cleave_value){.name = im->node->outputs[i], .producer = n}));
+                CLEAVE_TRY(cleave_import_define(
+                    im, (cleave_value){.name = im->node->outputs[i], .producer = n}));
     }
     im->node = NULL;
     return CLEAVE_OK;
@@ -151,8 +152,8 @@ static cleave_status find_live(cleave_importer *im, const int32_t *order, bool *
     return CLEAVE_OK;
 }
 
-/* What the whole graph says about single values: what is not trained, and whether it convolves. */
-static void survey(cleave_importer *im, const bool *live) {
+/* What a node says about single values: what is not trained, and whether it convolves. */
+void cleave_import_survey_node(cleave_importer *im, const cleave_onnx_node *node) {
     static const char *const windowed[] = {"Conv",          "ConvTranspose", "MaxPool",
                                            "AveragePool",   "LpPool",        "GlobalAveragePool",
                                            "GlobalMaxPool", "GlobalLpPool"};
@@ -164,21 +165,16 @@ static void survey(cleave_importer *im, const bool *live) {
                 {"BatchNormalization", 4, true, false},
                 {"NegativeLogLikelihoodLoss", 2, true, true},
                 {"SoftmaxCrossEntropyLoss", 2, true, true}};
-    for (int32_t n = 0; n < im->graph.n_nodes; n++) {
-        const cleave_onnx_node *node = &im->graph.nodes[n];
-        if (!live[n])
+    for (size_t i = 0; i < sizeof windowed / sizeof *windowed; i++)
+        im->is_convolutional = im->is_convolutional || strcmp(node->type, windowed[i]) == 0;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        bool has = strcmp(node->type, kept[i].type) == 0 && kept[i].input < node->n_inputs;
+        int32_t id = has ? cleave_name_map_find(&im->names, node->inputs[kept[i].input]) : -1;
+        if (id < 0)
             continue;
-        for (size_t i = 0; i < sizeof windowed / sizeof *windowed; i++)
-            im->is_convolutional = im->is_convolutional || strcmp(node->type, windowed[i]) == 0;
-        for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
-            bool has = strcmp(node->type, kept[i].type) == 0 && kept[i].input < node->n_inputs;
-            int32_t id = has ? cleave_name_map_find(&im->names, node->inputs[kept[i].input]) : -1;
-            if (id < 0)
-                continue;
-            im->values.items[id].running = true;
-            im->values.items[id].starts_at_one = kept[i].starts_at_one;
-            im->values.items[id].weighs_classes = kept[i].weighs_classes;
-        }
+        im->values.items[id].running = true;
+        im->values.items[id].starts_at_one = kept[i].starts_at_one;
+        im->values.items[id].weighs_classes = kept[i].weighs_classes;
     }
 }
 
@@ -222,55 +218,6 @@ static cleave_status find_choosing(cleave_importer *im, const int32_t *order, co
     return CLEAVE_OK;
 }
 
-/* ---- the batch ------------------------------------------------------------------------------- */
-
-static cleave_status check_batch(cleave_importer *im) {
-    const char *symbol = NULL;
-    for (int32_t i = 0; i < im->values.n; i++) {
-        const cleave_value *value = &im->values.items[i];
-        if (value->input == NULL || value->n_uses == 0)
-            continue;
-        for (int d = 0; d < value->input->rank; d++) {
-            const char *name = value->input->symbols[d];
-            if (name == NULL)
-                continue;
-            if (d != 0 || (symbol != NULL && strcmp(symbol, name) != 0))
-                return cleave_import_fail(im,
-                                          "dimension %d of graph input %s is symbolic (%s); only "
-                                          "the batch, dimension 0, may be",
-                                          d, value->name, name[0] != '\0' ? name : "not said");
-            symbol = name;
-        }
-    }
-    im->has_batch = symbol != NULL;
-    if (im->batch < 0 || im->batch > INT64_C(1) << 40)
-        return cleave_import_fail(im, "a batch of %lld is not possible", (long long)im->batch);
-    if (im->has_batch && im->batch == 0)
-        return cleave_import_fail(
-            im, "the batch dimension (%s) is symbolic: a batch size is needed (--batch N)",
-            symbol[0] != '\0' ? symbol : "not said");
-    return CLEAVE_OK;
-}
-
-/* A batch that is asked for of a model with a fixed one has to be that of some data.  (Weights of
-   classes, say, are data without one.) */
-static cleave_status check_fixed_batch(cleave_importer *im) {
-    const cleave_tensor *other = NULL;
-    im->node = NULL;
-    for (int32_t i = 0; !im->has_batch && im->batch > 0 && i < im->tensors.n; i++) {
-        const cleave_tensor *tensor = &im->tensors.items[i].tensor;
-        if (tensor->kind != CLEAVE_TENSOR_DATA || tensor->rank == 0)
-            continue;
-        if (tensor->shape[0] == im->batch)
-            return CLEAVE_OK;
-        other = other != NULL ? other : tensor;
-    }
-    return other == NULL
-               ? CLEAVE_OK
-               : cleave_import_fail(im, "%s has a fixed batch of %lld, not %lld", other->name,
-                                    (long long)other->shape[0], (long long)im->batch);
-}
-
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static cleave_status import_nodes(cleave_importer *im) {
@@ -280,18 +227,21 @@ static cleave_status import_nodes(cleave_importer *im) {
         return cleave_import_no_memory(im);
     CLEAVE_TRY(define_values(im));
     CLEAVE_TRY(cleave_import_name_inputs(im));
+    CLEAVE_TRY(cleave_import_give_dimensions(im));
     CLEAVE_TRY(find_order(im, order));
     CLEAVE_TRY(find_live(im, order, live));
     CLEAVE_TRY(cleave_import_rewrite(im, order, live));
-    survey(im, live);
+    for (int32_t i = 0; i < im->graph.n_nodes; i++)
+        if (live[i])
+            cleave_import_survey_node(im, &im->graph.nodes[i]);
     CLEAVE_TRY(find_choosing(im, order, live));
-    CLEAVE_TRY(check_batch(im));
+    CLEAVE_TRY(cleave_import_check_batch(im));
     for (int32_t i = 0; i < im->graph.n_nodes; i++) {
         im->node = &im->graph.nodes[order[i]];
         if (live[order[i]])
             CLEAVE_TRY(cleave_import_node(im));
     }
-    return check_fixed_batch(im);
+    return cleave_import_check_fixed_batch(im);
 }
 
 static cleave_status add_loss(cleave_importer *im) {
@@ -305,7 +255,12 @@ static cleave_status add_loss(cleave_importer *im) {
 
 static cleave_status read_graph(cleave_importer *im, const cleave_import_request *from,
                                 const char *path) {
-    if (cleave_json_begins(from->data, from->bytes))
+    bool is_config = cleave_json_begins(from->data, from->bytes);
+    if (is_config && from->dimensions != NULL)
+        return cleave_import_fail(im,
+                                  "--dimensions goes with an ONNX file, which this is not (of a "
+                                  "config.json --sequence says how long texts are)");
+    if (is_config)
         return cleave_config_decode(
             &(cleave_config_request){.file = im->file,
                                      .data = from->data,
@@ -320,7 +275,8 @@ static cleave_status read_graph(cleave_importer *im, const cleave_import_request
     if (from->sequence > 0)
         return cleave_import_fail(im,
                                   "--sequence %lld goes with the config.json of a language "
-                                  "model, which this is not",
+                                  "model, which this is not (of an ONNX file --dimensions says "
+                                  "how long texts are)",
                                   (long long)from->sequence);
     if (from->capacity_factor > 0)
         return cleave_import_fail(im,
@@ -357,6 +313,7 @@ static cleave_status import_data(const cleave_import_request *from, const char *
                           .with_loss = from->with_loss,
                           .evaluates = from->evaluates,
                           .inputs = from->inputs,
+                          .dimensions = from->dimensions,
                           .arena = arena,
                           .error = error,
                           .loss = -1,

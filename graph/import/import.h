@@ -19,6 +19,9 @@ typedef struct cleave_import_request {
                            is trained, so that a layout of one is one of the other */
     const char *inputs; /* "x,mask": of the float inputs of fixed shape these are data, and the
                            others are parameters; null: graph/import/inputs.c decides */
+    const char *dimensions; /* "height=224,x:3=224": how long symbolic dimensions other than the
+                               batch are, by their names in the file, or dimension K of an input as
+                               INPUT:K; null: none is given, an error where there are any */
     const char *precision, *reduce_precision; /* as of graph/model/precision.h; null: f32 */
     const char *frozen; /* patterns, as of cleave_model_freeze; null: all are trained */
     bool clips;         /* gradients are clipped by their norm, where it trains */

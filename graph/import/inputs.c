@@ -2,9 +2,9 @@
    kept from one to the next.
 
    Exporters write parameters as initializers, and inputs are data then.  But a file without any may
-   hold a structure alone, whose parameters are inputs, too: of its inputs those with an open batch
-   are data, and what is of fixed shape is a parameter.  Where that is wrong the names of the data
-   have to be given. */
+   hold a structure alone, whose parameters are inputs, too: of its inputs those with an open
+   dimension are data, and what is of fixed shape is a parameter.  Where that is wrong the names of
+   the data have to be given. */
 #include "graph/import/internal.h"
 
 #include <string.h>
@@ -38,7 +38,7 @@ cleave_tensor_kind cleave_import_input_kind(const cleave_importer *im, const cle
         cleave_tensor_kind kind;
         const char *why;
     } rules[] = {{CLEAVE_TENSOR_DATA, "it is not of floats"},
-                 {CLEAVE_TENSOR_DATA, "its batch is open"},
+                 {CLEAVE_TENSOR_DATA, "a dimension of it is open"},
                  {CLEAVE_TENSOR_DATA, "--inputs names it"},
                  {CLEAVE_TENSOR_BUFFER, "--inputs does not name it, and it is not trained"},
                  {CLEAVE_TENSOR_PARAMETER, "--inputs does not name it"},
@@ -49,7 +49,7 @@ cleave_tensor_kind cleave_import_input_kind(const cleave_importer *im, const cle
                  {CLEAVE_TENSOR_PARAMETER,
                   "it is of floats and of fixed shape, in a file without initializers"}};
     const bool holds[] = {value->input->type != CLEAVE_ONNX_FLOAT,
-                          value->input->rank > 0 && value->input->symbols[0] != NULL,
+                          cleave_import_is_open(value),
                           value->named,
                           im->inputs != NULL && (value->running || value->chooses),
                           im->inputs != NULL,

@@ -54,9 +54,10 @@ typedef struct cleave_value {
     const cleave_onnx_value *input;        /* of a source, else null */
     bool running; /* a source that is kept, not trained: running statistics, weights of classes */
     bool chooses; /* no gradient of an output reaches it */
-    bool starts_at_one;  /* a running source; else at 0 */
-    bool weighs_classes; /* a running source */
-    bool named;          /* among the inputs that are data by request */
+    bool starts_at_one;       /* a running source; else at 0 */
+    bool weighs_classes;      /* a running source */
+    bool named;               /* among the inputs that are data by request */
+    bool has_given_dimension; /* one that is symbolic in the file */
 } cleave_value;
 
 typedef struct cleave_draft_tensor {
@@ -99,7 +100,8 @@ typedef struct cleave_turned_table {
 } cleave_turned_table;
 
 struct cleave_importer {
-    const char *file, *inputs; /* inputs: as requested, or null */
+    const char *file;
+    const char *inputs, *dimensions; /* as requested, or null */
     int64_t batch;
     bool with_loss, evaluates;
     cleave_arena *arena;  /* of the model */
@@ -278,8 +280,23 @@ cleave_status cleave_import_split_sizes(cleave_importer *im, int rank, const int
 
 /* ---- steps of the import, in their order ---- */
 
+/* Adds a value; BAD_INPUT where its name is in use. */
+cleave_status cleave_import_define(cleave_importer *im, cleave_value value);
+/* An initializer as a value: a source, or a constant where it is nothing to train. */
+cleave_value cleave_import_initializer_value(const cleave_onnx_tensor *tensor);
+/* Notes what a node says about values that it reads: running statistics and the like. */
+void cleave_import_survey_node(cleave_importer *im, const cleave_onnx_node *node);
 /* Marks the inputs that are data by request; inputs.c. */
 cleave_status cleave_import_name_inputs(cleave_importer *im);
+/* Gives symbolic dimensions the lengths that the request says; dimensions.c. */
+cleave_status cleave_import_give_dimensions(cleave_importer *im);
+/* Has a graph input a dimension that is symbolic in the file? */
+bool cleave_import_is_open(const cleave_value *value);
+/* Finds the symbol of the batch; every other symbolic dimension is refused. */
+cleave_status cleave_import_check_batch(cleave_importer *im);
+/* Behind the nodes: a batch that is asked for of a model with a fixed one has to be that of some
+   data.  (Weights of classes, say, are data without one.) */
+cleave_status cleave_import_check_fixed_batch(cleave_importer *im);
 /* What a graph input is taken for: data, a parameter or a buffer. */
 cleave_tensor_kind cleave_import_input_kind(const cleave_importer *im, const cleave_value *value,
                                             const char **why);

@@ -87,6 +87,7 @@ static const operator_row table[] = {
     {"HardSwish",                 1, 1,   cleave_import_hard_swish, {0}},
     {"Hardmax",                   1, 1,   cleave_import_hardmax, {"axis"}},
     {"Identity",                  1, 1,   cleave_import_identity, {0}},
+    {"If",                        1, ANY, cleave_import_if, {"else_branch", "then_branch"}},
     {"InstanceNormalization",     3, 3,   cleave_import_instance_normalization, {"epsilon"}},
     {"IsInf",                     1, 1,   cleave_import_is_inf,
       {"detect_negative", "detect_positive"}},

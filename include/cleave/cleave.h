@@ -101,9 +101,12 @@ typedef struct cleave_model_settings {
     double
         capacity_factor; /* rows that each expert of a config.json has, in rows of an even choice;
                             what finds none is dropped.  0: as the file says, or for every token */
+    const char *dimensions; /* "height=224,x:3=224": how long the dimensions are that an ONNX file
+                               leaves open besides the batch, by their names there, or dimension K
+                               of an input as INPUT:K.  null: it leaves none open */
 } cleave_model_settings;
 #define CLEAVE_MODEL_SETTINGS_INIT                                                                 \
-    { sizeof(cleave_model_settings), 0, false, NULL, 0, NULL, NULL, false, false, 0 }
+    { sizeof(cleave_model_settings), 0, false, NULL, 0, NULL, NULL, false, false, 0, NULL }
 
 /* Reads an ONNX file, with external data beside it, or the config.json of a language model.  A
    model whose first output is a scalar is trained on that, any other gets a mean cross-entropy on

@@ -7,6 +7,26 @@ static void identity(drawn_model *m, const char *type) {
     put_output(m, put_node(m, type, "%s", draw_operand(m, draw_shape(m, 1, 4), DRAWN_ANY)));
 }
 
+/* Of two values of one shape, by what is known of it: their product or their difference. */
+static void branch(drawn_model *m, const char *type) {
+    drawn_shape shape = draw_shape(m, 1, 4);
+    const char *x = draw_operand(m, shape, DRAWN_ANY), *y = draw_operand(m, shape, DRAWN_ANY);
+    const char *size = put_integer_scalar(m, shape_size(shape) + draw_between(m, 0, 1));
+    const char *same = put_node(m, "Equal", "%s %s", put_node(m, "Size", "%s", x), size);
+    bytes product = {.n = 0}, difference = {.n = 0};
+    const char *both = cleave_arena_printf(m->arena, "%s %s", x, y);
+    node(&product, "Mul", "inner_product", both, "product", NULL);
+    graph_output(&product, "product");
+    node(&difference, "Neg", "inner_negative", y, "negative", NULL);
+    node(&difference, "Add", "inner_sum", cleave_arena_printf(m->arena, "%s negative", x),
+         "difference", NULL);
+    graph_output(&difference, "difference");
+    attribute_graph(&m->attributes, "then_branch", &product);
+    attribute_graph(&m->attributes, "else_branch", &difference);
+    put_note(m, "then %s * %s, else %s - %s\n", x, y, x, y);
+    put_output(m, put_node(m, type, "%s", same));
+}
+
 static void reshape(drawn_model *m, const char *type) {
     drawn_shape from = draw_shape(m, 1, 4), to = {.rank = 0};
     const char *x = draw_operand(m, from, DRAWN_ANY);
@@ -287,6 +307,7 @@ const generator view_generators[] = {{"CausalMask", 13, causal_mask, true},
                                      {"EyeLike", 9, eye_like, false},
                                      {"Flatten", 7, flatten, true},
                                      {"Identity", 7, identity, true},
+                                     {"If", 7, branch, true},
                                      {"Pad", 7, pad, true},
                                      {"Reshape", 7, reshape, true},
                                      {"SequenceAt", 11, split_to_sequence, true},

@@ -63,6 +63,7 @@ enum {
     INTEGER_KIND,
     TEXT_KIND,
     TENSOR_KIND,
+    GRAPH_KIND,
     FLOATS_KIND = 6,
     INTEGERS_KIND,
     TEXTS_KIND
@@ -118,6 +119,12 @@ void attribute_texts(bytes *attributes, const char *name, const char *words) {
     end_attribute(attributes, &a, TEXTS_KIND);
 }
 
+void attribute_graph(bytes *attributes, const char *name, const bytes *graph) {
+    bytes a = begin_attribute(name);
+    put_message(&a, 6, graph);
+    end_attribute(attributes, &a, GRAPH_KIND);
+}
+
 /* TensorProto: dims 1, data_type 2, name 8, raw_data 9. */
 static bytes tensor_message(const char *name, int rank, const int64_t *shape, int type,
                             const void *values, size_t n_bytes) {
@@ -165,7 +172,7 @@ void value_info(bytes *graph, unsigned field, const char *name, int type, const 
         size_t n = strcspn(shape, " ");
         dim.n = 0;
         memcpy(word, shape, n);
-        if (word[0] >= '0' && word[0] <= '9')
+        if (word[strspn(word, "-0123456789")] == '\0')
             put_integer(&dim, 1, strtoll(word, NULL, 10));
         else
             put_text(&dim, 2, word);

@@ -31,6 +31,7 @@ void attribute_floats(bytes *attributes, const char *name, int n, const float *v
 /* Space-separated. */
 void attribute_texts(bytes *attributes, const char *name, const char *words);
 /* A tensor in row-major order; type as numbered by ONNX. */
+void attribute_graph(bytes *attributes, const char *name, const bytes *graph);
 void attribute_tensor(bytes *attributes, const char *name, int rank, const int64_t *shape, int type,
                       const void *values, size_t n_bytes);
 

@@ -4,6 +4,9 @@
    follows them by recursion, so depth is checked on the raw bytes first. */
 #include "graph/import/onnx/onnx_file.h"
 
+#include "graph/import/onnx/onnx_branches.h"
+#include "graph/import/onnx/onnx_constants.h"
+
 #include "base/checked.h"
 
 #include <onnx/onnx.pb-c.h>
@@ -285,6 +288,26 @@ static cleave_status decode_attribute(const decoder *d, const Onnx__AttributePro
     return CLEAVE_OK;
 }
 
+static cleave_status decode_graph(const decoder *d, const Onnx__GraphProto *proto,
+                                  cleave_onnx_graph *graph);
+
+/* The branches of an If, and what they read. */
+static cleave_status decode_branches(const decoder *d, const Onnx__NodeProto *proto,
+                                     cleave_onnx_node *node) {
+    for (int32_t i = 0; i < node->n_attributes; i++) {
+        cleave_onnx_attribute *attribute = &node->attributes[i];
+        if (proto->attribute[i]->g == NULL)
+            continue;
+        cleave_onnx_graph *graph = CLEAVE_ARENA_ARRAY(d->arena, cleave_onnx_graph, 1);
+        if (graph == NULL)
+            return cleave_fail_memory(d->error, "reading a branch");
+        CLEAVE_TRY(decode_graph(d, proto->attribute[i]->g, graph));
+        attribute->kind = CLEAVE_ONNX_ATTRIBUTE_GRAPH;
+        attribute->graph = graph;
+    }
+    return cleave_onnx_add_captured(node, d->arena, d->error);
+}
+
 static const char **copy_strings(const decoder *d, size_t n, char **strings) {
     const char **copies = CLEAVE_ARENA_ARRAY(d->arena, const char *, n);
     for (size_t i = 0; copies != NULL && i < n; i++) {
@@ -331,7 +354,8 @@ static cleave_status decode_node(const decoder *d, const Onnx__NodeProto *proto,
         node->name = node->outputs[i];
     for (int32_t i = 0; i < node->n_attributes; i++)
         CLEAVE_TRY(decode_attribute(d, proto->attribute[i], node->name, &node->attributes[i]));
-    return check_attribute_names(d, node);
+    CLEAVE_TRY(check_attribute_names(d, node));
+    return strcmp(node->type, "If") == 0 ? decode_branches(d, proto, node) : CLEAVE_OK;
 }
 
 /* ---- the graph --------------------------------------------------------------------------- */
@@ -356,7 +380,9 @@ static cleave_status decode_value(const decoder *d, const Onnx__ValueInfoProto *
     value->rank = (int)type->shape->n_dim;
     for (int i = 0; i < value->rank; i++) {
         const Onnx__TensorShapeProto__Dimension *dim = type->shape->dim[i];
-        if (dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE) {
+        /* Below 0: exporters of frameworks that write open dimensions so. */
+        if (dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE &&
+            dim->dim_value >= 0) {
             value->shape[i] = dim->dim_value;
             continue;
         }
@@ -437,6 +463,8 @@ cleave_status cleave_onnx_decode(const void *data, size_t bytes, const char *fil
     if (status == CLEAVE_OK)
         status = decode_graph(&d, model->graph, &result);
     onnx__model_proto__free_unpacked(model, NULL);
+    if (status == CLEAVE_OK)
+        status = cleave_onnx_take_weights(&result, arena, error);
     if (status == CLEAVE_OK)
         *graph = result;
     return status;

@@ -47,7 +47,8 @@ typedef enum cleave_onnx_attribute_kind {
     CLEAVE_ONNX_ATTRIBUTE_FLOATS,
     CLEAVE_ONNX_ATTRIBUTE_INTEGERS,
     CLEAVE_ONNX_ATTRIBUTE_STRINGS,
-    CLEAVE_ONNX_ATTRIBUTE_OTHER /* graphs, sparse tensors ...: kept by name only */
+    CLEAVE_ONNX_ATTRIBUTE_GRAPH, /* a branch of an If; other graphs are kept by name only */
+    CLEAVE_ONNX_ATTRIBUTE_OTHER  /* sparse tensors ...: kept by name only */
 } cleave_onnx_attribute_kind;
 
 typedef struct cleave_onnx_attribute {
@@ -61,6 +62,7 @@ typedef struct cleave_onnx_attribute {
     const int64_t *integers;
     const char **strings;
     const cleave_onnx_tensor *tensor;
+    const struct cleave_onnx_graph *graph;
 } cleave_onnx_attribute;
 
 /* Of operators that are none of ONNX's. */
@@ -69,7 +71,8 @@ typedef struct cleave_onnx_attribute {
 typedef struct cleave_onnx_node {
     const char *name, *type, *domain; /* "" where the file has none */
     int32_t n_inputs, n_outputs, n_attributes;
-    const char **inputs, **outputs; /* "": left out */
+    const char **inputs, **outputs; /* "": left out.  Behind its own inputs those that its branches
+                                       read from outside */
     cleave_onnx_attribute *attributes;
 } cleave_onnx_node;
 
@@ -84,7 +87,7 @@ typedef struct cleave_onnx_value {
 } cleave_onnx_value;
 
 typedef struct cleave_onnx_graph {
-    int64_t opset; /* of the default domain */
+    int64_t opset; /* of the default domain; 0 of a branch */
     int32_t n_nodes, n_initializers, n_inputs, n_outputs;
     cleave_onnx_node *nodes;
     cleave_onnx_tensor *initializers;

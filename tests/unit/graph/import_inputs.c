@@ -64,6 +64,44 @@ Test(import_inputs, floats_beside_initializers_are_data_unless_others_are_named)
     expect_kinds(&graph, "x", "dpdb-");
 }
 
+static void constant(bytes *graph, const char *name, int rank, const int64_t *shape, int64_t n) {
+    static const float values[12] = {1, 2, 3};
+    bytes attributes = {.n = 0};
+    attribute_tensor(&attributes, "value", rank, shape, 1, values, (size_t)n * sizeof *values);
+    node(graph, "Constant", name, "", name, &attributes);
+}
+
+/* y = x w + shift + one; where w is an input, a structure. */
+static bytes constants(bool has_weight) {
+    bytes graph = {.n = 0};
+    graph_input(&graph, "x", "2 3");
+    if (has_weight)
+        constant(&graph, "w", 2, (int64_t[]){3, 4}, 12);
+    else
+        graph_input(&graph, "w", "3 4");
+    constant(&graph, "shift", 1, (int64_t[]){4}, 4);
+    constant(&graph, "one", 1, (int64_t[]){1}, 1);
+    graph_output(&graph, "y");
+    node(&graph, "MatMul", "product", "x w", "z", NULL);
+    node(&graph, "Add", "add", "z shift", "v", NULL);
+    node(&graph, "Add", "last", "v one", "y", NULL);
+    return graph;
+}
+
+Test(import_inputs, weights_in_constants_are_parameters) {
+    bytes graph = constants(true);
+    expect_kinds(&graph, NULL, "d");
+    cr_expect_eq(find_tensor("w")->kind, CLEAVE_TENSOR_PARAMETER);
+    cr_expect_eq(find_tensor("shift")->kind, CLEAVE_TENSOR_PARAMETER);
+    graph = constants(false);
+    expect_kinds(&graph, NULL, "pp");
+    cr_expect_neq(find_tensor("shift")->kind, CLEAVE_TENSOR_PARAMETER);
+    graph = constants(true);
+    initializer(&graph, "scale", 1, (int64_t[]){4}, 1, (float[4]){0}, 16);
+    expect_kinds(&graph, NULL, "d");
+    cr_expect_neq(find_tensor("shift")->kind, CLEAVE_TENSOR_PARAMETER);
+}
+
 Test(import_inputs, weights_of_classes_are_data_that_is_1_where_none_is_given) {
     bytes graph = structure("2 3");
     expect_kinds(&graph, NULL, "ppdd-");
