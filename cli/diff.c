@@ -103,25 +103,10 @@ static bool is_same(const diff_comparison *c) {
 
 /* ---- what that is worth ---- */
 
-/* A page draws all that happens; else fewer devices and micro-batches tell of all. */
-static cleave_status make_step(const cleave_model *model, const cleave_machine *machine, int states,
-                               bool draws, cleave_arena *arena, diff_side *s, cleave_error *error) {
-    report_step *step = &s->step;
-    const cleave_pricing how = {.all_devices = s->layout.n_devices <= CLEAVE_MOST_LOWERED,
-                                .optimizer_states = states};
-    if (draws)
-        return report_step_make(model, machine, &s->layout, states, arena, step, error);
-    *step = (report_step){.imported = model, .machine = machine, .layout = &s->layout};
-    CLEAVE_TRY(cleave_model_fuse_attention(model, &s->layout, arena, &step->model, error));
-    CLEAVE_TRY(
-        cleave_layout_step_make(&step->model, machine, &s->layout, &how, arena, &step->of, error));
-    return explain_path_find(&step->model, &step->of.priced, &step->of.simulated, arena,
-                             &step->path, error);
-}
-
-static cleave_status predict(const cleave_model *model, const cleave_machine *machine, int states,
-                             bool draws, cleave_arena *arena, diff_side *s, cleave_error *error) {
-    CLEAVE_TRY(make_step(model, machine, states, draws, arena, s, error));
+/* A page draws all that happens; else a few micro-batches tell of all. */
+static cleave_status predict(const cleave_pricing *of, cleave_arena *arena, diff_side *s,
+                             cleave_error *error) {
+    CLEAVE_TRY(report_step_make(of, arena, &s->step, error));
     s->step_seconds = 1e-12 * (double)s->step.path.step;
     s->peak_bytes = s->step.path.peak_bytes;
     s->bytes_sent = s->step.of.priced.bytes_sent;
@@ -193,16 +178,18 @@ static cleave_status predict_both(const diff_values *values, diff_comparison *c,
                                   cleave_arena *arena, cleave_error *error) {
     int32_t n_devices = c->sides[0].n_devices;
     n_devices = c->sides[1].n_devices > n_devices ? c->sides[1].n_devices : n_devices;
-    cleave_search_options options = {.method = "auto"};
+    int states;
     cleave_machine *machine = CLEAVE_ARENA_ARRAY(arena, cleave_machine, 1); /* of the steps */
     if (machine == NULL)
         return cleave_fail_memory(error, "comparing layouts");
-    CLEAVE_TRY(inputs_optimizer_states(&values->common, &options.optimizer_states, error));
+    CLEAVE_TRY(inputs_optimizer_states(&values->common, &states, error));
     CLEAVE_TRY(cleave_machine_read(values->common.machine, n_devices, arena, machine, error));
     for (int i = 0; i < 2; i++) {
         c->sides[i].layout.n_devices = n_devices;
-        CLEAVE_TRY(predict(&c->model, machine, options.optimizer_states, values->page != NULL,
-                           arena, &c->sides[i], error));
+        const cleave_pricing of = {&c->model, machine, &c->sides[i].layout,
+                                   .all_micro_batches = values->page != NULL,
+                                   .optimizer_states = states};
+        CLEAVE_TRY(predict(&of, arena, &c->sides[i], error));
     }
     c->is_predicted = true;
     if (!can_be_tried(c))
@@ -211,8 +198,8 @@ static cleave_status predict_both(const diff_values *values, diff_comparison *c,
     explain_changes changes;
     cleave_model fused;
     CLEAVE_TRY(fuse_for_both(c, arena, &fused, error));
-    cleave_status status = explain_changes_create(&fused, machine, &c->sides[0].layout, &options,
-                                                  arena, &changes, error);
+    const cleave_pricing of = {&fused, machine, &c->sides[0].layout, .optimizer_states = states};
+    cleave_status status = explain_changes_create(&of, 0, arena, &changes, error);
     if (status == CLEAVE_OK)
         status = try_flips(c, &changes, values->common.quiet, error);
     explain_changes_destroy(&changes);

@@ -39,17 +39,20 @@ static cleave_status explain(const void *any, char *const *arguments, cleave_are
     cleave_machine machine;
     cleave_layout layout;
     explanation e;
-    explain_options options = {.operator_name = values->operator_name,
-                               .most_splits = values->splits,
-                               .memory_limit_bytes = (int64_t)values->memory_limit,
-                               .quiet = values->common.quiet};
-    CLEAVE_TRY(inputs_optimizer_states(&values->common, &options.optimizer_states, error));
+    explain_question asked = {.model = &model,
+                              .machine = &machine,
+                              .layout = &layout,
+                              .operator_name = values->operator_name,
+                              .most_splits = values->splits,
+                              .memory_limit_bytes = (int64_t)values->memory_limit,
+                              .quiet = values->common.quiet};
+    CLEAVE_TRY(inputs_optimizer_states(&values->common, &asked.optimizer_states, error));
     CLEAVE_TRY(inputs_model(&values->common, arena, &model, error));
     CLEAVE_TRY(cleave_layout_read(values->layout, &model, arena, &layout, error));
     CLEAVE_TRY(cleave_model_fuse_attention(&model, &layout, arena, &model, error));
     CLEAVE_TRY(
         cleave_machine_read(values->common.machine, layout.n_devices, arena, &machine, error));
-    CLEAVE_TRY(explain_layout(&model, &machine, &layout, &options, arena, &e, error));
+    CLEAVE_TRY(explain_layout(&asked, arena, &e, error));
     if (values->common.json)
         return explain_print_json(&e, error);
     explain_print(&e, arena);

@@ -67,9 +67,11 @@ static cleave_status price(const exported *e, const cleave_layout *layout, predi
                            cleave_error *error) {
     cleave_arena scratch = {0};
     cleave_model fused;
+    const cleave_pricing of = {&fused, &e->machine, layout,
+                               .optimizer_states = e->optimizer_states};
     cleave_status status = cleave_model_fuse_attention(&e->model, layout, &scratch, &fused, error);
     if (status == CLEAVE_OK)
-        status = predict_layout(&fused, &e->machine, layout, e->optimizer_states, result, error);
+        status = predict_layout(&of, result, error);
     cleave_arena_free(&scratch);
     return status;
 }

@@ -3,14 +3,10 @@
 
 #include "simulator/step/layout_step.h"
 
-cleave_status predict_layout(const cleave_model *model, const cleave_machine *machine,
-                             const cleave_layout *layout, int optimizer_states, prediction *result,
-                             cleave_error *error) {
+cleave_status predict_layout(const cleave_pricing *of, prediction *result, cleave_error *error) {
     cleave_layout_step step;
     cleave_arena scratch = {0};
-    const cleave_pricing how = {.optimizer_states = optimizer_states};
-    cleave_status status =
-        cleave_layout_step_make(model, machine, layout, &how, &scratch, &step, error);
+    cleave_status status = cleave_layout_step_make(of, &scratch, &step, error);
     if (status == CLEAVE_OK)
         *result = (prediction){.step_seconds = cleave_layout_step_seconds(&step),
                                .bytes_sent = step.priced.bytes_sent,

@@ -97,13 +97,16 @@ static cleave_status show(const report_values *values, const report_step *step, 
     cleave_search_result known;
     report_traffic traffic;
     bool any = false;
-    const explain_options options = {.most_splits = values->splits,
-                                     .memory_limit_bytes = (int64_t)values->memory_limit,
-                                     .optimizer_states = states,
-                                     .as_it_is = step->of.priced.is_folded,
-                                     .quiet = values->common.quiet};
-    CLEAVE_TRY(explain_simulated(&step->model, step->machine, step->layout, &step->path, &options,
-                                 arena, &why, error));
+    const explain_question asked = {.model = &step->model,
+                                    .machine = step->machine,
+                                    .layout = step->layout,
+                                    .path = &step->path,
+                                    .most_splits = values->splits,
+                                    .memory_limit_bytes = (int64_t)values->memory_limit,
+                                    .optimizer_states = states,
+                                    .as_it_is = step->of.priced.is_folded,
+                                    .quiet = values->common.quiet};
+    CLEAVE_TRY(explain_layout(&asked, arena, &why, error));
     CLEAVE_TRY(price_known(values, step, states, arena, &known, &any, error));
     CLEAVE_TRY(report_traffic_find(step, arena, &traffic, error));
     const report of = {.step = step,
@@ -129,7 +132,9 @@ static cleave_status make(const void *any, char *const *arguments, cleave_arena 
     CLEAVE_TRY(cleave_layout_read(values->layout, &model, arena, &layout, error));
     CLEAVE_TRY(
         cleave_machine_read(values->common.machine, layout.n_devices, arena, &machine, error));
-    cleave_status status = report_step_make(&model, &machine, &layout, states, arena, &step, error);
+    const cleave_pricing of = {&model, &machine, &layout, .all_micro_batches = true,
+                               .optimizer_states = states};
+    cleave_status status = report_step_make(&of, arena, &step, error);
     if (status == CLEAVE_OK && values->run != NULL)
         status = report_step_measure(&step, values->run, arena, error);
     if (status == CLEAVE_OK)

@@ -374,18 +374,15 @@ static cleave_status simulate_tasks(const simulate_values *values, cleave_arena 
 
 /* One window for all where the layout folds, and a few micro-batches where these tell of many, but
    in a file of all items. */
-static cleave_status price_and_simulate(const simulate_values *values, const cleave_model *model,
-                                        const cleave_machine *machine, const cleave_layout *layout,
-                                        int states, cleave_arena *arena,
-                                        cleave_priced_program *priced, outcome *result,
-                                        cleave_error *error) {
+static cleave_status price_and_simulate(const simulate_values *values, cleave_pricing of,
+                                        cleave_arena *arena, cleave_priced_program *priced,
+                                        outcome *result, cleave_error *error) {
     bool writes = values->trace != NULL || values->dump_tasks != NULL;
-    const cleave_pricing how = {.closed_form = values->closed_form,
-                                .all_devices = writes,
-                                .all_micro_batches = writes || result->rule == CLEAVE_RULE_EVENTS,
-                                .optimizer_states = states};
-    CLEAVE_TRY(cleave_priced_program_make(model, machine, layout, &how, arena, priced, error));
-    return simulate_both(machine, priced, arena, result, error);
+    of.closed_form = values->closed_form;
+    of.all_devices = writes;
+    of.all_micro_batches = writes || result->rule == CLEAVE_RULE_EVENTS;
+    CLEAVE_TRY(cleave_priced_program_make(&of, arena, priced, error));
+    return simulate_both(of.machine, priced, arena, result, error);
 }
 
 static cleave_status simulate_layout(const simulate_values *values, cleave_arena *arena,
@@ -395,16 +392,15 @@ static cleave_status simulate_layout(const simulate_values *values, cleave_arena
     cleave_layout layout;
     cleave_priced_program priced = {0};
     outcome result = {0};
-    int states;
+    cleave_pricing of = {.model = &model, .machine = &machine, .layout = &layout};
     CLEAVE_TRY(find_rule(values, &result.rule, error));
     result.apart = values->dump_tasks != NULL;
-    CLEAVE_TRY(inputs_optimizer_states(&values->common, &states, error));
+    CLEAVE_TRY(inputs_optimizer_states(&values->common, &of.optimizer_states, error));
     CLEAVE_TRY(inputs_model(&values->common, arena, &model, error));
     CLEAVE_TRY(inputs_attention(values->common.attention, &model, error));
     CLEAVE_TRY(load_layout(values, &model, arena, &machine, &layout, error));
     CLEAVE_TRY(inputs_framework(values->common.framework, &machine, error));
-    cleave_status status = price_and_simulate(values, &model, &machine, &layout, states, arena,
-                                              &priced, &result, error);
+    cleave_status status = price_and_simulate(values, of, arena, &priced, &result, error);
     if (status == CLEAVE_OK)
         status = write_files(values, &machine, &priced, &result, error);
     cleave_cost_cache_destroy(priced.cache);

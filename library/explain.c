@@ -75,15 +75,18 @@ static cleave_status explain(const cleave_model *model, const cleave_machine *ma
                              cleave_error *error) {
     explanation e;
     cleave_model fused;
-    explain_options options = {.most_splits = settings->splits == 0  ? 64
-                                              : settings->splits < 0 ? 0
-                                                                     : settings->splits,
-                               .memory_limit_bytes = settings->memory_limit_bytes,
-                               .quiet = !settings->progress};
+    explain_question asked = {.model = &fused,
+                              .machine = machine,
+                              .layout = layout,
+                              .most_splits = settings->splits == 0  ? 64
+                                             : settings->splits < 0 ? 0
+                                                                    : settings->splits,
+                              .memory_limit_bytes = settings->memory_limit_bytes,
+                              .quiet = !settings->progress};
     CLEAVE_TRY(door_optimizer_states(settings->optimizer, settings->momentum,
-                                     &options.optimizer_states, error));
+                                     &asked.optimizer_states, error));
     CLEAVE_TRY(cleave_model_fuse_attention(model, layout, &made->arena, &fused, error));
-    CLEAVE_TRY(explain_layout(&fused, machine, layout, &options, &made->arena, &e, error));
+    CLEAVE_TRY(explain_layout(&asked, &made->arena, &e, error));
     return take(&e, made, error);
 }
 

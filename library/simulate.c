@@ -71,38 +71,35 @@ static cleave_status take(const cleave_layout_step *step, door_simulation *made,
 
 /* In closed form one window stands for all where the layout folds, and all devices where each is
    wanted. */
-static cleave_status make_step(const cleave_model *model, const cleave_machine *machine,
-                               const cleave_layout *layout,
-                               const cleave_simulation_settings *settings, cleave_arena *scratch,
-                               cleave_layout_step *step, cleave_error *error) {
-    cleave_pricing how = {
-        .closed_form = settings->closed_form,
-        .all_devices = settings->timeline || settings->trace != NULL,
-        .all_micro_batches = settings->timeline || settings->trace != NULL,
-    };
-    CLEAVE_TRY(door_optimizer_states(settings->optimizer, settings->momentum, &how.optimizer_states,
+static cleave_status make_step(cleave_pricing of, const cleave_simulation_settings *settings,
+                               cleave_arena *scratch, cleave_layout_step *step,
+                               cleave_error *error) {
+    of.closed_form = settings->closed_form;
+    of.all_devices = settings->timeline || settings->trace != NULL;
+    of.all_micro_batches = of.all_devices;
+    CLEAVE_TRY(door_optimizer_states(settings->optimizer, settings->momentum, &of.optimizer_states,
                                      error));
     cleave_model *fused = CLEAVE_ARENA_ARRAY(scratch, cleave_model, 1);
     if (fused == NULL)
         return cleave_fail_memory(error, "simulating a layout");
-    CLEAVE_TRY(cleave_model_fuse_attention(model, layout, scratch, fused, error));
-    return cleave_layout_step_make(fused, machine, layout, &how, scratch, step, error);
+    CLEAVE_TRY(cleave_model_fuse_attention(of.model, of.layout, scratch, fused, error));
+    of.model = fused;
+    return cleave_layout_step_make(&of, scratch, step, error);
 }
 
-static cleave_status simulate(const cleave_model *model, const cleave_machine *machine,
-                              const cleave_layout *layout,
-                              const cleave_simulation_settings *settings, cleave_arena *scratch,
-                              cleave_layout_step *step, door_simulation *made,
-                              cleave_error *error) {
-    CLEAVE_TRY(make_step(model, machine, layout, settings, scratch, step, error));
+static cleave_status simulate(const cleave_pricing *of, const cleave_simulation_settings *settings,
+                              cleave_arena *scratch, cleave_layout_step *step,
+                              door_simulation *made, cleave_error *error) {
+    CLEAVE_TRY(make_step(*of, settings, scratch, step, error));
     CLEAVE_TRY(take(step, made, error));
     const cleave_program *program = &step->priced.program;
-    const cleave_simulated_step *of = &step->simulated;
+    const cleave_simulated_step *simulated = &step->simulated;
     if (settings->timeline)
-        CLEAVE_TRY(take_timeline(program, &of->timeline, made, scratch, error));
-    const cleave_trace_links links = {machine, &of->problem,
-                                      cleave_engine_hop_begin(of->workspace)};
-    const cleave_trace trace = {.program = program, .predicted = &of->timeline, .links = &links};
+        CLEAVE_TRY(take_timeline(program, &simulated->timeline, made, scratch, error));
+    const cleave_trace_links links = {of->machine, &simulated->problem,
+                                      cleave_engine_hop_begin(simulated->workspace)};
+    const cleave_trace trace = {
+        .program = program, .predicted = &simulated->timeline, .links = &links};
     return settings->trace != NULL ? cleave_trace_write(settings->trace, &trace, error) : CLEAVE_OK;
 }
 
@@ -113,13 +110,13 @@ cleave_status cleave_layout_simulate(const cleave_model *model, const cleave_mac
     cleave_simulation_settings settings = CLEAVE_SIMULATION_SETTINGS_INIT;
     cleave_arena scratch = {0};
     cleave_layout_step step = {0};
+    const cleave_pricing of = {.model = model, .machine = machine, .layout = layout};
     CLEAVE_TRY(door_take_settings(&settings, sizeof settings, given, error));
     CLEAVE_TRY(door_check_layout(model, machine, layout, error));
     door_simulation *made = calloc(1, sizeof *made);
     if (made == NULL)
         return cleave_fail_memory(error, "simulating a layout");
-    cleave_status status =
-        simulate(model, machine, layout, &settings, &scratch, &step, made, error);
+    cleave_status status = simulate(&of, &settings, &scratch, &step, made, error);
     cleave_layout_step_destroy(&step);
     cleave_arena_free(&scratch);
     if (status == CLEAVE_OK)

@@ -18,13 +18,11 @@ typedef struct report_step {
     cleave_timeline measured; /* start: null without a run */
 } report_step;
 
-/* Simulates the layout, which has to live as long, as has the model.  More devices than a search
-   lowers one by one are folded, where the layout folds: one window stands for all.  Destroy it,
-   also after a failure.
- */
-cleave_status report_step_make(const cleave_model *model, const cleave_machine *machine,
-                               const cleave_layout *layout, int optimizer_states,
-                               cleave_arena *arena, report_step *step, cleave_error *error);
+/* Simulates the layout of the model as imported; both have to live as long.  All devices are
+   lowered where a search lowers them one by one; more are folded, where the layout folds: one
+   window stands for all.  Destroy it, also after a failure. */
+cleave_status report_step_make(const cleave_pricing *of, cleave_arena *arena, report_step *step,
+                               cleave_error *error);
 void report_step_destroy(report_step *step);
 
 /* Reads when items were measured from a trace of `cleave run`.  BAD_INPUT where the file is none,

@@ -22,8 +22,9 @@ static cleave_status take(const ending *e, const cleave_layout *layout, cleave_p
     CLEAVE_TRY(cleave_export_make_exact(e->model, layout, e->options->constraints->target, e->arena,
                                         &exported, error));
     CLEAVE_TRY(cleave_export_read_back(e->model, layout, &exported, e->arena, &back, error));
-    CLEAVE_TRY(predict_layout(e->model, e->machine, &back, e->options->optimizer_states, &predicted,
-                              error));
+    const cleave_pricing of = {e->model, e->machine, &back,
+                               .optimizer_states = e->options->optimizer_states};
+    CLEAVE_TRY(predict_layout(&of, &predicted, error));
     back.predicted_step_seconds = plan->step_seconds = predicted.step_seconds;
     plan->peak_bytes = predicted.peak_bytes;
     plan->bytes_sent = predicted.bytes_sent;

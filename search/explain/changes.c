@@ -14,17 +14,16 @@ static cleave_status price_changed(explain_changes *changes, const cleave_price_
     return cleave_pricer_price(&changes->pricer, &what, bar, price, error);
 }
 
-cleave_status explain_changes_create(const cleave_model *model, const cleave_machine *machine,
-                                     const cleave_layout *layout,
-                                     const cleave_search_options *options, cleave_arena *arena,
-                                     explain_changes *changes, cleave_error *error) {
+cleave_status explain_changes_create(const cleave_pricing *of, int64_t memory_limit_bytes,
+                                     cleave_arena *arena, explain_changes *changes,
+                                     cleave_error *error) {
     *changes = (explain_changes){0};
-    changes->devices = CLEAVE_ARENA_ARRAY(arena, int32_t, machine->n_devices);
+    changes->devices = CLEAVE_ARENA_ARRAY(arena, int32_t, of->machine->n_devices);
     if (changes->devices == NULL)
         return cleave_fail_memory(error, "trying changes");
-    CLEAVE_TRY(cleave_layout_copy(layout, model, arena, &changes->layout, error));
-    CLEAVE_TRY(cleave_pricer_create(model, machine, options->optimizer_states,
-                                    options->memory_limit_bytes, &changes->pricer, error));
+    CLEAVE_TRY(cleave_layout_copy(of->layout, of->model, arena, &changes->layout, error));
+    CLEAVE_TRY(cleave_pricer_create(of->model, of->machine, of->optimizer_states,
+                                    memory_limit_bytes, &changes->pricer, error));
     CLEAVE_TRY(cleave_pricer_estimate(&changes->pricer, &changes->layout, false, &changes->estimate,
                                       error));
     return price_changed(changes, NULL, &changes->price, error);

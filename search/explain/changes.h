@@ -5,7 +5,7 @@
 
 #include "search/price/price.h"
 #include "search/problem/candidates.h"
-#include "search/search.h"
+#include "simulator/step/priced_program.h"
 
 typedef struct explain_changes {
     cleave_pricer pricer;
@@ -17,11 +17,10 @@ typedef struct explain_changes {
     int32_t *devices;     /* scratch, [n_devices] */
 } explain_changes;
 
-/* Destroy it, also after a failure. */
-cleave_status explain_changes_create(const cleave_model *model, const cleave_machine *machine,
-                                     const cleave_layout *layout,
-                                     const cleave_search_options *options, cleave_arena *arena,
-                                     explain_changes *changes, cleave_error *error);
+/* `memory_limit_bytes` per device; 0: the machine's.  Destroy it, also after a failure. */
+cleave_status explain_changes_create(const cleave_pricing *of, int64_t memory_limit_bytes,
+                                     cleave_arena *arena, explain_changes *changes,
+                                     cleave_error *error);
 void explain_changes_destroy(explain_changes *changes);
 
 /* Lists the candidates, for the functions below that ask for them. */

@@ -7,16 +7,15 @@
 #include <math.h>
 #include <stdio.h>
 
-static cleave_status simulate(const cleave_model *model, const cleave_machine *machine,
-                              const cleave_layout *layout, int states, cleave_arena *arena,
+static cleave_status simulate(const explain_question *asked, cleave_arena *arena,
                               explain_path *path, cleave_error *error) {
     cleave_layout_step step;
     cleave_arena scratch = {0};
-    const cleave_pricing how = {.optimizer_states = states};
-    cleave_status status =
-        cleave_layout_step_make(model, machine, layout, &how, &scratch, &step, error);
+    const cleave_pricing of = {asked->model, asked->machine, asked->layout,
+                               .optimizer_states = asked->optimizer_states};
+    cleave_status status = cleave_layout_step_make(&of, &scratch, &step, error);
     if (status == CLEAVE_OK)
-        status = explain_path_find(model, &step.priced, &step.simulated, arena, path, error);
+        status = explain_path_find(of.model, &step.priced, &step.simulated, arena, path, error);
     cleave_layout_step_destroy(&step);
     cleave_arena_free(&scratch);
     return status;
@@ -63,12 +62,11 @@ static explain_extent choose_extent(const explanation *e, int64_t most) {
 /* Of operators that are alike and split alike, as in blocks that repeat, the one with the largest
    share is tried in full, the others with what was best for it. */
 static cleave_status try_changes(explanation *e, explain_changes *changes,
-                                 const explain_options *options, cleave_arena *arena,
+                                 const explain_question *asked, cleave_arena *arena,
                                  cleave_error *error) {
     cleave_progress progress;
     explain_choice *choices = CLEAVE_ARENA_ARRAY(arena, explain_choice, e->model->n_operators);
-    const explain_extent extent = choose_extent(e, options->most_splits),
-                         whole = choose_extent(e, 0);
+    const explain_extent extent = choose_extent(e, asked->most_splits), whole = choose_extent(e, 0);
     int32_t like;
     int64_t all = 0;
     if (choices == NULL)
@@ -76,7 +74,7 @@ static cleave_status try_changes(explanation *e, explain_changes *changes,
     for (int32_t i = 0; i < e->n; i++)
         all += find_alike(e, changes, i) >= 0 ? extent.keep
                                               : explain_changes_count(changes, e->order[i], extent);
-    cleave_progress_begin(&progress, "trying other splits", options->quiet);
+    cleave_progress_begin(&progress, "trying other splits", asked->quiet);
     cleave_status status = CLEAVE_OK;
     for (int32_t i = 0; i < e->n && status == CLEAVE_OK; i++) {
         int32_t op = e->order[i];
@@ -101,14 +99,14 @@ static cleave_status list_no_choices(explanation *e, cleave_arena *arena, cleave
 }
 
 /* Of a layout with a schedule: changes of its splits can't be estimated. */
-static cleave_status find_schedules(explanation *e, const explain_options *options,
+static cleave_status find_schedules(explanation *e, const explain_question *asked,
                                     cleave_arena *arena, cleave_error *error) {
     cleave_pricer pricer;
     cleave_progress progress;
     CLEAVE_TRY(list_no_choices(e, arena, error));
-    CLEAVE_TRY(cleave_pricer_create(e->model, e->machine, options->optimizer_states,
-                                    options->memory_limit_bytes, &pricer, error));
-    cleave_progress_begin(&progress, "trying other schedules", options->quiet);
+    CLEAVE_TRY(cleave_pricer_create(e->model, e->machine, asked->optimizer_states,
+                                    asked->memory_limit_bytes, &pricer, error));
+    cleave_progress_begin(&progress, "trying other schedules", asked->quiet);
     cleave_status status =
         explain_schedules_try(&pricer, e->layout, &progress, &e->schedules, error);
     cleave_progress_end(&progress);
@@ -116,47 +114,40 @@ static cleave_status find_schedules(explanation *e, const explain_options *optio
     return status;
 }
 
-static cleave_status find_changes(explanation *e, const explain_options *options,
+static cleave_status find_changes(explanation *e, const explain_question *asked,
                                   cleave_arena *arena, cleave_error *error) {
-    const cleave_search_options search = {.method = "auto",
-                                          .memory_limit_bytes = options->memory_limit_bytes,
-                                          .optimizer_states = options->optimizer_states};
+    const cleave_pricing of = {e->model, e->machine, e->layout,
+                               .optimizer_states = asked->optimizer_states};
     explain_changes changes = {0};
-    if (options->as_it_is)
+    if (asked->as_it_is)
         return list_no_choices(e, arena, error);
     if (!cleave_layout_is_plain(e->layout))
-        return find_schedules(e, options, arena, error);
+        return find_schedules(e, asked, arena, error);
     cleave_status status =
-        explain_changes_create(e->model, e->machine, e->layout, &search, arena, &changes, error);
+        explain_changes_create(&of, asked->memory_limit_bytes, arena, &changes, error);
     if (status == CLEAVE_OK)
         status = explain_changes_list(&changes, arena, error);
     if (status == CLEAVE_OK)
-        status = try_changes(e, &changes, options, arena, error);
+        status = try_changes(e, &changes, asked, arena, error);
     e->estimated_step = changes.price.step;
     explain_changes_destroy(&changes);
     return status;
 }
 
-cleave_status explain_simulated(const cleave_model *model, const cleave_machine *machine,
-                                const cleave_layout *layout, const explain_path *path,
-                                const explain_options *options, cleave_arena *arena,
-                                explanation *result, cleave_error *error) {
-    explanation e = {.model = model, .machine = machine, .layout = layout, .path = *path};
-    int32_t fullest = machine->device_kind[e.path.fullest_device];
-    e.memory_limit_bytes = options->memory_limit_bytes > 0 ? options->memory_limit_bytes
-                                                           : machine->kinds[fullest].memory_bytes;
-    CLEAVE_TRY(choose_operators(&e, options->operator_name, arena, error));
-    CLEAVE_TRY(find_changes(&e, options, arena, error));
+cleave_status explain_layout(const explain_question *asked, cleave_arena *arena,
+                             explanation *result, cleave_error *error) {
+    explanation e = {.model = asked->model, .machine = asked->machine, .layout = asked->layout};
+    if (asked->path != NULL)
+        e.path = *asked->path;
+    else
+        CLEAVE_TRY(simulate(asked, arena, &e.path, error));
+    int32_t fullest = e.machine->device_kind[e.path.fullest_device];
+    e.memory_limit_bytes = asked->memory_limit_bytes > 0 ? asked->memory_limit_bytes
+                                                         : e.machine->kinds[fullest].memory_bytes;
+    CLEAVE_TRY(choose_operators(&e, asked->operator_name, arena, error));
+    CLEAVE_TRY(find_changes(&e, asked, arena, error));
     *result = e;
     return CLEAVE_OK;
-}
-
-cleave_status explain_layout(const cleave_model *model, const cleave_machine *machine,
-                             const cleave_layout *layout, const explain_options *options,
-                             cleave_arena *arena, explanation *result, cleave_error *error) {
-    explain_path path;
-    CLEAVE_TRY(simulate(model, machine, layout, options->optimizer_states, arena, &path, error));
-    return explain_simulated(model, machine, layout, &path, options, arena, result, error);
 }
 
 /* ---- what it says ---- */

@@ -7,14 +7,18 @@
 #include "search/explain/path.h"
 #include "search/explain/schedules.h"
 
-typedef struct explain_options {
+typedef struct explain_question {
+    const cleave_model *model; /* as cleave_model_fuse_attention makes it for the layout */
+    const cleave_machine *machine;
+    const cleave_layout *layout;
+    const explain_path *path;   /* of its step where that was simulated before, or null */
     const char *operator_name;  /* this one alone, with its best splits on any block; null: all */
     int64_t most_splits;        /* of an operator that are tried, about; 0: all */
     int64_t memory_limit_bytes; /* per device; 0: the machine's */
     int optimizer_states;
     bool as_it_is; /* nothing else is tried */
     bool quiet;    /* no progress */
-} explain_options;
+} explain_question;
 
 typedef struct explanation {
     const cleave_model *model;
@@ -41,15 +45,8 @@ double explain_step_with(const explanation *e, const explain_alternative *altern
 
 /* Simulates the layout and tries other splits.  Everything lives in the arena; model, machine and
    layout must live as long.  BAD_INPUT where there is no operator of that name. */
-cleave_status explain_layout(const cleave_model *model, const cleave_machine *machine,
-                             const cleave_layout *layout, const explain_options *options,
-                             cleave_arena *arena, explanation *result, cleave_error *error);
-
-/* The same of a step that was simulated before: `path` is what was found there. */
-cleave_status explain_simulated(const cleave_model *model, const cleave_machine *machine,
-                                const cleave_layout *layout, const explain_path *path,
-                                const explain_options *options, cleave_arena *arena,
-                                explanation *result, cleave_error *error);
+cleave_status explain_layout(const explain_question *asked, cleave_arena *arena,
+                             explanation *result, cleave_error *error);
 
 /* Of the picoseconds of a path or an operator, by sort: computing, updates included. */
 int64_t explain_computing(const int64_t *picoseconds);

@@ -1,12 +1,9 @@
 #include "simulator/step/layout_step.h"
 
-cleave_status cleave_layout_step_make(const cleave_model *model, const cleave_machine *machine,
-                                      const cleave_layout *layout, const cleave_pricing *how,
-                                      cleave_arena *arena, cleave_layout_step *step,
-                                      cleave_error *error) {
+cleave_status cleave_layout_step_make(const cleave_pricing *of, cleave_arena *arena,
+                                      cleave_layout_step *step, cleave_error *error) {
     *step = (cleave_layout_step){0};
-    CLEAVE_TRY(
-        cleave_priced_program_make(model, machine, layout, how, arena, &step->priced, error));
+    CLEAVE_TRY(cleave_priced_program_make(of, arena, &step->priced, error));
     CLEAVE_TRY(cleave_program_check(&step->priced.program, error));
     return cleave_simulated_step_make(&step->priced.program, cleave_priced_turns(&step->priced),
                                       step->priced.cache, arena, &step->simulated, error);

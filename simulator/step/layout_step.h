@@ -10,12 +10,9 @@ typedef struct cleave_layout_step {
     cleave_simulated_step simulated; /* by the scan */
 } cleave_layout_step;
 
-/* `model` is as cleave_model_fuse_attention makes it for the layout; both have to live as long.
-   Destroy the step, also after a failure. */
-cleave_status cleave_layout_step_make(const cleave_model *model, const cleave_machine *machine,
-                                      const cleave_layout *layout, const cleave_pricing *how,
-                                      cleave_arena *arena, cleave_layout_step *step,
-                                      cleave_error *error);
+/* Model, machine and layout have to live as long.  Destroy the step, also after a failure. */
+cleave_status cleave_layout_step_make(const cleave_pricing *of, cleave_arena *arena,
+                                      cleave_layout_step *step, cleave_error *error);
 void cleave_layout_step_destroy(cleave_layout_step *step);
 
 double cleave_layout_step_seconds(const cleave_layout_step *step);

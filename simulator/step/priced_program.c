@@ -26,9 +26,7 @@ static cleave_status count_peaks(const cleave_machine *machine, const cleave_pro
 /* ---- what is lowered ------------------------------------------------------------------------- */
 
 typedef struct lowerer {
-    const cleave_model *model;
-    const cleave_machine *machine;
-    const cleave_layout *layout;
+    const cleave_pricing *of;
     cleave_lower_options options;
     cleave_arena *arena;
     const cleave_fold *fold; /* null: all devices */
@@ -42,9 +40,9 @@ static bool has_many_parts(const cleave_layout *layout) {
 /* NO_LAYOUT, saying why, where they don't tell of all. */
 static cleave_status lower_few(const lowerer *l, cleave_priced_program *priced,
                                cleave_error *error) {
-    if (!l->options.training || !cleave_few_tell(l->layout))
+    if (!l->options.training || !cleave_few_tell(l->of->layout))
         return cleave_fail(error, CLEAVE_NO_LAYOUT, "three micro-batches do not tell of all");
-    CLEAVE_TRY(cleave_few_lower(l->model, l->layout, l->fold, &l->options, NULL, l->arena,
+    CLEAVE_TRY(cleave_few_lower(l->of->model, l->of->layout, l->fold, &l->options, NULL, l->arena,
                                 &priced->few, error));
     CLEAVE_TRY(cleave_few_check(&priced->few, priced->cache, error));
     priced->program = priced->few.program;
@@ -55,54 +53,53 @@ static cleave_status lower_few(const lowerer *l, cleave_priced_program *priced,
 /* Of all micro-batches. */
 static cleave_status lower_all(const lowerer *l, cleave_program *program, cleave_error *error) {
     return l->fold != NULL
-               ? cleave_lower_window(l->model, l->fold, &l->options, l->arena, program, error)
-               : cleave_lower(l->model, l->layout, &l->options, l->arena, program, error);
+               ? cleave_lower_window(l->of->model, l->fold, &l->options, l->arena, program, error)
+               : cleave_lower(l->of->model, l->of->layout, &l->options, l->arena, program, error);
 }
 
-static cleave_status lower(const lowerer *l, const cleave_pricing *how,
-                           cleave_priced_program *priced, cleave_error *error) {
-    bool is_many = has_many_parts(l->fold != NULL ? &l->fold->window : l->layout);
+static cleave_status lower(const lowerer *l, cleave_priced_program *priced, cleave_error *error) {
+    bool is_many = has_many_parts(l->fold != NULL ? &l->fold->window : l->of->layout);
     cleave_status status = CLEAVE_NO_LAYOUT;
-    if (!how->all_micro_batches && (is_many || how->few_micro_batches))
+    if (!l->of->all_micro_batches && (is_many || l->of->few_micro_batches))
         status = lower_few(l, priced, error);
     return status == CLEAVE_NO_LAYOUT ? lower_all(l, &priced->program, error) : status;
 }
 
 /* Nothing is told by fewer devices and micro-batches than are lowered here. */
-static cleave_status refuse_size(const lowerer *l, const cleave_pricing *how, cleave_error *error) {
-    const cleave_schedule *schedule = &l->layout->schedule;
+static cleave_status refuse_size(const lowerer *l, cleave_error *error) {
+    const cleave_schedule *schedule = &l->of->layout->schedule;
     char memory[32];
     cleave_unit_format((double)l->options.most_records * CLEAVE_RECORD_BYTES, CLEAVE_UNIT_BYTES,
                        memory, sizeof memory);
     return cleave_fail(error, CLEAVE_FAILED,
                        "a program of %d devices and %d micro-batches, item by item, takes more "
                        "than the %s of memory that there are: %s",
-                       l->layout->n_devices, schedule->micro_batches, memory,
-                       how->all_micro_batches ? "ask for no file of all items, or take a layout of "
-                                                "fewer devices or micro-batches"
-                                              : "take a layout of fewer devices or micro-batches");
+                       l->of->layout->n_devices, schedule->micro_batches, memory,
+                       l->of->all_micro_batches
+                           ? "ask for no file of all items, or take a layout of "
+                             "fewer devices or micro-batches"
+                           : "take a layout of fewer devices or micro-batches");
 }
 
 /* The first window where the layout folds, else all devices. */
-static cleave_status lower_devices(lowerer *l, const cleave_pricing *how,
-                                   cleave_priced_program *priced, cleave_error *error) {
+static cleave_status lower_devices(lowerer *l, cleave_priced_program *priced, cleave_error *error) {
     cleave_fold fold;
     cleave_error why_not = {""};
     cleave_status status = CLEAVE_NO_LAYOUT;
-    if (l->options.symbolic_collectives && !how->all_devices &&
-        cleave_machine_may_fold(l->machine, NULL))
-        status = cleave_fold_find(l->model, l->layout, l->machine->devices_per_node, l->arena,
-                                  &fold, &why_not);
+    if (l->options.symbolic_collectives && !l->of->all_devices &&
+        cleave_machine_may_fold(l->of->machine, NULL))
+        status = cleave_fold_find(l->of->model, l->of->layout, l->of->machine->devices_per_node,
+                                  l->arena, &fold, &why_not);
     if (status == CLEAVE_OK) {
         l->fold = &fold;
-        status = lower(l, how, priced, &why_not);
+        status = lower(l, priced, &why_not);
         priced->is_folded = status == CLEAVE_OK;
         l->fold = NULL;
     }
     if (status == CLEAVE_NO_LAYOUT)
-        status = lower(l, how, priced, &why_not);
+        status = lower(l, priced, &why_not);
     if (status == CLEAVE_NO_LAYOUT)
-        return refuse_size(l, how, error);
+        return refuse_size(l, error);
     if (status != CLEAVE_OK && error != NULL)
         *error = why_not;
     return status;
@@ -120,28 +117,25 @@ static cleave_status count(const cleave_machine *machine, cleave_arena *arena,
     return count_peaks(machine, whole, priced->n_devices, arena, &priced->peak_bytes, error);
 }
 
-cleave_status cleave_priced_program_make(const cleave_model *model, const cleave_machine *machine,
-                                         const cleave_layout *layout, const cleave_pricing *how,
-                                         cleave_arena *arena, cleave_priced_program *priced,
-                                         cleave_error *error) {
+cleave_status cleave_priced_program_make(const cleave_pricing *of, cleave_arena *arena,
+                                         cleave_priced_program *priced, cleave_error *error) {
+    const cleave_machine *machine = of->machine;
     cleave_machine context = *machine; /* the workspace function takes a plain pointer */
-    bool closed_form = how->closed_form || layout->n_devices > CLEAVE_MOST_LOWERED ||
+    bool closed_form = of->closed_form || of->layout->n_devices > CLEAVE_MOST_LOWERED ||
                        cleave_machine_knows_collectives(machine);
-    lowerer l = {.model = model,
-                 .machine = machine,
-                 .layout = layout,
-                 .options = {.training = cleave_model_trains(model),
+    lowerer l = {.of = of,
+                 .options = {.training = cleave_model_trains(of->model),
                              .symbolic_collectives = closed_form,
                              .least_collective = machine->collectives.least_devices,
                              .together_bytes = machine->collectives.together_bytes,
                              .most_records = cleave_process_memory_bytes() / CLEAVE_RECORD_BYTES,
-                             .optimizer_states = how->optimizer_states,
+                             .optimizer_states = of->optimizer_states,
                              .workspace = cleave_cost_workspace,
                              .workspace_context = &context},
                  .arena = arena};
-    cleave_priced_program result = {.n_devices = layout->n_devices};
-    CLEAVE_TRY(cleave_cost_cache_create(model, machine, &result.cache, error));
-    cleave_status status = lower_devices(&l, how, &result, error);
+    cleave_priced_program result = {.n_devices = of->layout->n_devices};
+    CLEAVE_TRY(cleave_cost_cache_create(of->model, machine, &result.cache, error));
+    cleave_status status = lower_devices(&l, &result, error);
     if (status == CLEAVE_OK)
         status = count(machine, arena, &result, error);
     if (status != CLEAVE_OK) {

@@ -26,7 +26,11 @@ typedef struct cleave_priced_program {
     bool is_folded;
 } cleave_priced_program;
 
+/* Which step, and how it is looked at. */
 typedef struct cleave_pricing {
+    const cleave_model *model; /* as cleave_model_fuse_attention makes it for the layout */
+    const cleave_machine *machine;
+    const cleave_layout *layout;
     bool closed_form; /* collectives as one item each, which they are on many devices, and where
                          the machine has them measured, in any case; else expanded */
     bool all_devices; /* also where the layout folds, and the first window alone would do, with
@@ -39,10 +43,8 @@ typedef struct cleave_pricing {
 
 /* Lowers with the machine's workspaces and counts bytes, for training where the model trains.
    FAILED, naming what to do, where all of it would take more memory than there is. */
-cleave_status cleave_priced_program_make(const cleave_model *model, const cleave_machine *machine,
-                                         const cleave_layout *layout, const cleave_pricing *how,
-                                         cleave_arena *arena, cleave_priced_program *priced,
-                                         cleave_error *error);
+cleave_status cleave_priced_program_make(const cleave_pricing *of, cleave_arena *arena,
+                                         cleave_priced_program *priced, cleave_error *error);
 
 /* How the items of the program tell of the step's: null of a program with all of them. */
 static inline const cleave_turns *cleave_priced_turns(const cleave_priced_program *priced) {

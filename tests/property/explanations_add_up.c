@@ -29,11 +29,11 @@ static void begin(drawn *d, int which, uint64_t seed, const char *memory) {
 /* ---- shares ---- */
 
 static void check_path(drawn *d) {
-    const cleave_pricing how = {.optimizer_states = 2};
+    const cleave_pricing priced_as = {&d->model, &d->machine, &d->layout, .optimizer_states = 2};
     cleave_priced_program priced = {0};
     cleave_simulated_step step;
     explain_path path;
-    OK(cleave_priced_program_make, &d->model, &d->machine, &d->layout, &how, &d->arena, &priced);
+    OK(cleave_priced_program_make, &priced_as, &d->arena, &priced);
     OK(cleave_simulated_step_make, &priced.program, NULL, priced.cache, &d->arena, &step);
     OK(explain_path_find, &d->model, &priced, &step, &d->arena, &path);
     int64_t total = 0, of_operators[EXPLAIN_N_SORTS] = {0}, held = 0;
@@ -91,13 +91,11 @@ static void find_by_hand(drawn *d, explain_changes *changes, int32_t op, cleave_
 }
 
 static void check_choices(drawn *d, int64_t limit) {
-    const cleave_search_options options = {
-        .method = "auto", .optimizer_states = 1, .memory_limit_bytes = limit};
+    const cleave_pricing of = {&d->model, &d->machine, &d->layout, .optimizer_states = 1};
     explain_changes changes;
     cleave_pricer pricer;
-    OK(cleave_pricer_create, &d->model, &d->machine, options.optimizer_states,
-       options.memory_limit_bytes, &pricer);
-    OK(explain_changes_create, &d->model, &d->machine, &d->layout, &options, &d->arena, &changes);
+    OK(cleave_pricer_create, &d->model, &d->machine, 1, limit, &pricer);
+    OK(explain_changes_create, &of, limit, &d->arena, &changes);
     OK(explain_changes_list, &changes, &d->arena);
     for (int32_t op = 0; op < d->model.n_operators; op++) {
         explain_choice all, some;

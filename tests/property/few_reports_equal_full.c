@@ -33,10 +33,8 @@ typedef struct reported {
     explain_path path;
 } reported;
 
-static void report(trial *t, const cleave_layout *layout, const cleave_pricing *how,
-                   cleave_arena *arena, reported *r) {
-    trial_ok(t, cleave_layout_step_make(&t->model, &t->machine, layout, how, arena, &r->step,
-                                        &t->error));
+static void report(trial *t, const cleave_pricing *of, cleave_arena *arena, reported *r) {
+    trial_ok(t, cleave_layout_step_make(of, arena, &r->step, &t->error));
     const cleave_priced_program *priced = &r->step.priced;
     const cleave_simulated_step *simulated = &r->step.simulated;
     const cleave_traffic_times times = cleave_priced_times(priced);
@@ -112,12 +110,13 @@ static void expect_same_path(const trial *t, const reported *few, const reported
 static bool expect_same_report(trial *t, const cleave_layout *layout, bool closed_form) {
     cleave_arena scratch = {0};
     reported few = {0}, all = {0};
-    const cleave_pricing by_few = {
-        .closed_form = closed_form, .few_micro_batches = true, .optimizer_states = 1};
-    const cleave_pricing by_all = {
-        .closed_form = closed_form, .all_micro_batches = true, .optimizer_states = 1};
-    report(t, layout, &by_few, &scratch, &few);
-    report(t, layout, &by_all, &scratch, &all);
+    cleave_pricing of = {&t->model, &t->machine, layout, .closed_form = closed_form,
+                         .optimizer_states = 1};
+    of.few_micro_batches = true;
+    report(t, &of, &scratch, &few);
+    of.few_micro_batches = false;
+    of.all_micro_batches = true;
+    report(t, &of, &scratch, &all);
     cr_assert_not(all.step.priced.is_few, "%s", t->name);
     EXPECT_SAME(t, "step", few.step.simulated.timeline.step, all.step.simulated.timeline.step);
     expect_same_traffic(t, &few, &all);

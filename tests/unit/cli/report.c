@@ -30,10 +30,10 @@ TestSuite(report, .init = set_up, .fini = tear_down);
 
 /* The step as many devices are priced. */
 static report_step fold(void) {
-    const cleave_pricing how = {.closed_form = true};
+    const cleave_pricing of = {&model, &machine, &layout, .closed_form = true};
     report_step step = {
         .model = model, .machine = &machine, .layout = &layout, .of.priced.program.symbolic = true};
-    OK(cleave_priced_program_make, &model, &machine, &layout, &how, &arena, &step.of.priced);
+    OK(cleave_priced_program_make, &of, &arena, &step.of.priced);
     cr_assert_gt(step.of.priced.program.n_windows, 1);
     cr_assert_gt(step.of.priced.program.n_collectives, 0);
     cr_assert_eq(step.of.priced.program.n_messages, 0);
@@ -42,7 +42,8 @@ static report_step fold(void) {
 
 /* The program refers to the step's own model, so the step stays where it is made. */
 static void simulate(report_step *step) {
-    OK(report_step_make, &model, &machine, &layout, 0, &arena, step);
+    const cleave_pricing of = {&model, &machine, &layout, .all_micro_batches = true};
+    OK(report_step_make, &of, &arena, step);
     cr_assert_not(step->of.priced.is_folded);
 }
 
