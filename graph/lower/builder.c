@@ -221,28 +221,21 @@ void lower_builder_free(lower_builder *builder) {
     builder->sent_capacity = 0;
 }
 
-lower_run lower_messages(lower_builder *builder, int32_t tensor, cleave_lane lane, int32_t source,
-                         int32_t source_buffer, int64_t source_offset, int32_t destination,
-                         int32_t destination_buffer, int64_t destination_offset, int64_t bytes) {
+/* The messages that carry these bytes. */
+static lower_run cut(lower_builder *builder, const cleave_message *whole) {
     lower_run run = {.first_message = builder->messages.n};
-    for (int64_t done = 0; done < bytes; done += CLEAVE_MOST_MESSAGE_BYTES) {
-        int64_t rest = bytes - done;
-        LOWER_PUSH(builder, &builder->messages,
-                   (cleave_message){
-                       .source = source,
-                       .destination = destination,
-                       .lane = (uint8_t)lane,
-                       .bytes = rest < CLEAVE_MOST_MESSAGE_BYTES ? rest : CLEAVE_MOST_MESSAGE_BYTES,
-                       .source_buffer = source_buffer,
-                       .destination_buffer = destination_buffer,
-                       .source_offset = source_offset + done,
-                       .destination_offset = destination_offset + done,
-                       .tensor = tensor,
-                       .send_item = -1,
-                       .receive_item = -1});
+    for (int64_t done = 0; done < whole->bytes; done += CLEAVE_MOST_MESSAGE_BYTES) {
+        cleave_message message = *whole;
+        message.bytes = whole->bytes - done;
+        if (message.bytes > CLEAVE_MOST_MESSAGE_BYTES)
+            message.bytes = CLEAVE_MOST_MESSAGE_BYTES;
+        message.source_offset += done;
+        message.destination_offset += done;
+        message.send_item = message.receive_item = -1;
+        LOWER_PUSH(builder, &builder->messages, message);
         run.n_messages++;
     }
-    builder->sent[source_buffer] = true;
+    builder->sent[whole->source_buffer] = true;
     return run;
 }
 
@@ -259,11 +252,11 @@ static void each_message(lower_builder *builder, lower_run run, cleave_item_kind
     }
 }
 
-void lower_send(lower_builder *builder, lower_run run) {
+lower_run lower_post(lower_builder *builder, const cleave_message *whole) {
+    lower_run run = cut(builder, whole);
     each_message(builder, run, CLEAVE_ITEM_SEND, true);
-}
-void lower_receive(lower_builder *builder, lower_run run) {
     each_message(builder, run, CLEAVE_ITEM_RECEIVE, false);
+    return run;
 }
 void lower_wait_at_receiver(lower_builder *builder, lower_run run) {
     each_message(builder, run, CLEAVE_ITEM_WAIT, false);

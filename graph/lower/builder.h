@@ -198,16 +198,12 @@ void lower_chore(lower_builder *builder, int32_t device, cleave_copy chore);
 /* The item's id, or -1 when no piece was added. */
 int32_t lower_copy_end(lower_builder *builder, int32_t device, cleave_lane lane);
 
-/* Messages of one contiguous run of bytes, cut where it is too long; posted with lower_send and
- * lower_receive. */
+/* Messages of one contiguous run of bytes, cut where it is too long. */
 typedef struct lower_run {
     int32_t first_message, n_messages;
 } lower_run;
-lower_run lower_messages(lower_builder *builder, int32_t tensor, cleave_lane lane, int32_t source,
-                         int32_t source_buffer, int64_t source_offset, int32_t destination,
-                         int32_t destination_buffer, int64_t destination_offset, int64_t bytes);
-void lower_send(lower_builder *builder, lower_run run);
-void lower_receive(lower_builder *builder, lower_run run);
+/* Posts them at both ends; `whole` has any number of bytes, and no items yet. */
+lower_run lower_post(lower_builder *builder, const cleave_message *whole);
 void lower_wait_at_receiver(lower_builder *builder, lower_run run);
 void lower_wait_at_sender(lower_builder *builder, lower_run run);
 

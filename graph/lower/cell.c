@@ -39,28 +39,30 @@ static void mark_readers(movement *move, const lower_cell *at) {
     }
 }
 
-void lower_deliver(lower_builder *builder, movement *move, const lower_cell *at, int32_t box,
-                   move_stage stage, int32_t source, move_place from, int32_t reader) {
+void lower_deliver(lower_builder *builder, movement *move, const lower_cell *at,
+                   const lower_held *held, int32_t reader) {
     const lower_cutting *c = move->cutting;
-    if (reader == source) { /* results wait for combining, so they are copied with it */
+    bool is_value = held->place >= 0;
+    if (reader == held->device) { /* results wait for combining, so they are copied with it */
         for (int32_t i = c->first_demand[reader]; i >= 0; i = c->next_demand[i])
             LOWER_PUSH(builder, &move->locals,
                        (move_local){.device = reader,
                                     .demand = at->demands[i],
                                     .mode = CLEAVE_COPY_ASSIGN,
-                                    .box = box,
-                                    .from = from});
+                                    .box = held->box,
+                                    .from = held->place});
         return;
     }
     int32_t first_target = move->targets.n;
     for (int32_t i = c->first_demand[reader]; i >= 0; i = c->next_demand[i])
         LOWER_PUSH(builder, &move->targets, (move_target){.demand = at->demands[i]});
-    LOWER_PUSH(builder, &move->places, from);
-    if (from >= 0)
-        move->contributions.items[from].sent[MOVE_VALUE] = true;
+    LOWER_PUSH(builder, &move->places, held->place);
+    if (is_value)
+        move->contributions.items[held->place].sent[MOVE_VALUE] = true;
     else
-        move->sums.items[~from].sent = true;
-    move_add_value(builder, move, stage, source, reader, box, move->targets.n - first_target);
+        move->sums.items[~held->place].sent = true;
+    move_add_value(builder, move, is_value ? MOVE_VALUE : MOVE_RESULT, held->device, reader,
+                   held->box, move->targets.n - first_target);
 }
 
 /* One key: every reader takes the copy of a holder, its own where it has one. */
@@ -83,8 +85,8 @@ static void deliver_value(lower_builder *builder, movement *move, const lower_ce
                                 "readers choose among holders by their numbers");
             from = r % at->n_contributions; /* spread readers */
         }
-        lower_deliver(builder, move, at, box, MOVE_VALUE, lower_cell_holder(move, at, from),
-                      at->contributions[from], reader);
+        const lower_held held = {lower_cell_holder(move, at, from), box, at->contributions[from]};
+        lower_deliver(builder, move, at, &held, reader);
     }
 }
 

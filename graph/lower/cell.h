@@ -60,9 +60,14 @@ void lower_cells_settle(lower_builder *builder, movement *move);
 /* ---- for those that decide it ---------------------------------------------------------------- */
 
 int32_t lower_add_box(lower_builder *builder, movement *move, const cleave_box *box);
-/* Delivers what lies at `from` on device `source` to all demands of one reader. */
-void lower_deliver(lower_builder *builder, movement *move, const lower_cell *at, int32_t box,
-                   move_stage stage, int32_t source, move_place from, int32_t reader);
+/* A box of a cell that lies on a device: a contribution, or a sum of them. */
+typedef struct lower_held {
+    int32_t device, box;
+    move_place place;
+} lower_held;
+/* Delivers it to all demands of one reader. */
+void lower_deliver(lower_builder *builder, movement *move, const lower_cell *at,
+                   const lower_held *held, int32_t reader);
 /* Does contribution i speak for its key, where device `owner` (-1: none) holds the sum?  Those of
    one key stand side by side. */
 bool lower_cell_speaks(const movement *move, const lower_cell *at, int32_t i, int32_t owner);

@@ -45,16 +45,19 @@ static int64_t n_units_of(const reduction *state, const cleave_exchange *x) {
 }
 
 static lower_run post(const reduction *state, const cleave_exchange *x, bool reduces) {
-    lower_builder *builder = state->builder;
     int64_t at = reduction_first_unit(state, x->first) * state->unit_bytes;
-    lower_run run = lower_messages(
-        builder, state->move->tensor, state->move->lane, state->bucket->devices[x->from],
-        state->buffer[x->from], state->offset[x->from] + at, state->bucket->devices[x->to],
-        reduces ? state->received[x->to] : state->buffer[x->to],
-        reduces ? 0 : state->offset[x->to] + at, n_units_of(state, x) * state->unit_bytes);
-    lower_send(builder, run);
-    lower_receive(builder, run);
-    return run;
+    return lower_post(
+        state->builder,
+        &(cleave_message){.source = state->bucket->devices[x->from],
+                          .destination = state->bucket->devices[x->to],
+                          .lane = (uint8_t)state->move->lane,
+                          .bytes = n_units_of(state, x) * state->unit_bytes,
+                          .source_buffer = state->buffer[x->from],
+                          .destination_buffer =
+                              reduces ? state->received[x->to] : state->buffer[x->to],
+                          .source_offset = state->offset[x->from] + at,
+                          .destination_offset = reduces ? 0 : state->offset[x->to] + at,
+                          .tensor = state->move->tensor});
 }
 
 static void run_step(const reduction *state, const cleave_collective_step *step) {

@@ -168,9 +168,9 @@ static void combine_block(lower_builder *builder, movement *move, const lower_ce
                           const cleave_box *block, int32_t owner) {
     const lower_cutting *c = move->cutting;
     int32_t box = lower_add_box(builder, move, block);
-    move_place sum = add_up(builder, move, at, box, owner);
+    const lower_held sum = {owner, box, add_up(builder, move, at, box, owner)};
     for (int32_t r = 0; r < c->n_readers; r++)
-        lower_deliver(builder, move, at, box, MOVE_RESULT, owner, sum, c->readers[r]);
+        lower_deliver(builder, move, at, &sum, c->readers[r]);
 }
 
 /* ---- replicas that have all of it ------------------------------------------------------------ */
@@ -212,7 +212,8 @@ static void combine_at_replicas(lower_builder *builder, movement *move, const lo
         n_own += own;
         if (c->sum_of[owner] == NO_SUM)
             c->sum_of[owner] = add_up(builder, move, at, box, owner);
-        lower_deliver(builder, move, at, box, MOVE_RESULT, owner, c->sum_of[owner], reader);
+        const lower_held sum = {owner, box, c->sum_of[owner]};
+        lower_deliver(builder, move, at, &sum, reader);
     }
     for (int32_t i = 0; i < n; i++)
         c->sum_of[c->owners[i]] = 0;

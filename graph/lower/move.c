@@ -139,11 +139,16 @@ static void post_stage(lower_builder *builder, movement *move, move_stage stage)
                 lower_message_bytes(builder, transfer->destination, type, transfer->bytes);
             to = (move_end){transfer->receive_buffer, 0};
         }
-        transfer->run = lower_messages(builder, move->tensor, move->lane, transfer->source,
-                                       from.buffer, from.offset * element, transfer->destination,
-                                       to.buffer, to.offset * element, transfer->bytes);
-        lower_send(builder, transfer->run);
-        lower_receive(builder, transfer->run);
+        transfer->run =
+            lower_post(builder, &(cleave_message){.source = transfer->source,
+                                                  .destination = transfer->destination,
+                                                  .lane = (uint8_t)move->lane,
+                                                  .bytes = transfer->bytes,
+                                                  .source_buffer = from.buffer,
+                                                  .destination_buffer = to.buffer,
+                                                  .source_offset = from.offset * element,
+                                                  .destination_offset = to.offset * element,
+                                                  .tensor = move->tensor});
     }
     move_exchanges_post(builder, move, stage);
 }

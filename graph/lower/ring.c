@@ -54,13 +54,15 @@ static int32_t *pass_on(lowering *state, int32_t tensor, int32_t n, hop *hops) {
     for (int32_t d = 0; d < builder->n_devices; d++)
         if (after[d] > 0)
             lower_sync(builder, lower_mark(builder, d, CLEAVE_LANE_MAIN));
-    for (int32_t i = 0; i < n; i++) {
-        hops[i].run = lower_messages(builder, tensor, CLEAVE_LANE_COMMUNICATION, hops[i].source,
-                                     hops[i].from, 0, hops[i].destination, hops[i].to, 0,
-                                     builder->buffers.items[hops[i].to].bytes);
-        lower_send(builder, hops[i].run);
-        lower_receive(builder, hops[i].run);
-    }
+    for (int32_t i = 0; i < n; i++)
+        hops[i].run =
+            lower_post(builder, &(cleave_message){.source = hops[i].source,
+                                                  .destination = hops[i].destination,
+                                                  .lane = CLEAVE_LANE_COMMUNICATION,
+                                                  .bytes = builder->buffers.items[hops[i].to].bytes,
+                                                  .source_buffer = hops[i].from,
+                                                  .destination_buffer = hops[i].to,
+                                                  .tensor = tensor});
     for (int32_t i = 0; i < n; i++) {
         lower_wait_at_receiver(builder, hops[i].run);
         lower_wait_at_sender(builder, hops[i].run);

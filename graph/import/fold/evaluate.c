@@ -11,6 +11,16 @@ typedef struct operand {
     int64_t stride[CLEAVE_MAX_RANK]; /* by dimensions of the result; 0 where it is repeated */
 } operand;
 
+/* A fragment of operands that are known, row by row of its result. */
+typedef struct evaluation {
+    cleave_importer *im;
+    const cleave_fragment *code;
+    int n_operands;
+    operand operands[CLEAVE_MOST_ARGUMENTS];
+    int64_t base[CLEAVE_MOST_ARGUMENTS]; /* where each operand begins */
+    cleave_folded out;
+} evaluation;
+
 static cleave_status broadcast(cleave_importer *im, int n, operand *operands, int *rank,
                                int64_t *shape) {
     *rank = 0;
@@ -56,15 +66,17 @@ static void evaluate(const cleave_instruction *it, int n, const long double *a,
     }
 }
 
-/* Elements begin .. begin + n of the row of the result whose operands begin at base[]. */
-static cleave_status evaluate_tile(cleave_importer *im, int n_operands, const operand *operands,
-                                   const int64_t *base, const cleave_fragment *code, int rank,
-                                   int64_t to, int n, cleave_folded *out) {
+/* Elements to .. to + n of the result, in one row. */
+static cleave_status evaluate_tile(evaluation *e, int64_t to, int n) {
     long double registers[MOST_REGISTERS][TILE];
+    const cleave_fragment *code = e->code;
+    int n_operands = e->n_operands, rank = e->out.tensor.rank;
     for (int k = 0; k < n_operands; k++) {
-        int64_t stride = rank > 0 ? operands[k].stride[rank - 1] : 0;
+        const operand *of = &e->operands[k];
+        int64_t stride = rank > 0 ? of->stride[rank - 1] : 0;
         for (int i = 0; i < n; i++)
-            registers[k][i] = cleave_fold_read(operands[k].tensor, base[k] + i * stride);
+            registers[k][i] = cleave_fold_read(of->tensor, e->base[k] + i * stride);
+        e->base[k] += n * stride;
     }
     for (int k = 0; k < code->n; k++) {
         const cleave_instruction *it = &code->code[k];
@@ -74,45 +86,39 @@ static cleave_status evaluate_tile(cleave_importer *im, int n_operands, const op
     }
     const long double *value = registers[n_operands + code->n - 1];
     for (int i = 0; i < n; i++)
-        CLEAVE_TRY(cleave_fold_write(im, out, to + i, value[i]));
+        CLEAVE_TRY(cleave_fold_write(e->im, &e->out, to + i, value[i]));
     return CLEAVE_OK;
 }
 
-static cleave_status evaluate_row(cleave_importer *im, int n, const operand *operands,
-                                  int64_t *base, const cleave_fragment *code, int64_t row,
-                                  int64_t length, cleave_folded *out) {
-    int rank = out->tensor.rank;
+static cleave_status evaluate_row(evaluation *e, int64_t row, int64_t length) {
     for (int64_t i = 0; i < length; i += TILE) {
         int run = length - i < TILE ? (int)(length - i) : TILE;
-        CLEAVE_TRY(evaluate_tile(im, n, operands, base, code, rank, row * length + i, run, out));
-        for (int k = 0; k < n && rank > 0; k++)
-            base[k] += run * operands[k].stride[rank - 1];
+        CLEAVE_TRY(evaluate_tile(e, row * length + i, run));
     }
     return CLEAVE_OK;
 }
 
 cleave_status cleave_import_evaluate(cleave_importer *im, int n, const int *inputs,
                                      const cleave_fragment *code, int32_t type) {
-    operand operands[CLEAVE_MOST_ARGUMENTS];
+    evaluation e = {.im = im, .code = code, .n_operands = n};
     int rank;
-    int64_t shape[CLEAVE_MAX_RANK] = {0}, base[CLEAVE_MOST_ARGUMENTS] = {0};
-    cleave_folded out;
+    int64_t shape[CLEAVE_MAX_RANK] = {0};
     for (int i = 0; i < n; i++)
-        operands[i] = (operand){.tensor = &cleave_import_input(im, inputs[i])->constant};
-    CLEAVE_TRY(broadcast(im, n, operands, &rank, shape));
-    CLEAVE_TRY(cleave_fold_new(im, type, rank, shape, &out));
+        e.operands[i] = (operand){.tensor = &cleave_import_input(im, inputs[i])->constant};
+    CLEAVE_TRY(broadcast(im, n, e.operands, &rank, shape));
+    CLEAVE_TRY(cleave_fold_new(im, type, rank, shape, &e.out));
     int64_t length = rank > 0 ? shape[rank - 1] : 1;
-    int64_t rows = length > 0 ? out.tensor.n / length : 0;
+    int64_t rows = length > 0 ? e.out.tensor.n / length : 0;
     for (int64_t row = 0; row < rows; row++) {
         for (int k = 0; k < n; k++) {
             int64_t rest = row;
-            base[k] = 0;
+            e.base[k] = 0;
             for (int d = rank - 2; d >= 0; d--) {
-                base[k] += rest % shape[d] * operands[k].stride[d];
+                e.base[k] += rest % shape[d] * e.operands[k].stride[d];
                 rest /= shape[d];
             }
         }
-        CLEAVE_TRY(evaluate_row(im, n, operands, base, code, row, length, &out));
+        CLEAVE_TRY(evaluate_row(&e, row, length));
     }
-    return cleave_fold_deliver(im, 0, &out.tensor);
+    return cleave_fold_deliver(im, 0, &e.out.tensor);
 }
