@@ -221,20 +221,23 @@ static int32_t append_local(const cleave_machine_routes *routes, int32_t node, i
     return n;
 }
 
+static cleave_network_end end_at(const cleave_machine_routes *routes, int32_t device) {
+    int32_t node = routes->node_of[device];
+    return (cleave_network_end){.node = node, .device = device - routes->nodes[node].first_device};
+}
+
 int32_t cleave_machine_route(const cleave_machine *machine, int32_t source, int32_t destination,
                              int32_t links[CLEAVE_MAX_ROUTE]) {
     const cleave_machine_routes *routes = machine->routes;
-    int32_t a = routes->node_of[source], b = routes->node_of[destination];
-    int32_t i = source - routes->nodes[a].first_device,
-            j = destination - routes->nodes[b].first_device;
-    if (a == b)
-        return append_local(routes, a, i, j, links);
-    int32_t between[CLEAVE_MAX_NETWORK_ROUTE], port_a, port_b;
-    int32_t n_between = cleave_network_route(machine, a, i, b, j, &port_a, &port_b, between);
-    int32_t n = append_local(routes, a, i, port_a, links);
+    cleave_network_end a = end_at(routes, source), b = end_at(routes, destination);
+    if (a.node == b.node)
+        return append_local(routes, a.node, a.device, b.device, links);
+    int32_t between[CLEAVE_MAX_NETWORK_ROUTE];
+    int32_t n_between = cleave_network_route(machine, &a, &b, between);
+    int32_t n = append_local(routes, a.node, a.device, a.port, links);
     memcpy(links + n, between, (size_t)n_between * sizeof *between);
     n += n_between;
-    return n + append_local(routes, b, port_b, j, links + n);
+    return n + append_local(routes, b.node, b.port, b.device, links + n);
 }
 
 cleave_status cleave_machine_create_node(const char *name, const cleave_device_kind *kind,

@@ -437,29 +437,29 @@ cleave_status cleave_network_tabulate(cleave_machine *machine, cleave_error *err
     return CLEAVE_OK;
 }
 
-int32_t cleave_network_route(const cleave_machine *machine, int32_t a, int32_t i, int32_t b,
-                             int32_t j, int32_t *port_a, int32_t *port_b,
-                             int32_t links[CLEAVE_MAX_NETWORK_ROUTE]) {
+int32_t cleave_network_route(const cleave_machine *machine, cleave_network_end *a,
+                             cleave_network_end *b, int32_t links[CLEAVE_MAX_NETWORK_ROUTE]) {
     const cleave_network *network = &machine->network;
     const cleave_machine_routes *routes = machine->routes;
-    int32_t type_a = routes->nodes[a].type, type_b = routes->nodes[b].type;
+    int32_t type_a = routes->nodes[a->node].type, type_b = routes->nodes[b->node].type;
     if (network->shape != CLEAVE_NETWORK_SWITCHES) {
-        *port_a = routes->types[type_a].join_vertex[0];
-        *port_b = routes->types[type_b].join_vertex[0];
+        a->port = routes->types[type_a].join_vertex[0];
+        b->port = routes->types[type_b].join_vertex[0];
         if (network->shape == CLEAVE_NETWORK_TORUS)
-            return cross_torus(machine, a, b, links);
-        links[0] = routes->level_link[0] + a * (routes->n_used_nodes - 1) + (b > a ? b - 1 : b);
+            return cross_torus(machine, a->node, b->node, links);
+        links[0] = routes->level_link[0] + a->node * (routes->n_used_nodes - 1) + b->node -
+                   (b->node > a->node);
         return 1;
     }
-    int32_t level = meeting_level(machine, a, b);
+    int32_t level = meeting_level(machine, a->node, b->node);
     cleave_way chosen;
     if (routes->ways != NULL) {
-        int64_t row = (level > 0 ? routes->n_locals : 0) + routes->type_start[type_a] + i;
-        chosen = routes->ways[row * routes->n_locals + routes->type_start[type_b] + j];
+        int64_t row = (level > 0 ? routes->n_locals : 0) + routes->type_start[type_a] + a->device;
+        chosen = routes->ways[row * routes->n_locals + routes->type_start[type_b] + b->device];
     } else {
-        chosen = find_way(machine, type_a, i, type_b, j, level);
+        chosen = find_way(machine, type_a, a->device, type_b, b->device, level);
     }
-    *port_a = chosen.vertex_a;
-    *port_b = chosen.vertex_b;
-    return cross_switches(machine, a, chosen.join_a, b, chosen.join_b, level, links);
+    a->port = chosen.vertex_a;
+    b->port = chosen.vertex_b;
+    return cross_switches(machine, a->node, chosen.join_a, b->node, chosen.join_b, level, links);
 }

@@ -92,10 +92,12 @@ void cleave_machine_add_link(cleave_machine *machine, int32_t from, int32_t to,
 int32_t cleave_machine_vertex(const cleave_machine *machine, int32_t node, int32_t local);
 /* tabulates the ways where there is room; */
 cleave_status cleave_network_tabulate(cleave_machine *machine, cleave_error *error);
-/* and the way between devices i of node a and j of node b: the ports at both ends, and the links
-   between them. */
-int32_t cleave_network_route(const cleave_machine *machine, int32_t a, int32_t i, int32_t b,
-                             int32_t j, int32_t *port_a, int32_t *port_b,
-                             int32_t links[CLEAVE_MAX_NETWORK_ROUTE]);
+/* and the way between devices of two nodes: the ports at both ends, and the links between them. */
+typedef struct cleave_network_end {
+    int32_t node, device; /* of the node */
+    int32_t port;         /* found */
+} cleave_network_end;
+int32_t cleave_network_route(const cleave_machine *machine, cleave_network_end *a,
+                             cleave_network_end *b, int32_t links[CLEAVE_MAX_NETWORK_ROUTE]);
 
 #endif
