@@ -61,12 +61,11 @@ enum { N_RULES = CLEAVE_RULE_SCAN + 1 };
 typedef struct outcome {
     cleave_rule rule; /* of the prediction */
     bool apart;       /* without what devices do to each other, which a task graph can't say */
-    cleave_simulated_step step;   /* by it, but for its prices */
+    cleave_simulated_step step;   /* by it */
     double step_seconds[N_RULES]; /* [rule]; below 0: not simulated */
     double wall_seconds[N_RULES]; /* [rule] of a simulation, settling included */
     double period_seconds;        /* of one pass forward, where others follow it */
     bottleneck busiest;
-    cleave_price_report prices;
 } outcome;
 
 /* A task graph has its links served by readiness, and is to give the step that is printed. */
@@ -204,8 +203,7 @@ static cleave_status simulate_both(const cleave_machine *machine, cleave_priced_
     }
     if (!program->training)
         CLEAVE_TRY(find_period(result, arena, error));
-    CLEAVE_TRY(cleave_price_report_make(program, priced->cache, &step->problem, &step->turned,
-                                        &step->timeline, arena, &result->prices, error));
+    CLEAVE_TRY(cleave_simulated_step_report(program, priced->cache, arena, step, error));
     return bottleneck_find(&step->problem, &step->turned, machine, arena, &result->busiest, error);
 }
 
@@ -254,7 +252,7 @@ static cleave_status print_json(const cleave_priced_program *priced, const outco
                           result->step_seconds[CLEAVE_RULE_EVENTS]);
     if (result->period_seconds > 0)
         cleave_json_set_number(&w, "period_seconds", result->period_seconds);
-    price_report_put(&w, &result->prices.shares);
+    price_report_put(&w, &result->step.prices.shares);
     cleave_json_set_number(&w, "simulate_seconds", result->wall_seconds[result->rule]);
     cleave_json_set_number(&w, "scan_simulate_seconds", result->wall_seconds[CLEAVE_RULE_SCAN]);
     put_seconds_by_events(&w, "events_simulate_seconds", result,
@@ -290,8 +288,8 @@ static void print_text(const cleave_machine *machine, const cleave_priced_progra
     cleave_rule other = result->rule == CLEAVE_RULE_SCAN ? CLEAVE_RULE_EVENTS : CLEAVE_RULE_SCAN;
     double step_seconds = result->step_seconds[result->rule];
     double other_seconds = result->step_seconds[other];
-    price_report_format_step(step_seconds, &result->prices.shares, step, sizeof step);
-    price_report_format(&result->prices.shares, prices, sizeof prices);
+    price_report_format_step(step_seconds, &result->step.prices.shares, step, sizeof step);
+    price_report_format(&result->step.prices.shares, prices, sizeof prices);
     table_text(&t, step_names[result->rule]);
     table_text(&t, step);
     table_text(&t, step_names[other]);

@@ -3,19 +3,18 @@
 #include "simulator/scan/turns.h"
 #include "simulator/step/settle.h"
 
-cleave_status cleave_price_report_make(const cleave_program *program, cleave_cost_cache *cache,
-                                       const cleave_engine_problem *problem,
-                                       const cleave_turned *turned, const cleave_timeline *timeline,
-                                       cleave_arena *arena, cleave_price_report *report,
-                                       cleave_error *error) {
+cleave_status cleave_simulated_step_report(const cleave_program *program, cleave_cost_cache *cache,
+                                           cleave_arena *arena, cleave_simulated_step *step,
+                                           cleave_error *error) {
     cleave_price_report made = {
         .basis = CLEAVE_ARENA_ARRAY(arena, cleave_price_basis, program->n_items)};
     if (made.basis == NULL)
         return cleave_fail_memory(error, "looking at prices");
     CLEAVE_TRY(cleave_cost_basis(program, cache, made.basis, error));
-    CLEAVE_TRY(cleave_price_shares_find(program, problem, turned, timeline, made.basis,
-                                        cleave_cost_n_sources(cache), &made.shares, error));
-    *report = made;
+    CLEAVE_TRY(cleave_price_shares_find(program, &step->problem, &step->turned, &step->timeline,
+                                        made.basis, cleave_cost_n_sources(cache), &made.shares,
+                                        error));
+    step->prices = made;
     return CLEAVE_OK;
 }
 
@@ -84,8 +83,7 @@ cleave_status cleave_simulated_step_make(const cleave_program *program, const cl
     CLEAVE_TRY(cleave_simulated_step_begin(program, turns, cache, arena, &made, error));
     CLEAVE_TRY(turns != NULL ? cleave_simulated_step_run_turns(program, turns, &made, error)
                              : run_whole(program, cache, arena, &made, error));
-    CLEAVE_TRY(cleave_price_report_make(program, cache, &made.problem, &made.turned, &made.timeline,
-                                        arena, &made.prices, error));
+    CLEAVE_TRY(cleave_simulated_step_report(program, cache, arena, &made, error));
     *step = made;
     return CLEAVE_OK;
 }

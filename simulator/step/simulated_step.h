@@ -12,14 +12,6 @@ typedef struct cleave_price_report {
     cleave_price_shares shares;
 } cleave_price_report;
 
-/* `timeline` is what an engine gave for the problem, by the numbers of `turned`; both were made of
-   the program. */
-cleave_status cleave_price_report_make(const cleave_program *program, cleave_cost_cache *cache,
-                                       const cleave_engine_problem *problem,
-                                       const cleave_turned *turned, const cleave_timeline *timeline,
-                                       cleave_arena *arena, cleave_price_report *report,
-                                       cleave_error *error);
-
 /* One step by the scan. */
 typedef struct cleave_simulated_step {
     cleave_engine_problem problem;
@@ -43,5 +35,9 @@ cleave_status cleave_simulated_step_begin(const cleave_program *program, const c
 cleave_status cleave_simulated_step_run_turns(const cleave_program *program,
                                               const cleave_turns *turns,
                                               cleave_simulated_step *step, cleave_error *error);
+/* And its third, once there is a timeline, of either engine: what that rests on. */
+cleave_status cleave_simulated_step_report(const cleave_program *program, cleave_cost_cache *cache,
+                                           cleave_arena *arena, cleave_simulated_step *step,
+                                           cleave_error *error);
 
 #endif
