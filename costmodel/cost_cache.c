@@ -145,7 +145,7 @@ static digest digest_of(const cleave_cost_cache *cache, const cleave_compute *co
     digest_add(&d, compute->nest);
     digest_add(&d, (int64_t)compute->pass << 32 | kind);
     for (int a = 0; a < nest->n_axes; a++)
-        digest_add(&d, compute->part.hi[a] - compute->part.lo[a]);
+        digest_add(&d, cleave_part_extent(&compute->part, a));
     for (int i = 0; i < nest->n_inputs; i++)
         digest_padding(&d, cache->model, &nest->inputs[i], &compute->part);
     digest_padding(&d, cache->model, &nest->output, &compute->part);

@@ -119,7 +119,7 @@ static void put_attention(cleave_json_writer *w, const cleave_nest *nest, const 
 static void put_cut(cleave_json_writer *w, const cleave_nest *nest, const cleave_part *part) {
     cleave_json_open_array(w, "cut", true);
     for (int a = 0; a < nest->n_axes; a++)
-        if (part->hi[a] - part->lo[a] < nest->axes[a].extent)
+        if (cleave_part_extent(part, a) < nest->axes[a].extent)
             cleave_json_put_string(w, nest->axes[a].name);
     cleave_json_end_array(w);
 }
@@ -130,7 +130,7 @@ static void put_nest(cleave_json_writer *w, const cleave_model *model, const cle
     cleave_json_set_string(w, "kind", cleave_nest_kind_names[nest->kind]);
     cleave_json_open_object(w, "axes", true);
     for (int a = 0; a < nest->n_axes; a++)
-        cleave_json_set_integer(w, nest->axes[a].name, part->hi[a] - part->lo[a]);
+        cleave_json_set_integer(w, nest->axes[a].name, cleave_part_extent(part, a));
     cleave_json_end_object(w);
     put_cut(w, nest, part);
     cleave_json_open_array(w, "inputs", false);

@@ -125,7 +125,7 @@ static bool classify(const cleave_kernel_call *call, int wanted, int packed, con
     }
     for (int a = 0; a < call->nest->n_axes; a++) {
         bool in[N_ROLES];
-        loop item = {.extent = call->part.hi[a] - call->part.lo[a]};
+        loop item = {.extent = cleave_part_extent(&call->part, a)};
         for (int role = 0; role < N_ROLES; role++) {
             in[role] = cleave_operand_maps_axis(
                 operands[role], call->model->tensors[operands[role]->tensor].rank, a);

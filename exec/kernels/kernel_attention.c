@@ -443,7 +443,7 @@ static cleave_status run(cleave_kernels *kernels, const cleave_kernel_call *call
     const cleave_attention *of = a.run.of;
     for (int axis = 0; axis < call->nest->n_axes; axis++)
         if (axis != of->rows && axis != of->keys && axis != of->width && axis != of->value_width)
-            heads *= call->part.hi[axis] - call->part.lo[axis];
+            heads *= cleave_part_extent(&call->part, axis);
     int64_t blocks = (call->part.hi[of->rows] + row - 1) / row - call->part.lo[of->rows] / row;
     a.pace = cleave_kernel_pace_start(call, heads * blocks);
     do {

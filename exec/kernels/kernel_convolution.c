@@ -16,7 +16,7 @@ static int single_axis(const cleave_dimension_map *map) {
 }
 
 static int64_t extent_of(const cleave_kernel_call *call, int axis) {
-    return axis < 0 ? 1 : call->part.hi[axis] - call->part.lo[axis];
+    return axis < 0 ? 1 : cleave_part_extent(&call->part, axis);
 }
 
 /* A dimension of channels: `per_group` x group + channel, where groups are wanted. */

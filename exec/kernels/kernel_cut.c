@@ -85,7 +85,7 @@ static double cost_of(const cleave_kernel_call *call, const cleave_kernel_operan
     uint32_t gradients = call->pass == CLEAVE_PASS_FORWARD ? 0 : cleave_kernel_gradients(call);
     double cost = 0.2;
     for (int a = 0; a < call->nest->n_axes; a++)
-        cost *= (double)(call->part.hi[a] - call->part.lo[a]);
+        cost *= (double)cleave_part_extent(&call->part, a);
     for (int i = 0; i < n_operands; i++) {
         const cleave_array *array = cleave_kernel_array_of(call, &list[i]);
         /* The gradient of a factor is made of the other one. */
@@ -139,7 +139,7 @@ double cleave_kernel_cut_along(cleave_kernels *kernels, const cleave_kernel_call
             line > cut.cut.grain)
             cut.cut.grain = line;
     }
-    int64_t extent = call->part.hi[axis] - call->part.lo[axis], n = cleave_team_size(kernels->team),
+    int64_t extent = cleave_part_extent(&call->part, axis), n = cleave_team_size(kernels->team),
             blocks = (extent + cut.cut.grain - 1) / cut.cut.grain;
     cut.cut.n = (int16_t)(blocks < n ? blocks : n);
     bool whole = !may_cut(call, axis);

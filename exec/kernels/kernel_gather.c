@@ -27,10 +27,6 @@ typedef struct look_up {
     cleave_reach ids, table, output; /* of the gradients, in backward */
 } look_up;
 
-static int64_t extent_of(const cleave_kernel_call *call, int axis) {
-    return call->part.hi[axis] - call->part.lo[axis];
-}
-
 /* Longest dense axis; else the longest of which the ids are free; else any. */
 static int rank_of_row(const look_up *of, int axis) {
     bool dense = of->table.stride[axis] == 1 && of->output.stride[axis] == 1;
@@ -40,12 +36,12 @@ static int rank_of_row(const look_up *of, int axis) {
 static void choose_row(const cleave_kernel_call *call, look_up *of) {
     of->row = -1;
     for (int a = 0; a < call->nest->n_axes; a++) {
-        if (a == of->v || extent_of(call, a) == 1)
+        if (a == of->v || cleave_part_extent(&call->part, a) == 1)
             continue;
         int better = of->row < 0 ? 1 : rank_of_row(of, a) - rank_of_row(of, of->row);
-        if (better > 0 || (better == 0 && extent_of(call, a) > of->n)) {
+        if (better > 0 || (better == 0 && cleave_part_extent(&call->part, a) > of->n)) {
             of->row = a;
-            of->n = extent_of(call, a);
+            of->n = cleave_part_extent(&call->part, a);
         }
     }
     of->n = of->row >= 0 ? of->n : 1;
@@ -86,7 +82,7 @@ static bool describe(const cleave_kernel_call *call, look_up *of) {
         return false;
     choose_row(call, of);
     for (int a = 0; a < nest->n_axes; a++) {
-        if (a == of->v || extent_of(call, a) == 1)
+        if (a == of->v || cleave_part_extent(&call->part, a) == 1)
             continue;
         if (of->output.stride[a] == 0) /* summed: the reference does that */
             return false;
@@ -195,14 +191,14 @@ static cleave_status run(cleave_kernels *kernels, const cleave_kernel_call *call
     int64_t index[CLEAVE_MAX_AXES] = {0};
     int64_t ids = of.ids.base, table = of.table.base, output = of.output.base, rows = 1;
     for (int i = 0; i < of.n_outer; i++)
-        rows *= extent_of(call, of.outer[i]);
+        rows *= cleave_part_extent(&call->part, of.outer[i]);
     cleave_kernel_pace pace = cleave_kernel_pace_start(call, rows);
     for (int i = 0; i >= 0;) {
         (forward ? run_forward : run_backward)(call, &of, ids, table, output);
         CLEAVE_TRY(cleave_kernel_pace_step(&pace, error));
         for (i = of.n_outer - 1; i >= 0; i--) {
             int a = of.outer[i];
-            bool more = ++index[i] < extent_of(call, a);
+            bool more = ++index[i] < cleave_part_extent(&call->part, a);
             int64_t by = more ? 1 : 1 - index[i];
             ids += by * of.ids.stride[a];
             table += by * of.table.stride[a];

@@ -22,10 +22,6 @@ typedef struct pool {
     cleave_reach input, weight, output;
 } pool;
 
-static int64_t extent_of(const cleave_kernel_call *call, int axis) {
-    return call->part.hi[axis] - call->part.lo[axis];
-}
-
 /* The tape is x, p x, x w or p x w. */
 static bool read_tape(const cleave_nest *nest, pool *p) {
     p->scale = 1;
@@ -83,16 +79,16 @@ static bool describe(const cleave_kernel_call *call, pool *p) {
     if (!p->output.inside)
         return false;
     for (int a = 0; a < nest->n_axes; a++) {
-        if (extent_of(call, a) == 1)
+        if (cleave_part_extent(&call->part, a) == 1)
             continue;
         bool window =
             !cleave_operand_maps_axis(&nest->output, model->tensors[nest->output.tensor].rank, a);
         if (!window && is_channel(call, p, a)) {
             p->channel = a;
-            p->channels = extent_of(call, a);
+            p->channels = cleave_part_extent(&call->part, a);
         } else if (window) {
             p->window[p->n_window++] = a;
-            p->points *= extent_of(call, a);
+            p->points *= cleave_part_extent(&call->part, a);
         } else {
             p->outer[p->n_outer++] = a;
         }
@@ -285,7 +281,7 @@ static cleave_status run(cleave_kernels *kernels, const cleave_kernel_call *call
     start_walk(call, &p, w);
     int64_t windows = 1;
     for (int i = 0; i < p.n_outer; i++)
-        windows *= extent_of(call, p.outer[i]);
+        windows *= cleave_part_extent(&call->part, p.outer[i]);
     cleave_kernel_pace pace = cleave_kernel_pace_start(call, windows);
     do {
         find_points(w);

@@ -87,7 +87,7 @@ static cleave_kernel_pace pace_points(const cleave_kernel_call *call) {
     int64_t points = 1;
     int record_axis = cleave_kernel_record_axis(call->nest);
     for (int a = 0; a < call->nest->n_axes; a++)
-        points *= a == record_axis ? 1 : call->part.hi[a] - call->part.lo[a];
+        points *= a == record_axis ? 1 : cleave_part_extent(&call->part, a);
     return cleave_kernel_pace_start(call, points);
 }
 

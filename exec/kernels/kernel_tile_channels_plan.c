@@ -17,7 +17,7 @@ static uint64_t find_by_column(const cleave_kernel_call *call, const cleave_tile
         cleave_reach reach = cleave_kernel_reach(call, &nest->inputs[i], &call->inputs[i]);
         bool same = true;
         for (int a = 0; a < nest->n_axes; a++)
-            same = same && (reach.stride[a] == 0 || call->part.hi[a] - call->part.lo[a] == 1 ||
+            same = same && (reach.stride[a] == 0 || cleave_part_extent(&call->part, a) == 1 ||
                             plan->reach[matrix].stride[a] < plan->extent[1]);
         found |= same ? cleave_register_bit(i) : 0;
     }

@@ -10,10 +10,6 @@ typedef struct axis_list {
     int axis[CLEAVE_MAX_AXES];
 } axis_list;
 
-static int64_t extent_of(const cleave_kernel_call *call, int axis) {
-    return call->part.hi[axis] - call->part.lo[axis];
-}
-
 static int add_stream(cleave_tile_plan *plan, cleave_reach reach) {
     plan->reach[plan->n_streams] = reach;
     return plan->n_streams++;
@@ -108,7 +104,7 @@ static const cleave_reach *find_lead(const cleave_kernel_call *call, const cleav
         int64_t elements = 1;
         for (int a = 0; a < call->nest->n_axes; a++)
             if (plan->reach[s].stride[a] != 0)
-                elements *= extent_of(call, a);
+                elements *= cleave_part_extent(&call->part, a);
         if (elements > most || (elements == most && (s == plan->output || s == plan->seed))) {
             most = elements;
             lead = &plan->reach[s];
@@ -122,7 +118,7 @@ static axis_list order_axes(const cleave_kernel_call *call, const cleave_reach *
     axis_list list = {0};
     int record_axis = cleave_kernel_record_axis(call->nest);
     for (int a = 0; a < call->nest->n_axes; a++) {
-        if (extent_of(call, a) == 1 || a == record_axis)
+        if (cleave_part_extent(&call->part, a) == 1 || a == record_axis)
             continue;
         int64_t stride = lead->stride[a];
         int i = list.n++;
@@ -213,7 +209,7 @@ static int64_t choose_tile(const cleave_tile_plan *plan) {
 static void make_loops(const cleave_kernel_call *call, cleave_tile_plan *plan) {
     axis_list list = order_axes(call, find_lead(call, plan));
     for (int i = 0; i < list.n; i++) {
-        int64_t extent = extent_of(call, list.axis[i]);
+        int64_t extent = cleave_part_extent(&call->part, list.axis[i]);
         int loop = plan->n_loops;
         if (loop > 0 && can_merge(plan, loop - 1, list.axis[i], extent)) {
             loop--;
@@ -257,7 +253,7 @@ static bool keeps_apart(const cleave_kernel_call *call, const cleave_dimension_m
     for (int t = map->n_terms - 1; t >= 0; t--) {
         if (map->terms[t].stride < span)
             return false;
-        span += map->terms[t].stride * (extent_of(call, map->terms[t].axis) - 1);
+        span += map->terms[t].stride * (cleave_part_extent(&call->part, map->terms[t].axis) - 1);
     }
     return true;
 }
@@ -269,7 +265,7 @@ static bool written_once(const cleave_kernel_call *call, const cleave_operand *o
     int record_axis = cleave_kernel_record_axis(call->nest);
     int64_t points = 1;
     for (int a = 0; a < call->nest->n_axes; a++) {
-        int64_t extent = a == record_axis ? 1 : extent_of(call, a);
+        int64_t extent = a == record_axis ? 1 : cleave_part_extent(&call->part, a);
         if (extent > 1 && reach->stride[a] == 0)
             return false;
         points *= extent;

@@ -126,7 +126,7 @@ double cleave_filled_share(const cleave_model *model, const cleave_nest *nest,
     int64_t end = rows < part->hi[axis] ? rows : part->hi[axis];
     return end <= part->lo[axis]
                ? 0
-               : (double)(end - part->lo[axis]) / (double)(part->hi[axis] - part->lo[axis]);
+               : (double)(end - part->lo[axis]) / (double)cleave_part_extent(part, axis);
 }
 
 double cleave_model_most_room(const cleave_model *model) {

@@ -13,6 +13,10 @@ typedef struct cleave_part {
     int64_t lo[CLEAVE_MAX_AXES], hi[CLEAVE_MAX_AXES]; /* range of every axis of the nest */
 } cleave_part;
 
+static inline int64_t cleave_part_extent(const cleave_part *part, int axis) {
+    return part->hi[axis] - part->lo[axis];
+}
+
 typedef struct cleave_parts {
     int32_t n;
     cleave_part *items; /* at most one per device */

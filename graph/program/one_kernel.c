@@ -106,7 +106,7 @@ static bool has_whole_rows(const kernel *k, int32_t i, uint32_t combined, const 
     for (int a = 0; a < of->n_axes; a++)
         for (int b = 0; (combined >> a & 1) != 0 && b < nest->n_axes; b++)
             if (of->operator_axis[a] == nest->operator_axis[b] &&
-                part->hi[b] - part->lo[b] < nest->axes[b].extent)
+                cleave_part_extent(part, b) < nest->axes[b].extent)
                 return false;
     return true;
 }

@@ -48,7 +48,7 @@ cleave_part cleave_operator_part(const cleave_model *model, const cleave_nest *l
     for (int a = 0; a < nest->n_axes; a++) {
         int same = nest->operator_axis[a] >= 0 ? find_axis(lead, nest->operator_axis[a]) : -1;
         if (same >= 0)
-            made.hi[a] = part->hi[same] - part->lo[same];
+            made.hi[a] = cleave_part_extent(part, same);
     }
     return made;
 }
@@ -120,7 +120,7 @@ static void write_key(const cleave_operator *of, const cleave_nest *lead, bool b
                                 backward ? "backward" : "forward", of->type);
     for (int a = 0; a < lead->n_axes && n < room; a++)
         n += (size_t)snprintf(work->key + n, room - n, " %s=%" PRId64, lead->axes[a].name,
-                              part->hi[a] - part->lo[a]);
+                              cleave_part_extent(part, a));
     n = n < room ? n : room - 1;
     snprintf(work->key + n, sizeof work->key - n, " #%016" PRIx64, hash);
 }

@@ -130,7 +130,7 @@ void cleave_work_write(const cleave_model *model, const cleave_nest *nest, cleav
     append(t, "%s %s%s /", cleave_nest_kind_names[nest->kind], cleave_pass_names[pass],
            combiner_names[nest->combiner]);
     for (int a = 0; a < nest->n_axes; a++)
-        append(t, " %s=%" PRId64, nest->axes[a].name, part->hi[a] - part->lo[a]);
+        append(t, " %s=%" PRId64, nest->axes[a].name, cleave_part_extent(part, a));
     append(t, " /");
     for (int i = 0; i < nest->n_inputs; i++)
         append_operand(t, model, nest, &nest->inputs[i],
@@ -233,7 +233,7 @@ static double count_attention_flops(const cleave_nest *nest, cleave_pass pass,
     double value_width = (double)nest->axes[of->value_width].extent;
     for (int a = 0; a < nest->n_axes; a++)
         if (a != of->width && a != of->value_width)
-            scores *= (double)(part->hi[a] - part->lo[a]);
+            scores *= (double)cleave_part_extent(part, a);
     return 2 * scores *
            (pass == CLEAVE_PASS_FORWARD ? width + value_width : 3 * width + 2 * value_width);
 }
@@ -245,7 +245,7 @@ static double count_flops(const cleave_model *model, const cleave_nest *nest, cl
         return count_attention_flops(nest, pass, part);
     int table_axis = nest->kind == CLEAVE_NEST_GATHER ? cleave_gather_axis(nest) : -1;
     for (int a = 0; a < nest->n_axes; a++)
-        points *= a == table_axis ? 1 : (double)(part->hi[a] - part->lo[a]);
+        points *= a == table_axis ? 1 : (double)cleave_part_extent(part, a);
     if (nest->kind == CLEAVE_NEST_GATHER)
         return points;
     if (is_product(nest))
@@ -312,7 +312,7 @@ static double find_smallest(const cleave_model *model, const cleave_nest *nest,
     for (int g = 0; g < 3; g++) {
         double extent = 1;
         for (int a = 0; a < nest->n_axes; a++)
-            extent *= (groups[g] >> a & 1) != 0 ? (double)(part->hi[a] - part->lo[a]) : 1;
+            extent *= (groups[g] >> a & 1) != 0 ? (double)cleave_part_extent(part, a) : 1;
         int filled = cleave_nest_filled_axis(model, nest);
         if (filled >= 0 && (groups[g] >> filled & 1) != 0)
             extent = fmax(1, extent * cleave_filled_share(model, nest, part));

@@ -144,7 +144,7 @@ static int32_t *find_bucket(const cleave_node_costs *costs, int32_t nest, const 
     double seen = seen_of(of, part);
     uint64_t hash = mix(0, (int64_t)(0x1p30 * seen));
     for (int a = 0; a < of->n_axes; a++) {
-        hash = mix(hash, part->hi[a] - part->lo[a]);
+        hash = mix(hash, cleave_part_extent(part, a));
         if ((lies >> a & 1) != 0)
             hash = mix(hash, part->lo[a]);
     }
