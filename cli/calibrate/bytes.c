@@ -68,22 +68,20 @@ bool calibrate_is_byte_family(const char *family) {
     return false;
 }
 
-cleave_status calibrate_byte_work_measure(cleave_team *team, const calibrate_byte_work *of,
-                                          int32_t n_devices, int64_t touched_bytes,
-                                          double seconds_budget, cleave_measurement *result,
+cleave_status calibrate_byte_work_measure(const calibrate_byte_work *of, int32_t n_devices,
+                                          cleave_measured_bytes in, cleave_measurement *result,
                                           cleave_error *error) {
     const cleave_optimizer optimizer = cleave_optimizer_default(CLEAVE_OPTIMIZER_SGD);
+    in.bytes = of->bytes;
     switch (of->family) {
     case LOAD:
-        return cleave_load_measure(of->bytes, touched_bytes, seconds_budget, result, error);
+        return cleave_load_measure(&in, result, error);
     case UPDATE:
-        return cleave_update_measure(team, &optimizer, of->bytes, touched_bytes, seconds_budget,
-                                     result, error);
+        return cleave_update_measure(&in, &optimizer, result, error);
     case ROWS:
-        return cleave_rows_measure(team, of->bytes, of->row_bytes, n_devices, touched_bytes,
-                                   seconds_budget, result, error);
+        return cleave_rows_measure(&in, of->row_bytes, n_devices, result, error);
     default:
-        return cleave_copy_measure(team, of->family == SUM ? CLEAVE_COPY_SUM : CLEAVE_COPY_ASSIGN,
-                                   of->bytes, touched_bytes, seconds_budget, result, error);
+        return cleave_copy_measure(&in, of->family == SUM ? CLEAVE_COPY_SUM : CLEAVE_COPY_ASSIGN,
+                                   result, error);
     }
 }

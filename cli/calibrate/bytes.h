@@ -35,11 +35,10 @@ void calibrate_byte_work_describe(const calibrate_byte_work *of, cleave_work *wo
 /* Is it the family of such work, whose `flops` are none? */
 bool calibrate_is_byte_family(const char *family);
 
-/* See exec/measure/measure.h.  Rows lie as far apart as in a tensor that is split over all devices
-   by a dimension within others. */
-cleave_status calibrate_byte_work_measure(cleave_team *team, const calibrate_byte_work *of,
-                                          int32_t n_devices, int64_t touched_bytes,
-                                          double seconds_budget, cleave_measurement *result,
+/* See exec/measure/measure.h; the bytes are the work's.  Rows lie as far apart as in a tensor that
+   is split over all devices by a dimension within others. */
+cleave_status calibrate_byte_work_measure(const calibrate_byte_work *of, int32_t n_devices,
+                                          cleave_measured_bytes in, cleave_measurement *result,
                                           cleave_error *error);
 
 #endif

@@ -168,17 +168,17 @@ static cleave_status measure_byte_work(calibration *c, const calibrate_byte_work
                                        cleave_error *error) {
     cleave_measurement result = {0}, alone = {0};
     cleave_work work;
-    double seconds = c->values->again ? bytes_seconds / 5 : bytes_seconds;
+    const cleave_measured_bytes in = {.team = cleave_kernels_team(c->kernels),
+                                      .touched_bytes = c->touched_bytes,
+                                      .seconds_budget =
+                                          c->values->again ? bytes_seconds / 5 : bytes_seconds};
     calibrate_byte_work_describe(of, &work);
-    cleave_team *team = cleave_kernels_team(c->kernels);
     cleave_world_barrier(c->world);
-    CLEAVE_TRY(calibrate_byte_work_measure(team, of, c->n_devices, c->touched_bytes, seconds,
-                                           &result, error));
+    CLEAVE_TRY(calibrate_byte_work_measure(of, c->n_devices, in, &result, error));
     cleave_world_barrier(c->world);
     double share = share_alone(c, &work);
     if (c->rank == 0 && c->n_devices > 1 && !(share > 0))
-        CLEAVE_TRY(calibrate_byte_work_measure(team, of, c->n_devices, c->touched_bytes, seconds,
-                                               &alone, error));
+        CLEAVE_TRY(calibrate_byte_work_measure(of, c->n_devices, in, &alone, error));
     CLEAVE_TRY(keep(c, &work, &result, share > 0 ? share * result.seconds : alone.seconds, error));
     if (of->stands_for_memory) {
         c->kind.bytes_per_second = work.bytes / result.seconds;
@@ -228,14 +228,15 @@ static cleave_status measure_work(calibration *c, const calibrate_work *work, do
                                   cleave_error *error) {
     static const double alone_share = 0.3;
     cleave_measurement result = {0}, alone = {0};
+    cleave_kernel_call call;
+    cleave_kernel_call_describe(work->model, work->nest, work->pass, &work->part, &call);
     cleave_world_barrier(c->world);
-    CLEAVE_TRY(cleave_kernel_measure(c->kernels, work->model, work->nest, work->pass, &work->part,
-                                     &work->reuse, (1 - alone_share) * seconds, &result, error));
+    CLEAVE_TRY(cleave_kernel_measure(c->kernels, &call, &work->reuse, (1 - alone_share) * seconds,
+                                     &result, error));
     cleave_world_barrier(c->world);
     if (c->rank == 0 && c->n_devices > 1)
-        CLEAVE_TRY(cleave_kernel_measure(c->kernels, work->model, work->nest, work->pass,
-                                         &work->part, &work->reuse, alone_share * seconds, &alone,
-                                         error));
+        CLEAVE_TRY(cleave_kernel_measure(c->kernels, &call, &work->reuse, alone_share * seconds,
+                                         &alone, error));
     calibrate_doubts_measured(&c->doubts, work, &result, seconds < work_seconds);
     return keep(c, &work->work, &result, alone.seconds, error);
 }

@@ -229,14 +229,11 @@ static cleave_surroundings surroundings_of(const kernel_subject *with, const cle
     return of;
 }
 
-cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model *model,
-                                    const cleave_nest *nest, cleave_pass pass,
-                                    const cleave_part *part, const cleave_reuse *reuse,
-                                    double seconds_budget, cleave_measurement *result,
-                                    cleave_error *error) {
-    kernel_subject of = {.kernels = kernels};
-    cleave_kernel_call_describe(model, nest, pass, part, &of.call);
-    int64_t workspace = cleave_kernel_workspace(kernels, model, nest, pass, part);
+cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_kernel_call *call,
+                                    const cleave_reuse *reuse, double seconds_budget,
+                                    cleave_measurement *result, cleave_error *error) {
+    kernel_subject of = {.kernels = kernels, .call = *call};
+    int64_t workspace = cleave_kernel_call_workspace(kernels, call);
     of.call.workspace_bytes = workspace;
     of.call.cut = cleave_kernel_find_cut(kernels, &of.call);
     cleave_status status = CLEAVE_OK;
@@ -245,7 +242,7 @@ cleave_status cleave_kernel_measure(cleave_kernels *kernels, const cleave_model 
         status = cleave_fail_memory(error, "measuring kernels");
     cleave_measurement measured = {.workspace_bytes = workspace};
     if (status == CLEAVE_OK) {
-        cleave_reuse far = far_from_all(pass);
+        cleave_reuse far = far_from_all(call->pass);
         cleave_surroundings around = surroundings_of(&of, reuse != NULL ? reuse : &far);
         status = cleave_measure_repeats(run_kernel, &of, NULL, &around, seconds_budget, &measured,
                                         error);

@@ -75,8 +75,8 @@ enum { TENANT_TIMES = 64, MOST_TENANT_BYTES = 1 << 20 };
 typedef enum recency { NONE_RECENT, SECOND_RECENT, BOTH_RECENT } recency;
 
 static cleave_status measure_vectors(vector_subject *of, cleave_measured_run *run, recency recent,
-                                     int64_t touched_bytes, double budget,
-                                     cleave_measurement *result, cleave_error *error) {
+                                     const cleave_measured_bytes *in, cleave_measurement *result,
+                                     cleave_error *error) {
     of->stride = of->n < INT64_MAX / 64 ? stride_of(of->n) : 0;
     of->memory =
         of->stride > 0
@@ -92,7 +92,7 @@ static cleave_status measure_vectors(vector_subject *of, cleave_measured_run *ru
     if (recent == SECOND_RECENT)
         between += TENANT_TIMES * bytes < MOST_TENANT_BYTES ? TENANT_TIMES * bytes
                                                             : (size_t)MOST_TENANT_BYTES;
-    size_t all = touched_bytes < 0 ? SIZE_MAX : (size_t)touched_bytes;
+    size_t all = in->touched_bytes < 0 ? SIZE_MAX : (size_t)in->touched_bytes;
     cleave_surroundings around = {0};
     cleave_surroundings_add(&around, (cleave_used_memory){.touched_since = all});
     if (recent != NONE_RECENT) {
@@ -105,7 +105,8 @@ static cleave_status measure_vectors(vector_subject *of, cleave_measured_run *ru
     }
     float few_memory[MOST_VECTORS * FEW_FLOATS] = {0};
     vector_subject few = few_of(of, few_memory);
-    cleave_status status = cleave_measure_repeats(run, of, &few, &around, budget, &measured, error);
+    cleave_status status =
+        cleave_measure_repeats(run, of, &few, &around, in->seconds_budget, &measured, error);
     free(of->memory);
     if (status == CLEAVE_OK)
         *result = measured;
@@ -114,11 +115,10 @@ static cleave_status measure_vectors(vector_subject *of, cleave_measured_run *ru
 
 static int64_t floats_of(int64_t bytes) { return bytes > 12 ? bytes / 4 : 3; }
 
-cleave_status cleave_copy_measure(cleave_team *team, cleave_copy_mode mode, int64_t bytes,
-                                  int64_t touched_bytes, double seconds_budget,
+cleave_status cleave_copy_measure(const cleave_measured_bytes *in, cleave_copy_mode mode,
                                   cleave_measurement *result, cleave_error *error) {
-    int64_t n = floats_of(bytes) / 3 * 3; /* whole records of moments */
-    vector_subject of = {.team = team, .n_arrays = 2, .n = n};
+    int64_t n = floats_of(in->bytes) / 3 * 3; /* whole records of moments */
+    vector_subject of = {.team = in->team, .n_arrays = 2, .n = n};
     of.piece = (cleave_copy_piece){.mode = mode,
                                    .type = CLEAVE_F32,
                                    .rank = 2,
@@ -128,39 +128,37 @@ cleave_status cleave_copy_measure(cleave_team *team, cleave_copy_mode mode, int6
     /* What is copied to lies where something else was.  What is added to was written by the pass
        before the one that wrote what is added. */
     recency recent = mode == CLEAVE_COPY_ASSIGN ? SECOND_RECENT : BOTH_RECENT;
-    return measure_vectors(&of, run_copy, recent, touched_bytes, seconds_budget, result, error);
+    return measure_vectors(&of, run_copy, recent, in, result, error);
 }
 
-cleave_status cleave_rows_measure(cleave_team *team, int64_t bytes, int64_t row_bytes,
-                                  int64_t apart, int64_t touched_bytes, double seconds_budget,
+cleave_status cleave_rows_measure(const cleave_measured_bytes *in, int64_t row_bytes, int64_t apart,
                                   cleave_measurement *result, cleave_error *error) {
-    int64_t row = row_bytes / 4, n_rows = bytes / row_bytes;
-    vector_subject of = {
-        .team = team, .n_arrays = 2, .n = n_rows * row * apart}; /* as far as the source reaches */
+    int64_t row = row_bytes / 4, n_rows = in->bytes / row_bytes;
+    vector_subject of = {.team = in->team,
+                         .n_arrays = 2,
+                         .n = n_rows * row * apart}; /* as far as the source reaches */
     of.piece = (cleave_copy_piece){.mode = CLEAVE_COPY_ASSIGN,
                                    .type = CLEAVE_F32,
                                    .rank = 2,
                                    .extent = {n_rows, row},
                                    .destination_stride = {row, 1},
                                    .source_stride = {row * apart, 1}};
-    return measure_vectors(&of, run_copy, SECOND_RECENT, touched_bytes, seconds_budget, result,
-                           error);
+    return measure_vectors(&of, run_copy, SECOND_RECENT, in, result, error);
 }
 
-cleave_status cleave_update_measure(cleave_team *team, const cleave_optimizer *optimizer,
-                                    int64_t bytes, int64_t touched_bytes, double seconds_budget,
-                                    cleave_measurement *result, cleave_error *error) {
-    vector_subject of = {.team = team,
+cleave_status cleave_update_measure(const cleave_measured_bytes *in,
+                                    const cleave_optimizer *optimizer, cleave_measurement *result,
+                                    cleave_error *error) {
+    vector_subject of = {.team = in->team,
                          .n_arrays = 2 + cleave_optimizer_states(optimizer),
-                         .n = floats_of(bytes),
+                         .n = floats_of(in->bytes),
                          .optimizer = optimizer};
-    return measure_vectors(&of, run_update, NONE_RECENT, touched_bytes, seconds_budget, result,
-                           error);
+    return measure_vectors(&of, run_update, NONE_RECENT, in, result, error);
 }
 
-cleave_status cleave_load_measure(int64_t bytes, int64_t touched_bytes, double seconds_budget,
-                                  cleave_measurement *result, cleave_error *error) {
-    int64_t pixels = floats_of(bytes) / 3;
+cleave_status cleave_load_measure(const cleave_measured_bytes *in, cleave_measurement *result,
+                                  cleave_error *error) {
+    int64_t pixels = floats_of(in->bytes) / 3;
     vector_subject of = {.n_arrays = 2, .n = 3 * pixels};
     of.piece = (cleave_copy_piece){.mode = CLEAVE_COPY_ASSIGN,
                                    .type = CLEAVE_F32,
@@ -168,6 +166,5 @@ cleave_status cleave_load_measure(int64_t bytes, int64_t touched_bytes, double s
                                    .extent = {3, pixels},
                                    .destination_stride = {1, 3},
                                    .source_stride = {pixels, 1}};
-    return measure_vectors(&of, run_copy, NONE_RECENT, touched_bytes, seconds_budget, result,
-                           error);
+    return measure_vectors(&of, run_copy, NONE_RECENT, in, result, error);
 }

@@ -38,8 +38,7 @@ static void report(cleave_kernels *kernels, const one_nest *one, const cleave_ne
     if (!is_wanted(name))
         return;
     cleave_kernel_call_describe(&one->model, nest, pass, &part, &call);
-    if (cleave_kernel_measure(kernels, &one->model, nest, pass, &part, NULL, seconds_per_case, &m,
-                              &error) != CLEAVE_OK) {
+    if (cleave_kernel_measure(kernels, &call, NULL, seconds_per_case, &m, &error) != CLEAVE_OK) {
         printf("%-34s %-16s %s\n", name, cleave_pass_names[pass], error.message);
         return;
     }
@@ -383,9 +382,10 @@ int main(int argc, char **argv) {
     seconds_per_case = bench_take_number(&a, "SECONDS_PER_CASE", 0, 1e6, seconds_per_case);
     only = *a.words != NULL ? bench_take(&a) : "";
     bench_end(&a);
+    const cleave_measured_bytes bytes = {
+        .bytes = 25 << 20, .touched_bytes = -1, .seconds_budget = 2 * seconds_per_case};
     if (cleave_kernels_create(&kernels, &error) != CLEAVE_OK ||
-        cleave_copy_measure(NULL, CLEAVE_COPY_ASSIGN, 25 << 20, -1, 2 * seconds_per_case, &copy,
-                            &error) != CLEAVE_OK) {
+        cleave_copy_measure(&bytes, CLEAVE_COPY_ASSIGN, &copy, &error) != CLEAVE_OK) {
         fprintf(stderr, "%s\n", error.message);
         return 1;
     }

@@ -249,11 +249,14 @@ Test(measure, a_longer_kernel_takes_longer) {
     one_nest one, other;
     const cleave_nest *nest = make_relu(&one, 1 << 10), *big = make_relu(&other, 1 << 22);
     cleave_part part = cleave_part_whole(nest, 0), big_part = cleave_part_whole(big, 0);
-    OK(cleave_kernel_measure, kernels, &one.model, nest, CLEAVE_PASS_FORWARD, &part, NULL, 0.05,
-       &small);
-    OK(cleave_kernel_measure, kernels, &other.model, big, CLEAVE_PASS_FORWARD, &big_part, NULL,
-       0.05, &large);
-    OK(cleave_copy_measure, NULL, CLEAVE_COPY_SUM, 1 << 20, -1, 0.02, &copy);
+    const cleave_measured_bytes bytes = {
+        .bytes = 1 << 20, .touched_bytes = -1, .seconds_budget = 0.02};
+    cleave_kernel_call call;
+    cleave_kernel_call_describe(&one.model, nest, CLEAVE_PASS_FORWARD, &part, &call);
+    OK(cleave_kernel_measure, kernels, &call, NULL, 0.05, &small);
+    cleave_kernel_call_describe(&other.model, big, CLEAVE_PASS_FORWARD, &big_part, &call);
+    OK(cleave_kernel_measure, kernels, &call, NULL, 0.05, &large);
+    OK(cleave_copy_measure, &bytes, CLEAVE_COPY_SUM, &copy);
     cr_expect(small.repeats >= 1 && small.seconds > 0 && small.spread >= 0 && copy.seconds > 0);
     /* 4096 times the work: ten times is beyond any noise */
     cr_expect(large.seconds > 10 * small.seconds, "%g and %g", small.seconds, large.seconds);
