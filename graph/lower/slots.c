@@ -1,7 +1,6 @@
 /* The slots of a step, in order, and the events of each: forward, backward, updates. */
 #include "graph/lower/slots_internal.h"
 
-#include "graph/lower/visit.h"
 #include "graph/model/ring.h"
 
 #include <string.h>
@@ -359,8 +358,7 @@ cleave_status lower_schedule_create(const cleave_model *model, bool training,
     if (!p.failed && training)
         backward(&p);
     if (!p.failed && training && layout != NULL)
-        p.failed = !lower_visits_find(model, micro, layout, p.slots.n, p.slots.items, &p.events,
-                                      arena, &result);
+        p.failed = !lower_visits_find(&p, arena);
     p.failed = p.failed || !lower_index_schedule(&p, arena);
     CLEAVE_LIST_FREE(&p.slots);
     CLEAVE_LIST_FREE(&p.events);

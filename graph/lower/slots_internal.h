@@ -49,6 +49,11 @@ void lower_prepare_backward(lower_planner *p, int32_t n);
    not read itself. */
 void lower_read_again(lower_planner *p, int32_t n, cleave_pass pass, bool first);
 
+/* visit.c: makes the schedule's visits, once all slots are there; marks their events, of which
+   those that read and give ascend by slots, and adds those that gather, reduce and settle.  False
+   when memory is short. */
+bool lower_visits_find(lower_planner *p, cleave_arena *arena);
+
 /* slots_index.c: puts the slots and events into the schedule, and lists where to find them.  False
    when memory is short. */
 bool lower_index_schedule(lower_planner *p, cleave_arena *arena);

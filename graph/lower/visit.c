@@ -1,4 +1,5 @@
 #include "graph/lower/visit.h"
+#include "graph/lower/slots_internal.h"
 
 #include <string.h>
 
@@ -205,18 +206,17 @@ static bool find(finder *f, int32_t n_slots, cleave_arena *scratch) {
     return find_visits(f) && add_events(f);
 }
 
-bool lower_visits_find(const cleave_model *model, const cleave_micro_batches *micro,
-                       const cleave_layout *layout, int32_t n_slots, const cleave_slot *slots,
-                       lower_event_list *events, cleave_arena *arena, lower_schedule *schedule) {
+bool lower_visits_find(lower_planner *p, cleave_arena *arena) {
     cleave_arena scratch = {0};
-    finder f = {.model = model,
-                .micro = micro,
-                .layout = layout,
-                .slots = slots,
+    lower_schedule *schedule = p->schedule;
+    finder f = {.model = p->model,
+                .micro = p->micro,
+                .layout = p->layout,
+                .slots = p->slots.items,
                 .schedule = schedule,
-                .events = events,
-                .n_keys = layout->schedule.n_stages * CLEAVE_N_BLOCK_KINDS};
-    bool done = find(&f, n_slots, &scratch);
+                .events = &p->events,
+                .n_keys = p->layout->schedule.n_stages * CLEAVE_N_BLOCK_KINDS};
+    bool done = find(&f, p->slots.n, &scratch);
     schedule->visits = CLEAVE_ARENA_ARRAY(arena, lower_visit, f.visits.n);
     done = done && schedule->visits != NULL;
     if (done && f.visits.n > 0)

@@ -22,11 +22,4 @@ bool lower_sees_sharded(const cleave_model *model, const cleave_layout *layout, 
 int32_t lower_count_bases(const cleave_model *model, int32_t tensor);
 int32_t lower_find_base(const cleave_model *model, int32_t tensor, int32_t base);
 
-/* Makes the schedule's visits, marks their events in `events`, of which those that read and give
-   ascend by slots, and adds those that gather, reduce and settle.  `slots` are all.  False when
-   memory is short. */
-bool lower_visits_find(const cleave_model *model, const cleave_micro_batches *micro,
-                       const cleave_layout *layout, int32_t n_slots, const cleave_slot *slots,
-                       lower_event_list *events, cleave_arena *arena, lower_schedule *schedule);
-
 #endif
