@@ -363,27 +363,27 @@ static void begin_base(cleave_delta *delta) {
     }
 }
 
-cleave_status cleave_delta_create(int32_t n_places, int32_t n_slots, int32_t n_queues,
-                                  int32_t n_links, const int64_t *link_latency, bool ends_work,
-                                  cleave_delta **made, cleave_error *error) {
+cleave_status cleave_delta_create(const cleave_delta_shape *shape, cleave_delta **made,
+                                  cleave_error *error) {
     cleave_delta *delta = calloc(1, sizeof *delta);
     if (delta == NULL)
         return cleave_fail_memory(error, "preparing delta simulation");
-    delta->n_places = n_places;
-    delta->n_slots = n_slots;
-    delta->n_devices = n_queues / 2;
-    delta->first_processor = n_links;
-    delta->n_links = n_links + (ends_work ? delta->n_devices : 0);
+    delta->n_places = shape->n_places;
+    delta->n_slots = shape->n_slots;
+    delta->n_devices = shape->n_devices;
+    delta->first_processor = shape->n_links;
+    delta->n_links = shape->n_links + (shape->ends_work ? delta->n_devices : 0);
     delta->n_device_words = (delta->n_devices + 63) / 64;
     delta->n_link_words = (delta->n_links + 63) / 64;
     delta->n_words = 3 * delta->n_device_words + 2 * delta->n_link_words;
-    delta->room_exceptions = 4 * (2 * n_queues + 2 * delta->n_links) + 64;
+    delta->room_exceptions = 4 * (4 * delta->n_devices + 2 * delta->n_links) + 64;
     if (!take_memory(delta)) {
         cleave_delta_destroy(delta);
         return cleave_fail_memory(error, "preparing delta simulation");
     }
-    if (n_links > 0)
-        memcpy(delta->link_latency, link_latency, (size_t)n_links * sizeof *link_latency);
+    if (shape->n_links > 0)
+        memcpy(delta->link_latency, shape->link_latency,
+               (size_t)shape->n_links * sizeof *shape->link_latency);
     delta->whole = 1024; /* to begin with, all of it */
     begin_base(delta);
     *made = delta;

@@ -22,12 +22,15 @@ typedef struct cleave_delta_counts {
     int64_t passes;       /* of the runs, those that were plain passes over everything */
 } cleave_delta_counts;
 
-/* A step without fragments yet, of `n_places` of them, over `n_slots` slots, `n_queues` queues (two
-   per device) and `n_links` links with their latencies in picoseconds, which are copied; the ends
-   of messages may have work if `ends_work` says so.  FAILED when memory is short. */
-cleave_status cleave_delta_create(int32_t n_places, int32_t n_slots, int32_t n_queues,
-                                  int32_t n_links, const int64_t *link_latency, bool ends_work,
-                                  cleave_delta **delta, cleave_error *error);
+typedef struct cleave_delta_shape {
+    int32_t n_places, n_slots, n_devices, n_links; /* places: of fragments */
+    const int64_t *link_latency;                   /* [n_links] picoseconds */
+    bool ends_work;                                /* the ends of messages may have work */
+} cleave_delta_shape;
+
+/* A step of that shape without fragments yet.  FAILED when memory is short. */
+cleave_status cleave_delta_create(const cleave_delta_shape *shape, cleave_delta **delta,
+                                  cleave_error *error);
 void cleave_delta_destroy(cleave_delta *delta); /* null: nothing */
 
 /* A fragment is made ready for a place once and put there again and again.  What is made does not

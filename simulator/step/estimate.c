@@ -289,8 +289,13 @@ static cleave_status begin_parts(cleave_estimate *e, cleave_error *error) {
     CLEAVE_TRY(cleave_price_latencies(machine, &memory->scratch, &latency, error));
     if (e->fold != NULL)
         CLEAVE_TRY(number_links_of_window(e, latency, &n_links, error));
-    CLEAVE_TRY(cleave_delta_create(e->n_places, n_slots, e->n_devices * CLEAVE_N_LANES, n_links,
-                                   latency, cleave_machine_ends_work(machine), &e->delta, error));
+    const cleave_delta_shape shape = {.n_places = e->n_places,
+                                      .n_slots = n_slots,
+                                      .n_devices = e->n_devices,
+                                      .n_links = n_links,
+                                      .link_latency = latency,
+                                      .ends_work = cleave_machine_ends_work(machine)};
+    CLEAVE_TRY(cleave_delta_create(&shape, &e->delta, error));
     memory->model = e->model;
     memory->lowerer = e->lowerer;
     memory->cache = e->cache;

@@ -513,8 +513,12 @@ static cleave_status measure(int32_t n_operators, int32_t n_devices, int32_t n, 
     int64_t latency[1024];
     for (int32_t l = 0; l < w->net.n_links; l++)
         latency[l] = l < 2 * n_devices ? 1000000 : 3000000;
-    cleave_status status = cleave_delta_create(3 * n_operators, 3 * n_operators, 2 * n_devices,
-                                               w->net.n_links, latency, false, &w->delta, error);
+    const cleave_delta_shape shape = {.n_places = 3 * n_operators,
+                                      .n_slots = 3 * n_operators,
+                                      .n_devices = n_devices,
+                                      .n_links = w->net.n_links,
+                                      .link_latency = latency};
+    cleave_status status = cleave_delta_create(&shape, &w->delta, error);
     if (status == CLEAVE_OK)
         status = walk_network(w, n, &r, error);
     walk_free(w);

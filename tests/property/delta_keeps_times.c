@@ -32,8 +32,13 @@ static world *world_create(uint64_t seed) {
     w->n_places = 2 + draw_below(&w->drawn, MAX_PLACES - 2);
     memset(w->at, -1, sizeof w->at);
     memset(w->base, -1, sizeof w->base);
-    OK(cleave_delta_create, w->n_places, w->drawn.n_slots, 2 * w->drawn.n_devices, w->drawn.n_links,
-       w->drawn.latency, w->drawn.works > 0, &w->delta);
+    const cleave_delta_shape shape = {.n_places = w->n_places,
+                                      .n_slots = w->drawn.n_slots,
+                                      .n_devices = w->drawn.n_devices,
+                                      .n_links = w->drawn.n_links,
+                                      .link_latency = w->drawn.latency,
+                                      .ends_work = w->drawn.works > 0};
+    OK(cleave_delta_create, &shape, &w->delta);
     /* Steps are so small that plain passes would mostly be cheaper. */
     if (draw_chance(&w->drawn, 80))
         cleave_delta_be_eager(w->delta);

@@ -60,7 +60,12 @@ static void next_chunk(sample *s, int32_t slot) {
 /* One link with a latency of 7, a place for every slot. */
 static cleave_delta *make_of(int32_t n_devices) {
     cleave_delta *delta;
-    OK(cleave_delta_create, N_SLOTS, N_SLOTS, 2 * n_devices, 1, (int64_t[]){7}, false, &delta);
+    const cleave_delta_shape shape = {.n_places = N_SLOTS,
+                                      .n_slots = N_SLOTS,
+                                      .n_devices = n_devices,
+                                      .n_links = 1,
+                                      .link_latency = (int64_t[]){7}};
+    OK(cleave_delta_create, &shape, &delta);
     cleave_delta_be_eager(delta);
     return delta;
 }
