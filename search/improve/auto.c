@@ -76,9 +76,10 @@ static cleave_status add_task(auto_run *run, const auto_entry *start,
     cleave_refine_state fresh;
     cleave_arena scratch = {0};
     cleave_status status =
-        cleave_refine_state_create(with->model, &start->choices, limits, anneals,
-                                   seed_of(run, a->n_tasks), &scratch, &fresh, error);
+        cleave_refine_state_create(with->model, &start->choices, limits, &scratch, &fresh, error);
     if (status == CLEAVE_OK) {
+        fresh.anneals = anneals;
+        fresh.random.key = seed_of(run, a->n_tasks);
         if (!start->is_near)
             fresh.best_price = start->price;
         cleave_refine_state_copy(with->model, &fresh, &a->tasks[a->n_tasks++]);

@@ -9,8 +9,7 @@ cleave_status auto_state_create(const cleave_model *model, cleave_arena *arena, 
     if (s.tasks == NULL)
         return cleave_fail_memory(error, "searching");
     for (int32_t i = 0; i < AUTO_MAX_TASKS; i++)
-        CLEAVE_TRY(
-            cleave_refine_state_create(model, NULL, &none, false, 0, arena, &s.tasks[i], error));
+        CLEAVE_TRY(cleave_refine_state_create(model, NULL, &none, arena, &s.tasks[i], error));
     for (int32_t i = 0; i < AUTO_MAX_POOL; i++)
         CLEAVE_TRY(cleave_choices_create(model, arena, &s.pool[i].choices, error));
     *state = s;

@@ -80,8 +80,8 @@ static cleave_status begin(polish_run *run, const cleave_choices *choices,
         cleave_chain_begin(&with->pricers[0], &frame, &start, &run->arena, &run->chain, error));
     run->refine.whole_work = cleave_estimate_count(run->chain.estimate).bytes;
     const cleave_refine_limits limits = limits_of(run->most_seconds, run->refine.whole_work);
-    CLEAVE_TRY(cleave_refine_state_create(with->model, choices, &limits, false, 0, &run->arena,
-                                          &run->state, error));
+    CLEAVE_TRY(
+        cleave_refine_state_create(with->model, choices, &limits, &run->arena, &run->state, error));
     run->state.best_price = *price;
     return CLEAVE_OK;
 }

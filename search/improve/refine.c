@@ -35,10 +35,9 @@ typedef struct run {
 /* ---- states ---------------------------------------------------------------------------------- */
 
 cleave_status cleave_refine_state_create(const cleave_model *model, const cleave_choices *start,
-                                         const cleave_refine_limits *limits, bool anneals,
-                                         uint64_t seed, cleave_arena *arena,
+                                         const cleave_refine_limits *limits, cleave_arena *arena,
                                          cleave_refine_state *state, cleave_error *error) {
-    cleave_refine_state s = {.limits = *limits, .anneals = anneals, .random = {.key = seed}};
+    cleave_refine_state s = {.limits = *limits};
     s.phase = limits->singles ? CLEAVE_REFINE_LAST_SINGLES : CLEAVE_REFINE_GROUPS;
     CLEAVE_TRY(cleave_choices_create(model, arena, &s.current, error));
     CLEAVE_TRY(cleave_choices_create(model, arena, &s.best, error));

@@ -51,7 +51,7 @@ enum { CLEAVE_REFINE_SPREAD = 64 };
 typedef struct cleave_refine_state {
     cleave_refine_limits limits;
     bool anneals;
-    cleave_random random;
+    cleave_random random; /* of annealing */
     cleave_refine_phase phase;
     cleave_choices current, best;
     cleave_choices base;     /* of the sweep at hand */
@@ -85,10 +85,9 @@ typedef struct cleave_refine {
     void *context;
 } cleave_refine;
 
-/* A state that has not begun; FAILED when memory is short. */
+/* A state that has not begun, and does not anneal; FAILED when memory is short. */
 cleave_status cleave_refine_state_create(const cleave_model *model, const cleave_choices *start,
-                                         const cleave_refine_limits *limits, bool anneals,
-                                         uint64_t seed, cleave_arena *arena,
+                                         const cleave_refine_limits *limits, cleave_arena *arena,
                                          cleave_refine_state *state, cleave_error *error);
 /* Of the same model; `to` has been created. */
 void cleave_refine_state_copy(const cleave_model *model, const cleave_refine_state *from,

@@ -268,7 +268,7 @@ static cleave_status sweep(window_search *s, const cleave_sweep *moves, bool *im
     cleave_refine_state state = {0};
     cleave_arena scratch = {0};
     cleave_status status = cleave_refine_state_create(s->problem->model, &s->chain.choices, &limits,
-                                                      false, 0, &scratch, &state, error);
+                                                      &scratch, &state, error);
     if (status == CLEAVE_OK)
         status = cleave_refine_run(&refine, &state, error);
     cleave_arena_free(&scratch);

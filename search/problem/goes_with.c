@@ -55,22 +55,27 @@ static cleave_status reads_what_it_wrote(const cleave_model *model, const cleave
     return status;
 }
 
+/* A nest reads what another one wrote, each along an axis of its operator. */
+typedef struct meeting {
+    const cleave_nest *writer, *reader;
+    int writer_axis, reader_axis, input; /* the reader's */
+} meeting;
+
 /* The first and the last block tell: all of them are in order, and as even as can be. */
-static cleave_status goes_with(const cleave_model *model, const cleave_nest *writer, int axis,
-                               const cleave_nest *reader, int input, int reader_axis,
-                               int32_t degree, bool *does, cleave_error *error) {
+static cleave_status goes_with(const cleave_model *model, const meeting *m, int32_t degree,
+                               bool *does, cleave_error *error) {
     *does = true;
     for (int end = 0; end < 2 && *does; end++) {
         cleave_part wrote, reads;
         cleave_box written;
         int32_t block = end == 0 ? 0 : degree - 1;
-        *does = block_of(model, writer, axis, degree, block, &wrote) &&
-                block_of(model, reader, reader_axis, degree, block, &reads);
+        *does = block_of(model, m->writer, m->writer_axis, degree, block, &wrote) &&
+                block_of(model, m->reader, m->reader_axis, degree, block, &reads);
         if (!*does)
             break;
-        cleave_part_box(model, &wrote, &writer->output, &written);
-        CLEAVE_TRY(reads_what_it_wrote(model, &reads, &reader->inputs[input], &written,
-                                       writer->output.tensor, does, error));
+        cleave_part_box(model, &wrote, &m->writer->output, &written);
+        CLEAVE_TRY(reads_what_it_wrote(model, &reads, &m->reader->inputs[m->input], &written,
+                                       m->writer->output.tensor, does, error));
     }
     return CLEAVE_OK;
 }
@@ -87,9 +92,9 @@ cleave_status cleave_axis_goes_with(const cleave_model *model, int32_t before, i
                 continue;
             for (int a = 0; a < of->n_axes && *found < 0; a++) {
                 bool does = false;
+                const meeting m = {&model->nests[w], reader, axis, a, i};
                 if (!of->axes[a].whole && of->axes[a].extent >= degree)
-                    CLEAVE_TRY(goes_with(model, &model->nests[w], axis, reader, i, a, degree, &does,
-                                         error));
+                    CLEAVE_TRY(goes_with(model, &m, degree, &does, error));
                 *found = does ? a : -1;
             }
             return CLEAVE_OK;

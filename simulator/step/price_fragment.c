@@ -122,19 +122,22 @@ static void add_buffers(const cleave_program *program, cleave_fragment_price *pr
     }
 }
 
-/* With room for so many items, buffers and chunks. */
+/* How much a price is to have room for. */
+typedef struct room {
+    int32_t n_items, n_live, n_chunks;
+} room;
+
 static cleave_status price_and_keep(const cleave_fragment *fragment, cleave_cost_cache *cache,
-                                    int32_t *image, int32_t n_items, int32_t n_live,
-                                    int32_t n_chunks, cleave_arena *scratch,
+                                    int32_t *image, const room *most, cleave_arena *scratch,
                                     cleave_fragment_price **price, cleave_error *error) {
     cleave_priced_fragment priced;
     CLEAVE_TRY(cleave_price(fragment, cache, image, scratch, &priced, error));
-    cleave_priced_fragment room = priced;
-    room.n_items = n_items;
-    room.n_chunks = n_chunks;
+    cleave_priced_fragment largest = priced;
+    largest.n_items = most->n_items;
+    largest.n_chunks = most->n_chunks;
     cleave_fragment_price *made = cleave_fragment_price_create(
-        &room, priced.ends != NULL, priced.hop_start[priced.n_messages],
-        priced.collective_link_start[priced.n_collectives], n_live);
+        &largest, priced.ends != NULL, priced.hop_start[priced.n_messages],
+        priced.collective_link_start[priced.n_collectives], most->n_live);
     if (made == NULL)
         return cleave_fail_memory(error, "pricing a fragment");
     keep(made, &priced);
@@ -149,9 +152,10 @@ static cleave_status price_and_keep(const cleave_fragment *fragment, cleave_cost
 cleave_status cleave_price_fragment(const cleave_fragment *fragment, cleave_cost_cache *cache,
                                     int32_t *image, cleave_arena *scratch,
                                     cleave_fragment_price **price, cleave_error *error) {
+    const room most = {fragment->program.n_items + fragment->n_marks, fragment->program.n_buffers,
+                       fragment->n_chunks};
     cleave_arena_reset(scratch);
-    return price_and_keep(fragment, cache, image, fragment->program.n_items + fragment->n_marks,
-                          fragment->program.n_buffers, fragment->n_chunks, scratch, price, error);
+    return price_and_keep(fragment, cache, image, &most, scratch, price, error);
 }
 
 /* There is room for all passes of all parts, whichever there are: budgets of searches are counted
@@ -160,9 +164,9 @@ cleave_status cleave_price_computes(cleave_lowerer *lowerer, int32_t nest, cleav
                                     cleave_arena *scratch, cleave_fragment_price **price,
                                     cleave_error *error) {
     cleave_fragment fragment;
-    int32_t room = CLEAVE_PASS_UPDATE * cleave_lowerer_parts(lowerer, nest)->n;
+    int32_t n = CLEAVE_PASS_UPDATE * cleave_lowerer_parts(lowerer, nest)->n;
+    const room most = {n, n, CLEAVE_PASS_UPDATE};
     CLEAVE_TRY(cleave_lowerer_computes(lowerer, nest, &fragment, error));
     cleave_arena_reset(scratch);
-    return price_and_keep(&fragment, cache, NULL, room, room, CLEAVE_PASS_UPDATE, scratch, price,
-                          error);
+    return price_and_keep(&fragment, cache, NULL, &most, scratch, price, error);
 }
