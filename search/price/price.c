@@ -47,17 +47,24 @@ static int64_t limit_of(const cleave_pricer *pricer, int32_t device) {
     return pricer->memory_limit_bytes > 0 ? pricer->memory_limit_bytes : kind->memory_bytes;
 }
 
+/* By how much a device is over its limit; below 0: it is not. */
+static int64_t excess_of(const cleave_pricer *pricer, const cleave_program *program, int32_t device,
+                         int64_t own_bytes) {
+    return program->peak_bytes[device] +
+           cleave_machine_runtime_bytes(pricer->machine, device, own_bytes) -
+           limit_of(pricer, device);
+}
+
 void cleave_pricer_weigh(cleave_pricer *pricer, const cleave_program *program,
                          cleave_price *price) {
     int64_t own_bytes = cleave_program_own_bytes(program);
     for (int32_t d = 0; d < program->n_devices; d++) {
-        int64_t limit = limit_of(pricer, d);
-        int64_t bytes =
-            program->peak_bytes[d] + cleave_machine_runtime_bytes(pricer->machine, d, own_bytes);
+        int64_t excess = excess_of(pricer, program, d, own_bytes);
+        int64_t bytes = excess + limit_of(pricer, d);
         if (bytes > price->peak_bytes)
             price->peak_bytes = bytes;
-        if (bytes - limit > price->excess_bytes)
-            price->excess_bytes = bytes - limit;
+        if (excess > price->excess_bytes)
+            price->excess_bytes = excess;
     }
     if (price->peak_bytes < pricer->least_peak_bytes)
         pricer->least_peak_bytes = price->peak_bytes;
@@ -209,9 +216,7 @@ static void note_over(const cleave_pricer *pricer, const cleave_lowered *lowered
     const cleave_program *program = cleave_lowered_program(lowered);
     int64_t own_bytes = cleave_program_own_bytes(program);
     for (int32_t d = 0; d < program->n_devices; d++)
-        over[cleave_lowered_device(lowered, d)] =
-            program->peak_bytes[d] + cleave_machine_runtime_bytes(pricer->machine, d, own_bytes) -
-            limit_of(pricer, d);
+        over[cleave_lowered_device(lowered, d)] = excess_of(pricer, program, d, own_bytes);
 }
 
 /* Of what was lowered: memory and, unless an estimate has told it, the step. */
