@@ -12,7 +12,6 @@ import csv
 import math
 import os
 import statistics
-import sys
 
 # Of every round: seconds, what the machine drifted between the calibrations before and after it (a share of the
 # prediction), and how many processors something else took.

@@ -1,6 +1,5 @@
 """docs/published.md: what tests/bench/published.py found, written down with the date and the commit."""
 import datetime
-import json
 import re
 import subprocess
 

@@ -18,7 +18,6 @@ import json
 import logging
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import types

@@ -4,7 +4,6 @@
 #include "../support/price_whole.h"
 #include "../support/shipped.h"
 #include "base/order.h"
-#include "graph/import/import.h"
 #include "search/price/price.h"
 #include "search/solve/model.h"
 

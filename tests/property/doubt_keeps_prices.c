@@ -4,7 +4,6 @@
    estimates do without. */
 #include "../support/draws.h"
 #include "../support/shipped.h"
-#include "graph/import/import.h"
 #include "search/price/price.h"
 #include "search/problem/baselines.h"
 

@@ -7,7 +7,6 @@
 #include "../support/draws.h"
 #include "../support/models.h"
 #include "../support/shipped.h"
-#include "graph/import/import.h"
 #include "graph/program/traffic.h"
 #include "simulator/step/estimate_checks.h"
 #include "simulator/step/simulate.h"

@@ -2,10 +2,8 @@
    expanded: between every two devices, tensor by tensor, for random layouts; and its closed form is
    near to what those take. */
 #include "../support/draws.h"
-#include "../support/models.h"
 #include "../support/ok.h"
 #include "../support/shipped.h"
-#include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "simulator/step/simulate.h"
 

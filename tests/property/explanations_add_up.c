@@ -4,7 +4,6 @@
 #include "../support/models.h"
 #include "../support/ok.h"
 #include "../support/price_whole.h"
-#include "cli/split_text.h"
 #include "search/explain/changes.h"
 #include "search/explain/path.h"
 

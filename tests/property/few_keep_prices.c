@@ -5,7 +5,6 @@
 #include "../support/draws.h"
 #include "../support/shipped.h"
 #include "../support/trial.h"
-#include "graph/import/import.h"
 #include "search/price/price.h"
 #include "simulator/step/few.h"
 #include "simulator/step/simulate.h"

@@ -5,7 +5,6 @@
 #include "../support/draws.h"
 #include "../support/shipped.h"
 #include "../support/trial.h"
-#include "graph/import/import.h"
 #include "search/explain/path.h"
 #include "search/search.h"
 #include "simulator/step/busy.h"

@@ -3,7 +3,6 @@
    messages, collectives and what is in use when. */
 #include "../support/draws.h"
 #include "../support/shipped.h"
-#include "graph/import/import.h"
 #include "simulator/step/price_members.h"
 
 #include "../support/test_machine.h"

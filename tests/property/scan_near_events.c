@@ -6,7 +6,6 @@
 #include "../support/ok.h"
 #include "../support/shipped.h"
 #include "base/order.h"
-#include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "search/search.h"
 #include "simulator/step/simulate.h"

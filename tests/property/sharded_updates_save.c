@@ -2,11 +2,9 @@
    where replicas had the whole gradient without any, and shares cover each element once. */
 #include "../support/deep_transformer.h"
 #include "../support/draws.h"
-#include "../support/interpreter.h"
 #include "../support/models.h"
 #include "../support/ok.h"
 #include "../support/perceptron.h"
-#include "../support/trial.h"
 #include "graph/lower/lower.h"
 #include "graph/model/view.h"
 

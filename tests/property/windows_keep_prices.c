@@ -8,7 +8,6 @@
 #include "../support/shipped.h"
 #include "../support/trial.h"
 #include "../support/window_split.h"
-#include "graph/import/import.h"
 #include "graph/model/attention.h"
 #include "search/improve/chain.h"
 #include "search/improve/window.h"

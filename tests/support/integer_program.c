@@ -12,7 +12,6 @@
    scale, so that the solver's tolerances mean the same for all models. */
 #include "integer_program.h"
 
-#include "base/checked.h"
 #include "base/linear_program.h"
 #include "search/solve/prune.h"
 

@@ -3,7 +3,6 @@
     found = cleave.torch.measure(model, step, inputs=(x,), machine="machine.json")
     print(found)           # step 12.31 ms measured (± 0.12), 12.02 ms predicted: -2.4 %
 """
-import os
 import tempfile
 import time
 from dataclasses import dataclass

@@ -6,7 +6,6 @@
 
 #include "../../support/expect_bound.h"
 #include "../../support/perceptron.h"
-#include "../../support/test_machine.h"
 
 static cleave_arena arena;
 static cleave_model model;
