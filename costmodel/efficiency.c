@@ -5,6 +5,8 @@
 const char *const cleave_efficiency_names[] = {"product",
                                                "bf16 product",
                                                "bf16 weight gradient",
+                                               "bf16 grouped product",
+                                               "bf16 grouped weight gradient",
                                                "attention",
                                                "attention backward",
                                                "memory",
@@ -16,6 +18,8 @@ static const cleave_efficiency_of kin[CLEAVE_N_EFFICIENCIES] = {
     [CLEAVE_EFFICIENCY_PRODUCT] = CLEAVE_EFFICIENCY_PRODUCT,
     [CLEAVE_EFFICIENCY_BF16_PRODUCT] = CLEAVE_EFFICIENCY_PRODUCT,
     [CLEAVE_EFFICIENCY_BF16_WEIGHTS] = CLEAVE_EFFICIENCY_BF16_PRODUCT,
+    [CLEAVE_EFFICIENCY_BF16_GROUPED] = CLEAVE_EFFICIENCY_BF16_PRODUCT,
+    [CLEAVE_EFFICIENCY_BF16_GROUPED_WEIGHTS] = CLEAVE_EFFICIENCY_BF16_WEIGHTS,
     [CLEAVE_EFFICIENCY_ATTENTION] = CLEAVE_EFFICIENCY_PRODUCT,
     [CLEAVE_EFFICIENCY_ATTENTION_BACKWARD] = CLEAVE_EFFICIENCY_ATTENTION,
     [CLEAVE_EFFICIENCY_MEMORY] = CLEAVE_EFFICIENCY_MEMORY,
@@ -46,16 +50,24 @@ double cleave_efficiency_most(const cleave_efficiency *tables, cleave_efficiency
     return cleave_efficiency_find(tables, of, HUGE_VAL);
 }
 
+static cleave_efficiency_of table_of_product(const cleave_work *work) {
+    bool grouped = work->sort == CLEAVE_WORK_GROUPED_PRODUCT;
+    if (!cleave_type_is_short(work->type))
+        return CLEAVE_EFFICIENCY_PRODUCT;
+    if (work->pass == CLEAVE_PASS_WEIGHT_GRADIENT)
+        return grouped ? CLEAVE_EFFICIENCY_BF16_GROUPED_WEIGHTS : CLEAVE_EFFICIENCY_BF16_WEIGHTS;
+    return grouped ? CLEAVE_EFFICIENCY_BF16_GROUPED : CLEAVE_EFFICIENCY_BF16_PRODUCT;
+}
+
 /* The table of its flops, and the size that it goes by. */
 static cleave_efficiency_of table_of_work(const cleave_work *work, double *size) {
     bool forward = work->pass == CLEAVE_PASS_FORWARD;
     *size = HUGE_VAL;
     switch (work->sort) {
     case CLEAVE_WORK_PRODUCT:
+    case CLEAVE_WORK_GROUPED_PRODUCT:
         *size = work->smallest;
-        return !cleave_type_is_short(work->type)           ? CLEAVE_EFFICIENCY_PRODUCT
-               : work->pass == CLEAVE_PASS_WEIGHT_GRADIENT ? CLEAVE_EFFICIENCY_BF16_WEIGHTS
-                                                           : CLEAVE_EFFICIENCY_BF16_PRODUCT;
+        return table_of_product(work);
     case CLEAVE_WORK_ATTENTION:
         *size = work->flops;
         return forward ? CLEAVE_EFFICIENCY_ATTENTION : CLEAVE_EFFICIENCY_ATTENTION_BACKWARD;

@@ -9,7 +9,9 @@ typedef enum cleave_efficiency_of {
     CLEAVE_EFFICIENCY_PRODUCT,      /* by work.smallest, whatever has no other */
     CLEAVE_EFFICIENCY_BF16_PRODUCT, /* of bf16, fp16 and fp8 */
     CLEAVE_EFFICIENCY_BF16_WEIGHTS, /* gradients of weights, which are added to sums in f32 */
-    CLEAVE_EFFICIENCY_ATTENTION,    /* by flops; forward, in the precision that is multiplied */
+    CLEAVE_EFFICIENCY_BF16_GROUPED, /* of both, where each of several has a weight of its own */
+    CLEAVE_EFFICIENCY_BF16_GROUPED_WEIGHTS,
+    CLEAVE_EFFICIENCY_ATTENTION, /* by flops; forward, in the precision that is multiplied */
     CLEAVE_EFFICIENCY_ATTENTION_BACKWARD,
     CLEAVE_EFFICIENCY_MEMORY, /* by bytes */
     CLEAVE_EFFICIENCY_LOSS,   /* of the memory, by losses over classes; by bytes */

@@ -321,6 +321,31 @@ static double find_smallest(const cleave_model *model, const cleave_nest *nest,
     return smallest;
 }
 
+/* Has each of several products that go at once a weight of its own? */
+static bool is_grouped_product(const cleave_model *model, const cleave_nest *nest,
+                               const cleave_part *part) {
+    if (nest->kind != CLEAVE_NEST_PRODUCT || nest->n_inputs < 2 ||
+        !(cleave_tensor_sees_parameter(model, nest->inputs[0].tensor) ||
+          cleave_tensor_sees_parameter(model, nest->inputs[1].tensor)))
+        return false;
+    uint32_t in_all = axes_of(model, &nest->inputs[0]) & axes_of(model, &nest->inputs[1]) &
+                      axes_of(model, &nest->output);
+    for (int a = 0; a < nest->n_axes; a++)
+        if ((in_all >> a & 1) != 0 && part->hi[a] - part->lo[a] > 1)
+            return true;
+    return false;
+}
+
+static cleave_work_sort sort_of(const cleave_model *model, const cleave_nest *nest,
+                                const cleave_part *part) {
+    if (nest->attention != NULL)
+        return CLEAVE_WORK_ATTENTION;
+    if (is_product(nest) && nest->n_inputs >= 2)
+        return is_grouped_product(model, nest, part) ? CLEAVE_WORK_GROUPED_PRODUCT
+                                                     : CLEAVE_WORK_PRODUCT;
+    return cleave_nest_is_of_loss(model, nest) ? CLEAVE_WORK_LOSS : CLEAVE_WORK_OTHER;
+}
+
 /* The gradients of both factors of a product are a kernel each, which reads that of the product. */
 static cleave_framework_kernels count_second(const cleave_model *model, const cleave_nest *nest,
                                              cleave_pass pass, const cleave_part *part) {
@@ -354,11 +379,10 @@ void cleave_work_measure(const cleave_model *model, const cleave_nest *nest, cle
     work->key[0] = work->family[0] = '\0';
     work->type = multiplied_type(model, nest);
     work->pass = pass;
-    work->sort = nest->attention != NULL                   ? CLEAVE_WORK_ATTENTION
-                 : is_product(nest) && nest->n_inputs >= 2 ? CLEAVE_WORK_PRODUCT
-                 : cleave_nest_is_of_loss(model, nest)     ? CLEAVE_WORK_LOSS
-                                                           : CLEAVE_WORK_OTHER;
-    work->smallest = work->sort == CLEAVE_WORK_PRODUCT ? find_smallest(model, nest, part) : 0;
+    work->sort = sort_of(model, nest, part);
+    bool multiplies =
+        work->sort == CLEAVE_WORK_PRODUCT || work->sort == CLEAVE_WORK_GROUPED_PRODUCT;
+    work->smallest = multiplies ? find_smallest(model, nest, part) : 0;
     work->flops = count_flops(model, nest, pass, part);
     work->bytes = count_bytes(model, nest, pass, part, &alone);
     count_kernels(model, nest, pass, part, work);

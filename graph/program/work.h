@@ -13,6 +13,7 @@ typedef enum cleave_work_sort {
     CLEAVE_WORK_OTHER,
     CLEAVE_WORK_PRODUCT, /* of two matrices, many of them at a time where axes are in all operands
                           */
+    CLEAVE_WORK_GROUPED_PRODUCT, /* such where each has a weight of its own, as of experts */
     CLEAVE_WORK_ATTENTION,
     CLEAVE_WORK_LOSS /* over classes */
 } cleave_work_sort;

@@ -30,6 +30,12 @@ def kernel_of(row, efficiency):
         if name == "bf16 weight gradient" and "out_dtype=fp32" not in row["shape"]:
             return None  # they are added up in f32
         return name, look_up(efficiency[name], min(number["m"], number["k"], number["n"])), measured
+    if row["op"] == "group_matmul" and number:
+        kin = "bf16 weight gradient" if "stage=bwd_grad_w" in row["shape"] else "bf16 product"
+        if kin == "bf16 weight gradient" and "main_grad_dtype=fp32" not in row["shape"]:
+            return None
+        name = kin.replace("bf16", "bf16 grouped")  # where that has no table, that of its kin counts
+        return name, look_up(efficiency.get(name, efficiency[kin]), min(number["M"], number["K"], number["N"])), measured
     if row["op"] in ("sdp_fwd", "sdp_bwd") and number:
         flops = number["batch"] * number["seq_len"] ** 2 * number["head_num"] * \
             (number["qk_head_dim"] + number["v_head_dim"])  # half of the scores are hidden, and not computed

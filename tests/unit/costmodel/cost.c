@@ -82,6 +82,32 @@ Test(cost, products_reach_what_their_smallest_extent_lets_them) {
     }
 }
 
+/* Products in groups take the tables of products until they have their own; of f32 there is none.
+ */
+Test(cost, products_in_groups_have_tables_of_their_own) {
+    cleave_device_kind kind = plain_kind();
+    cleave_provenance provenance;
+    cleave_work w = work("p", "f", 1e12, 1);
+    kind.rates[CLEAVE_BF16] = 4e12;
+    kind.launch_seconds = 0;
+    kind.efficiency[CLEAVE_EFFICIENCY_BF16_PRODUCT] = cleave_efficiency_flat(0.5);
+    kind.efficiency[CLEAVE_EFFICIENCY_BF16_WEIGHTS] = cleave_efficiency_flat(0.25);
+    w.type = CLEAVE_BF16;
+    w.sort = CLEAVE_WORK_GROUPED_PRODUCT;
+    w.smallest = 1000;
+    cr_expect_float_eq(cleave_cost_compute(&kind, &w, &provenance), 0.5, 1e-9);
+    w.pass = CLEAVE_PASS_WEIGHT_GRADIENT;
+    cr_expect_float_eq(cleave_cost_compute(&kind, &w, &provenance), 1, 1e-9);
+    kind.efficiency[CLEAVE_EFFICIENCY_BF16_GROUPED] =
+        (cleave_efficiency){.n = 2, .size = {100, 10000}, .share = {0.2, 0.6}};
+    kind.efficiency[CLEAVE_EFFICIENCY_BF16_GROUPED_WEIGHTS] = cleave_efficiency_flat(0.2);
+    cr_expect_float_eq(cleave_cost_compute(&kind, &w, &provenance), 1.25, 1e-9);
+    w.pass = CLEAVE_PASS_INPUT_GRADIENT;
+    cr_expect_float_eq(cleave_cost_compute(&kind, &w, &provenance), 0.25 / 0.4, 1e-9);
+    w.type = CLEAVE_F32;
+    cr_expect_float_eq(cleave_cost_compute(&kind, &w, &provenance), 2, 1e-9);
+}
+
 /* Backward of attention takes forward's table where it has none, and both that of large products
    where there is neither; memory has its own, by bytes. */
 Test(cost, kernels_without_a_table_take_that_of_their_kin) {

@@ -56,6 +56,30 @@ Test(filled, experts_with_room_for_all_are_priced_by_the_tokens_that_choose_them
     cr_expect_float_eq(cleave_filled_share(&model, dense, &part), 1, 1e-12);
 }
 
+/* One kernel for all experts, whose rows of the left factor each have a weight of their own; one
+   expert alone is a product as any other. */
+Test(filled, products_of_several_experts_are_grouped) {
+    import_experts(0);
+    for (int i = 0; i < 3; i++) {
+        const cleave_nest *nest = main_nest(products[i]);
+        cleave_part part = cleave_part_whole(nest, 0);
+        cleave_work work;
+        cleave_work_measure(&model, nest, CLEAVE_PASS_WEIGHT_GRADIENT, &part, &work);
+        cr_expect_eq(work.sort, CLEAVE_WORK_GROUPED_PRODUCT);
+        cr_expect_gt(work.smallest, 0);
+        for (int a = 0; a < nest->n_axes; a++)
+            if (strcmp(nest->axes[a].name, "e") == 0)
+                part.hi[a] = 1;
+        cleave_work_measure(&model, nest, CLEAVE_PASS_WEIGHT_GRADIENT, &part, &work);
+        cr_expect_eq(work.sort, CLEAVE_WORK_PRODUCT);
+    }
+    const cleave_nest *dense = main_nest("model.layers.0.self_attn.q_proj");
+    cleave_part part = cleave_part_whole(dense, 0);
+    cleave_work work;
+    cleave_work_measure(&model, dense, CLEAVE_PASS_FORWARD, &part, &work);
+    cr_expect_eq(work.sort, CLEAVE_WORK_PRODUCT);
+}
+
 /* A bias is no row: what it is added to stays zero where nobody has a row, or the products behind
    it would be of whole tables. */
 Test(filled, biases_of_experts_leave_empty_rows_empty) {
