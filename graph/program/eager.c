@@ -11,10 +11,28 @@ static const struct {
     bool exact; /* in f32 in between */
 } spelled_out[] = {{"RMSNormalization", true}, {"RotaryEmbedding", false}};
 
+/* x, and x with its halves exchanged, each times a table, and added: rotary positions, which may be
+   behind the product that makes x. */
+static bool turns_halves(const cleave_model *model, const cleave_nest *nest) {
+    return nest->kind == CLEAVE_NEST_POINTWISE && nest->n_inputs >= 4 &&
+           nest->n_instructions >= 3 && nest->inputs[0].tensor != nest->inputs[1].tensor &&
+           cleave_tensor_base(model, nest->inputs[0].tensor) ==
+               cleave_tensor_base(model, nest->inputs[1].tensor) &&
+           nest->tape[0].opcode == CLEAVE_OP_MUL && nest->tape[1].opcode == CLEAVE_OP_MUL &&
+           nest->tape[nest->n_instructions - 1].opcode == CLEAVE_OP_ADD;
+}
+
+bool cleave_nest_turns(const cleave_model *model, const cleave_nest *nest) {
+    return strcmp(model->operators[nest->op].type, "RotaryEmbedding") == 0 ||
+           turns_halves(model, nest);
+}
+
 static int find_spelled_out(const cleave_model *model, const cleave_nest *nest) {
+    const char *type =
+        cleave_nest_turns(model, nest) ? "RotaryEmbedding" : model->operators[nest->op].type;
     int n = (int)(sizeof spelled_out / sizeof *spelled_out);
     for (int i = 0; i < n; i++)
-        if (strcmp(model->operators[nest->op].type, spelled_out[i].type) == 0)
+        if (strcmp(type, spelled_out[i].type) == 0)
             return i;
     return -1;
 }
@@ -60,10 +78,27 @@ static cleave_framework_kernels spell_out(const cleave_model *model, const cleav
         add_kernel(&made, (a + b + written) * number);
     }
     double result = (double)cleave_part_size(model, part, &nest->output);
+    if (turns_halves(model, nest)) { /* a half changes its sign, and both are put together */
+        add_kernel(&made, result * number);
+        add_kernel(&made, 2 * result * number);
+    }
     if (nest->combiner != CLEAVE_COMBINE_NONE)
         add_kernel(&made, (written + result) * number);
     else if (exact && cleave_type_is_short(stored))
         add_kernel(&made, result * (number + (double)cleave_type_bytes(stored)));
+    return made;
+}
+
+/* As complex numbers: they are converted before, multiplied, and converted after; back likewise,
+   since the table has no gradient. */
+static cleave_framework_kernels turn_complex(const cleave_model *model, const cleave_nest *nest,
+                                             const cleave_part *part) {
+    double size = (double)cleave_part_size(model, part, &nest->output);
+    double exact = (double)cleave_type_bytes(CLEAVE_F32);
+    cleave_type stored = model->tensors[nest->output.tensor].stored;
+    cleave_framework_kernels made = {1, 2 * exact * size};
+    for (int way = 0; way < 2 && cleave_type_is_short(stored); way++)
+        add_kernel(&made, size * (exact + (double)cleave_type_bytes(stored)));
     return made;
 }
 
@@ -137,7 +172,9 @@ bool cleave_kernels_spelled_out(const cleave_model *model, const cleave_nest *ne
     if (pass == CLEAVE_PASS_WEIGHT_GRADIENT)
         return false;
     int found = framework->spells_out ? find_spelled_out(model, nest) : -1;
-    if (found >= 0) {
+    if (framework->turns_complex && cleave_nest_turns(model, nest)) {
+        *made = turn_complex(model, nest, part);
+    } else if (found >= 0) {
         *made = spell_out(model, nest, part, spelled_out[found].exact);
         int times = pass == CLEAVE_PASS_FORWARD ? 1 : 2;
         made->n *= times;

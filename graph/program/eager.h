@@ -4,8 +4,12 @@
    is a kernel of its own, whose result lies in memory: the instructions of a tape, and the sum of
    what combines.  Norms by the mean square work in f32 in between and are converted before and
    after (as the Llama of Hugging Face transformers, where rotary positions, too, are spelled out
-   in the type of queries and keys).  Backward each function is as many kernels
-   as it has operands: about twice of forward.
+   in the type of queries and keys, and half of these, their sign changed, is put beside the other
+   half before).  Backward each function is as many kernels as it has operands: about twice of
+   forward.
+
+   Rotary positions may also be products of complex numbers of f32, of which torch.compile makes no
+   kernels (<torch/_inductor/lowering.py> falls back to eager ones and warns).
 
    A loss over classes is as many kernels as its row says.  A mask that is filled in
    place in a view of scores is one kernel forward; back autograd (its CopySlices) copies the
@@ -39,6 +43,9 @@ cleave_additions cleave_additions_of(const cleave_model *model, const cleave_nes
 
 /* Of a loss over classes? */
 bool cleave_nest_is_of_loss(const cleave_model *model, const cleave_nest *nest);
+
+/* Does it turn queries or keys by their positions? */
+bool cleave_nest_turns(const cleave_model *model, const cleave_nest *nest);
 
 /* Is it a mask of places, as of scores? */
 bool cleave_nest_masks_by_place(const cleave_nest *nest);

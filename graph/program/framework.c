@@ -59,8 +59,10 @@ const cleave_framework_row cleave_frameworks[CLEAVE_N_FRAMEWORKS] = {
                       .gathers = FSDP2(false),
                       .buckets = CLEAVE_BUCKETS_KEPT,
                       .chores = CHORES_OF_TORCH(BY_A_KERNEL)},
-    /* It compiles each block, and its loss is torch's, of f32. */
+    /* It compiles each block, and its loss is torch's, of f32; rotary positions are complex
+       (<torchtitan/models/llama3/model.py>). */
     [CLEAVE_TORCHTITAN] = {.name = "torchtitan",
+                           .turns_complex = true,
                            .loss = LOSS_OF_TORCH,
                            .gathers = FSDP2(true),
                            .buckets = CLEAVE_BUCKETS_KEPT,

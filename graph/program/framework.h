@@ -95,6 +95,7 @@ typedef struct cleave_framework_row {
     const char *name;
     bool is_eager;           /* no compiler makes one kernel of several */
     bool spells_out;         /* norms by the mean square and rotary positions */
+    bool turns_complex;      /* rotary positions by complex numbers, with a compiler, too */
     bool fills_masks;        /* of stored scores in place, in a view of them */
     bool holds_for_messages; /* both ends compute nothing while one is on its way */
     bool records_streams;    /* of what collectives send */

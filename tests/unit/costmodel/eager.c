@@ -165,6 +165,35 @@ static cleave_framework_kernels count_all(const char *operator, cleave_pass pass
     return sum;
 }
 
+/* Queries have E numbers of 2 bytes.  A function each: times cosines and times sines (4 and the
+   tables, T x a head's 8 numbers), their sum (6); a half with its sign changed (2) and both put
+   together (4).  As complex numbers: converted (6), multiplied (8) and converted (6).  Without
+   either positions are one kernel with what goes before or after them. */
+Test(eager, rotary_positions_are_spelled_out_behind_the_product_that_they_join) {
+    const cleave_operator *op =
+        &model.operators[cleave_model_find_operator(&model, "model.layers.0.self_attn.q_proj")];
+    int n = 0;
+    for (int32_t i = 0; i < op->n_nests; i++) {
+        const cleave_nest *nest = &model.nests[op->nests[i]];
+        if (!cleave_nest_turns(&model, nest))
+            continue;
+        for (int pass = 0; pass < 2; pass++) {
+            cleave_work work =
+                work_of("model.layers.0.self_attn.q_proj", i,
+                        pass == 0 ? CLEAVE_PASS_FORWARD : CLEAVE_PASS_INPUT_GRADIENT);
+            int times = pass == 0 ? 1 : 2;
+            cr_expect_eq(work.kernels[CLEAVE_EAGER].n, 5 * times);
+            cr_expect_float_eq(work.kernels[CLEAVE_EAGER].bytes, times * (20.0 * E + 4.0 * T * 8),
+                               0.5);
+            cr_expect_eq(work.kernels[CLEAVE_TORCHTITAN].n, 3);
+            cr_expect_float_eq(work.kernels[CLEAVE_TORCHTITAN].bytes, 20.0 * E, 0.5);
+            cr_expect_leq(work.kernels[CLEAVE_COMPILED].n, 1);
+        }
+        n++;
+    }
+    cr_expect_eq(n, 1);
+}
+
 /* Of 16 x 64 logits, which bf16 makes 2 + 4 bytes each to convert and as many back.  Megatron: 8
    passes of 4 bytes and back 2, Mist of 2 bytes; torch: 2 and back 4.  Fused, 3 of 2 and back 2. */
 Test(eager, a_loss_is_as_many_kernels_as_its_framework_has) {
