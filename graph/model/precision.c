@@ -148,11 +148,19 @@ static bool is_partial(const cleave_model *model, const cleave_nest *nest, const
     return false;
 }
 
+/* What is sent in short numbers arises in them, as a framework's products give it; what several
+   devices have of attention is weighed and merged, and stays exact. */
+static cleave_type partial_type(const cleave_model *model, const cleave_nest *nest,
+                                int32_t tensor) {
+    cleave_type exact = model->tensors[tensor].type;
+    return nest->attention != NULL ? exact : cleave_reduce_type(model, tensor, exact);
+}
+
 cleave_type cleave_output_type(const cleave_model *model, const cleave_nest *nest,
                                const cleave_part *part) {
     const cleave_tensor *tensor = &model->tensors[nest->output.tensor];
     return cleave_type_is_short(tensor->stored) && is_partial(model, nest, part, &nest->output)
-               ? tensor->type
+               ? partial_type(model, nest, nest->output.tensor)
                : tensor->stored;
 }
 
@@ -162,10 +170,10 @@ cleave_type cleave_gradient_type(const cleave_model *model, const cleave_nest *n
     const cleave_tensor *tensor = &model->tensors[operand->tensor];
     if (!cleave_type_is_short(tensor->stored))
         return tensor->stored;
-    return cleave_tensor_sees_parameter(model, operand->tensor) ||
-                   is_partial(model, nest, part, operand)
-               ? cleave_exact_type(tensor)
-               : cleave_value_gradient_type(tensor);
+    if (cleave_tensor_sees_parameter(model, operand->tensor))
+        return cleave_exact_type(tensor);
+    return is_partial(model, nest, part, operand) ? partial_type(model, nest, operand->tensor)
+                                                  : cleave_value_gradient_type(tensor);
 }
 
 cleave_type cleave_reduce_type(const cleave_model *model, int32_t tensor, cleave_type type) {

@@ -4,8 +4,9 @@
      values of activations that a gradient goes through (or would, were        bf16
      nothing frozen), and copies of parameters that are computed with and sent
      gradients of activations                                                  bf16
-     partial results (a part has some of a sum), of values and of gradients    f32
-     statistics, the loss, running statistics                                  f32
+     partial results (a part has some of a sum), of values and of gradients    f32; of activations
+                                                   but attention's as they are sent
+   (reduce_precision) statistics, the loss, running statistics                                  f32
      statistics of rows of attention (graph/model/attention.h)                 two f32
      what no gradient goes through: data, constants, masks, numbers of places  f32
      gradients of parameters, their masters, the optimizer's state             f32

@@ -73,6 +73,36 @@ Test(precision, partial_sums_are_f32_unless_they_may_be_rounded) {
     expect_sent(&of, "g2.z", (56 + 56) * 4, 56 * 4 + 56 * 2, (56 + 56) * 2);
 }
 
+/* In which type the parts of g2, which has some of the sums each, write them. */
+static cleave_type partial_type(lowered *of, cleave_type reduce) {
+    int n = 0;
+    cleave_type type = CLEAVE_N_TYPES;
+    sent(of, CLEAVE_BF16, reduce, "g2.z");
+    for (int32_t c = 0; c < of->program.n_computes; c++) {
+        const cleave_compute *compute = &of->program.computes[c];
+        const cleave_nest *nest = &of->model.nests[compute->nest];
+        if (compute->pass != CLEAVE_PASS_FORWARD || nest->kind != CLEAVE_NEST_PRODUCT ||
+            nest->op != cleave_model_find_operator(&of->model, "g2"))
+            continue;
+        cleave_type writes = of->program.buffers[compute->output].type;
+        cr_expect(n == 0 || writes == type);
+        type = writes;
+        n++;
+    }
+    cr_expect_eq(n, 2);
+    return type;
+}
+
+/* As frameworks' products give them: what is sent rounded is rounded once, where it arises. */
+Test(precision, partial_sums_arise_in_the_type_in_which_they_are_sent) {
+    lowered of;
+    begin(&of);
+    split(&of, "g2", "c");
+    cr_expect_eq(partial_type(&of, CLEAVE_F32), CLEAVE_F32);
+    cr_expect_eq(partial_type(&of, CLEAVE_BF16), CLEAVE_BF16);
+    cleave_arena_free(&of.arena);
+}
+
 /* g1's samples lie on two devices; its weight has 10 x 9 elements, whose gradients are added up
    half by half, and sent back. */
 Test(precision, gradients_of_parameters_stay_exact) {
