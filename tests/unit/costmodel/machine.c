@@ -515,9 +515,11 @@ static void expect_same_machine(const cleave_machine *a, const cleave_machine *b
 
 Test(machine, what_is_written_reads_back_the_same) {
     static const char *const names[] = {
-        "two-cores",     "p100-4x4", "k80-16x4",      "v100-32x8",      "tpu4-4x4x4", "a100-128x8",
-        "mixed-1x4-2x4", "b200-1x8", "h100-512x8",    "h100-500w-64x8", "h200-64x8",  "gh200-64x4",
-        "l4-8x8",        "rtx-4x8",  "a100-40-128x8", "l4-1050mhz-8x8"};
+        "two-cores",      "p100-4x4",      "k80-16x4",  "v100-32x8",    "tpu4-4x4x4",
+        "a100-128x8",     "mixed-1x4-2x4", "b200-1x8",  "h100-512x8",   "h100-500w-64x8",
+        "h200-64x8",      "gh200-64x4",    "l4-8x8",    "rtx-4x8",      "a100-40-128x8",
+        "l4-1050mhz-8x8", "l40s-8x8",      "a10g-8x8",  "rtx-4090-4x8", "mi300x-16x8",
+        "tpu5e-16x16",    "tpu5p-4x4x4",   "gb200-4x72"};
     for (int k = 0; k < (int)(sizeof names / sizeof names[0]); k++) {
         load(names[k], 0);
         cleave_machine again, third;
