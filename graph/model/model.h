@@ -90,7 +90,7 @@ typedef struct cleave_tensor {
     cleave_view view;
     bool frozen;         /* of a parameter: it stays as it is */
     bool needs_gradient; /* a parameter that is trained can be reached through it */
-    bool real;           /* it would need one if no parameter were frozen */
+    bool real;           /* it would need one if no parameter were frozen, and outputs trained */
     cleave_type stored;  /* derived: of its values in memory and in messages; of its initial value,
                             and in files, it is `type` */
     /* Initial value (row-major in the logical shape): of a constant always, of a parameter, buffer

@@ -108,12 +108,8 @@ static void mark_useful(const cleave_model *model, int32_t id, bool *useful) {
         mark_useful(model, view->sources[i], useful);
 }
 
-void cleave_model_find_useful(const cleave_model *model, bool *useful) {
-    bool all = !cleave_model_trains(model) && model->n_outputs == 0;
-    for (int32_t t = 0; all && t < model->n_tensors; t++)
-        useful[t] = true;
-    if (cleave_model_trains(model))
-        mark_useful(model, model->loss, useful);
+/* Whatever leads to what is marked. */
+static void mark_before(const cleave_model *model, bool *useful) {
     for (int32_t n = model->n_nests - 1; n >= 0; n--) {
         const cleave_nest *nest = &model->nests[n];
         uint32_t inputs = useful[nest->output.tensor] ? differentiable_inputs(nest) : 0;
@@ -121,6 +117,15 @@ void cleave_model_find_useful(const cleave_model *model, bool *useful) {
             if ((inputs >> i & 1) != 0)
                 mark_useful(model, nest->inputs[i].tensor, useful);
     }
+}
+
+void cleave_model_find_useful(const cleave_model *model, bool *useful) {
+    bool all = !cleave_model_trains(model) && model->n_outputs == 0;
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        useful[t] = all;
+    if (cleave_model_trains(model))
+        mark_useful(model, model->loss, useful);
+    mark_before(model, useful);
 }
 
 static bool view_needs_gradient(const cleave_model *model, int32_t id) {
@@ -225,14 +230,24 @@ bool cleave_nest_can_run_in_place(const cleave_model *model, const cleave_nest *
     return true;
 }
 
+/* Through what a gradient would go if no parameter were frozen, and if outputs were trained that
+   are not: a pass forward has the same numbers in the same precision as one of training. */
+static void find_real(cleave_model *model, bool *useful) {
+    cleave_model_find_useful(model, useful);
+    for (int32_t o = 0; o < model->n_outputs && !cleave_model_trains(model); o++)
+        mark_useful(model, model->outputs[o], useful);
+    mark_before(model, useful);
+    find_gradients(model, useful, true);
+    for (int32_t t = 0; t < model->n_tensors; t++)
+        model->tensors[t].real = model->tensors[t].needs_gradient;
+}
+
 cleave_status cleave_model_derive_gradients(cleave_model *model, cleave_error *error) {
     bool *useful = CLEAVE_ARENA_ARRAY(model->arena, bool, model->n_tensors);
     if (useful == NULL)
         return cleave_fail_memory(error, "looking for gradients");
+    find_real(model, useful);
     cleave_model_find_useful(model, useful);
-    find_gradients(model, useful, true);
-    for (int32_t t = 0; t < model->n_tensors; t++)
-        model->tensors[t].real = model->tensors[t].needs_gradient;
     find_gradients(model, useful, false);
     for (int32_t n = 0; n < model->n_nests; n++)
         find_kept(&model->nests[n]);

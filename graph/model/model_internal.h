@@ -15,8 +15,8 @@ void cleave_model_hash(cleave_model *model);
    the loss. */
 cleave_status cleave_model_derive_gradients(cleave_model *model, cleave_error *error);
 
-/* Which tensors can change what is differentiated: the loss; in a model without one its outputs, or
-   everything where it names none.  [n_tensors], all false before. */
+/* Which tensors can change what is differentiated: the loss; in a model without one nothing, or
+   everything where it names no outputs.  [n_tensors]. */
 void cleave_model_find_useful(const cleave_model *model, bool *useful);
 
 /* BAD_INPUT, naming the operator that stops the gradient, where a finished model has a loss and

@@ -2,8 +2,10 @@
    x [7, 9], g1 [7, 10], g2 [7, 8], each with a bias and a ReLU on the owners of its sum ("g1.z").
  */
 #include "graph/model/precision.h"
+#include "../../support/config_request.h"
 #include "../../support/models.h"
 #include "../../support/ok.h"
+#include "graph/import/import.h"
 #include "graph/lower/lower.h"
 #include "graph/program/work.h"
 
@@ -101,6 +103,33 @@ Test(precision, partial_sums_arise_in_the_type_in_which_they_are_sent) {
     cr_expect_eq(partial_type(&of, CLEAVE_F32), CLEAVE_F32);
     cr_expect_eq(partial_type(&of, CLEAVE_BF16), CLEAVE_BF16);
     cleave_arena_free(&of.arena);
+}
+
+/* One pass forward has its numbers as training has them, and nothing needs a gradient. */
+Test(precision, a_pass_forward_is_as_short_as_one_of_training) {
+    static const char text[] =
+        "{\"model_type\": \"llama\", \"hidden_size\": 16, \"intermediate_size\": 32, "
+        "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"vocab_size\": 64, "
+        "\"max_position_embeddings\": 64}";
+    cleave_import_request request = config_request(text, 2, 8);
+    cleave_arena arena = {0};
+    cleave_model trained, forward;
+    int n = 0;
+    request.precision = "bf16";
+    OK(cleave_model_import_as, &request, &arena, &trained);
+    request.with_loss = false;
+    OK(cleave_model_import_as, &request, &arena, &forward);
+    for (int32_t t = 0; t < forward.n_tensors; t++) {
+        const cleave_tensor *tensor = &forward.tensors[t];
+        int32_t same = cleave_model_find_tensor(&trained, tensor->name);
+        cr_expect_not(tensor->needs_gradient, "%s", tensor->name);
+        if (same < 0)
+            continue;
+        cr_expect_eq(tensor->stored, trained.tensors[same].stored, "%s", tensor->name);
+        n += tensor->kind == CLEAVE_TENSOR_ACTIVATION && tensor->stored == CLEAVE_BF16;
+    }
+    cr_expect_gt(n, 10);
+    cleave_arena_free(&arena);
 }
 
 /* g1's samples lie on two devices; its weight has 10 x 9 elements, whose gradients are added up
