@@ -2,8 +2,10 @@
 """Published runs against predictions: the table of `cleave validate` for measurements that others made.
 
 FOLDER has their files (simumax_b200.csv, torchtitan.csv, llm_foundry_mpt.csv, mist_l4.csv, sailor_validation.csv,
-megatron_seqsel_fig1_memory.csv, and mist_node_database, the kernels in mist/node_database of Mist's repository); those
-that are missing are left out, and without the folder nothing is done.  Each
+megatron_seqsel_fig1_memory.csv, and mist_node_database, the kernels in mist/node_database of Mist's repository; and
+inference.csv, passes forward on one device that NVIDIA's DeepLearningExamples report, with the columns name, model (a
+file of configs/models or a config.json), machine, precision, batch, sequence, attention, framework, measured_ms and
+source); those that are missing are left out, and without the folder nothing is done.  Each
 source becomes one RUNS.csv, in a temporary folder or in --keep: a row for a row, what the source says in the words of
 docs/formats.md, and what Cleave has no word for as `besides`, so that no row is lost.  Nothing is fitted: prices are
 those of configs/machines.
@@ -40,7 +42,7 @@ import tempfile
 
 import published_page
 from published_kernels import kernels_table
-from published_sources import SOURCES, TITAN_MODELS, TREE, llama, machine
+from published_sources import SOURCES, TITAN_MODELS, TREE, llama, machine, read
 
 COLUMNS = ["group", "name", "model", "machine", "devices", "sequence", "batch", "micro_batch", "data", "tensor",
            "pipeline", "virtual", "layers", "context", "expert", "sequence_parallel", "schedule", "recompute", "sharding", "precision",
@@ -356,6 +358,22 @@ def plan(options, folder):
         yield name, devices, batch, json.loads(text) if text else None
 
 
+def passes_forward(options, folder):
+    """Passes forward on one device: (row of inference.csv, predicted seconds)."""
+    for row in read(options.folder, "inference.csv") if os.path.isfile(os.path.join(options.folder, "inference.csv")) else []:
+        model = os.path.join(TREE, "configs", "models", row["model"])
+        if row["model"].startswith("{"):
+            model = os.path.join(folder, "forward-model.json")
+            with open(model, "w") as file:
+                file.write(row["model"])
+        words = [word for name in ("sequence", "attention") if row[name] for word in ("--" + name, row[name])]
+        done = subprocess.run([options.cleave, "search", "--forward", "--model", model, "--batch", row["batch"], "--machine", machine(row["machine"]),
+                               "--devices", "1", "--method", "single", "--precision", row["precision"], "--framework", row["framework"],
+                               *words, "--json", "--quiet", "-o", os.path.join(folder, "forward.layout.json")],
+                              stdout=subprocess.PIPE, check=True)
+        yield row, json.loads(done.stdout)["step_seconds"]
+
+
 def bench(options, folder):
     table = [["source", "rows", "priced", "step: median", "90 %", "tau", "pairs", "memory: median", "90 %",
               "reserved: median", "90 %"]]
@@ -379,10 +397,12 @@ def bench(options, folder):
     print("\n".join(why))
     effects = ablate(options, folder, runs_of, results) if options.ablate else None
     plans = list(plan(options, folder)) if options.plan else []
+    forward = list(passes_forward(options, folder))
+    print_table(published_page.passes(forward))
     if options.page:
         published_page.write(options.page, {"tree": TREE, "table": table, "results": results, "why": why,
                                             "kernels": kernels_table(options.folder),
-                                            "effects": effects, "plans": plans})
+                                            "effects": effects, "plans": plans, "forward": forward})
 
 
 def without_bubbles(result, runs):

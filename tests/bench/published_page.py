@@ -10,7 +10,7 @@ REASONS = [
     (r"Llama3.1-8B \d+ FSDP\+compile$", "nothing was measured of Hopper: the shares of its peaks are carried over"),
     (r"mit N2 ", "memory: less than weights, gradients and Adam's state of 12 layers and what its authors count besides; step: two devices "
                  "share products by messages, where NCCL all-reduces, and one of a layer's products is done by both"),
-    (r"deepseek", "experts are priced as one product for all, by the smallest extent of an expert's"),
+    (r"deepseek", "tables of grouped products are off by 6 to 11 % at kernels, and tokens are spread evenly among experts"),
     (r"seq\d+_mbc", "each all-to-all around attention keeps a copy of its own"),
     (r"30b .* (8192|4096) 1$|(13b|70b) a100_40gb", "micro-batches that nearly fill the memory, where PyTorch's allocator asks the "
                                                      "device for memory again and again: not modelled"),
@@ -23,8 +23,8 @@ REASONS = [
                                       "are at 43 % of the peak, these at 39 to 40 %; not modelled"),
     (r"\d+[mb] h100_80gb", "nothing was measured of Hopper: the shares of its peaks are carried over"),
     (r"a100_40gb x8 512", "eager kernels of short sequences, and a gradient that is clipped, are not modelled"),
-    (r"FSDP\+TP", "three projections of one input, whose gradients torch adds up two at a time as Cleave does, but whose "
-                  "copies a compiler fuses into products"),
+    (r"FSDP\+TP", "three projections of one input, whose gradients a compiler adds up and lays out for the reduce-scatter in one kernel, "
+                  "where Cleave adds them one after the other"),
     (r"GPT-NEO-2.7B clariden N8 pp4", "memory: the same with 4, 8 and 16 replicas had 37.3 to 37.5 GB in use, this 28.5; the last line of its log, which counts, "
                                       "may be of no whole step"),
     (r"clariden N\d+ pp\d+ mbs[12]$|OPT-350M clariden N\d+ pp1 mbs4$", "launches by Python take longer than kernels: a layer that Sailor's authors timed takes 1.5 ms forward and 1.7 "
@@ -158,6 +158,16 @@ def plans_found(plans):
     return markdown(rows) if plans else "Not asked for (`--plan`)."
 
 
+def passes(forward):
+    """Passes forward beside what was measured of them."""
+    rows = [["pass", "precision", "batch", "length", "predicted", "measured", "error"]]
+    for row, seconds in forward:
+        measured = float(row["measured_ms"]) / 1000
+        rows.append([row["name"], row["precision"], row["batch"], row["sequence"] or "-", f"{1000 * seconds:.1f} ms", f"{1000 * measured:.1f} ms",
+                     percent(seconds / measured - 1)])
+    return rows
+
+
 INTRODUCTION = """# Published runs
 
 Written by `tests/bench/published.py FOLDER --page docs/published.md{options}` on {date}, at commit {commit}. The
@@ -200,6 +210,14 @@ far off as those above:
 
 {found}
 
+## One pass forward
+
+Passes of one device that NVIDIA's DeepLearningExamples report (a batch over a mean of sequences a second, or a mean latency; evaluation as a whole, its host and its
+copies included), and what `search --forward` says of the device alone. Small batches wait for the host, which launches some hundreds of kernels: that is not modelled, so
+neither is their latency. f32 of an A100 is TF32, of a V100 it is not; convolutions in f32 are counted as they are written, where cuDNN's have fewer multiplications; scores are stored.
+
+{forward}
+
 ## Effects that are left out
 
 It only reports: nothing is chosen by it. Bubbles are left out by their formula; that collectives and computes slow each other down is not modelled, so
@@ -211,7 +229,7 @@ there is nothing of it to leave out. The median error of the step:
 
 | what | where it comes from |
 |---|---|
-| products | a share of the peak that depends on their smallest extent: SimuMax's measured kernels of B200 and A100 PCIe, Mist's of L4s; gradients of weights, which are added up in f32, by a table of their own |
+| products | a share of the peak that depends on their smallest extent: SimuMax's measured kernels of B200 and A100 PCIe, Mist's of L4s; gradients of weights, which are added up in f32, by a table of their own, and those of several experts at once likewise (of an A100 these are as other products) |
 | attention | a share that depends on its flops, of the same kernels; on Hopper 0.593 of an A100's, since FlashAttention-2 gets 35 % of it (Shah et al., 2024) |
 | **chips of which no kernels were measured** (H100, H200, GH200, and RTX but for products) | the mean of the shares that A100 and B200 reach, at every extent, and of the memory's rate, too |
 | an L4 | twice: as it comes, its clock falling under load, and at the 1,050 MHz that Mist's README asks for (`nvidia-smi -ac 6251,1050`), at which its runs and a part of its kernels were measured |
@@ -251,6 +269,11 @@ Steps:
   which the Ti has. Products and all-reduces of its RTX cards are from layers of the same OPT that its authors timed on one node; forward alone decided products. Held against all
   layers that they timed, tables and rules are within 9 % on 4 kinds of cards at micro-batches of 4 and 8 (two cards, whose products go by messages, excepted), so what holds of
   runs beyond that is stages, data parallelism and the network. One row's one replica reduces gradients for 5.46 s, and has the figures of another row to the digit: it is refused.
+- *Products of experts* have tables of their own of SimuMax's grouped kernels, which had been left out: its DeepSeek-V3 had come out 10 to 15 % too quick.
+- *Partial results of activations* arise in bf16 where they are sent so, as frameworks' products give them (they had been f32, and converted): torchtitan's 8B with tensor parallelism had come out
+  7.8 % too slow. SimuMax's with tensor parallelism, which had come out 0 to 8 % too quick, are further off by it: 1 to 9 %.
+- *Rotary positions* are complex numbers of f32 in torchtitan, for which torch.compile makes no kernels (it warns of that), and without a compiler a kernel for each function: meant to be so before,
+  but not found where they had joined the product that gives queries or keys. Its data-parallel runs had come out 8 to 13 % too quick.
 - *SimuMax*, after 6.1 %: its table of gradients of weights had mixed those given in f32, as Megatron-LM asks for, with others in bf16, which are quicker; it has the former alone.
 
 Memory:
@@ -287,6 +310,7 @@ def write(path, found):
         refused="\n".join(f"- {line}" for line in found["why"]), most_step=100 * most_step,
         most_memory=100 * most_memory, misses=markdown(misses(found["results"], most_step, most_memory)),
         planned=markdown(planned(found["results"])), found=plans_found(found["plans"]),
+        forward=markdown(passes(found["forward"])) if found["forward"] else "No measurements are at hand.",
         effects=markdown(found["effects"]) if found["effects"] else "Not asked for (`--ablate`).")
     with open(path, "w") as file:
         file.write(text)
