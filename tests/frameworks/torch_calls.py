@@ -7,7 +7,9 @@ Plans are written by hand, their words drawn.  The plan's model has samples, tok
 samples and tokens are one dimension, or another of one element lies between; positions are looked up; a bias is tied to a
 name that the plan has not; a module shapes what it gives by a size that it knows; keys have fewer heads than there are
 ranks; of a norm over groups the plan knows what follows it; a function is given tensors by name, others multiply blocks
-that are uneven; a model is known by its config.  Tables that do to themselves what parts can't, and weights
+that are uneven; a model is known by its config.  A module is given its input by name, turns it before it does what the plan knows,
+or has a table and is given nothing; a convolution is a function of a module's weight; a function reads a parameter that is
+cut between steps.  Tables that do to themselves what parts can't, and weights
 that a hook makes, are refused.  Three steps of SGD in double: to 1e-10.
 Exits 77 where there is no PyTorch.
 """
@@ -57,9 +59,29 @@ class Attention(nn.Module):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2).reshape(x.shape)
 
 
+class Turned(nn.LayerNorm):
+    """A norm of channels that come before what they are of."""
+
+    def forward(self, x):
+        return super().forward(x.transpose(1, 2)).transpose(1, 2)
+
+
+class Distances(nn.Module):
+    """A table that knows what is looked up."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.at = nn.Parameter(torch.randn(WORDS, WIDTH)), torch.arange(LENGTH).flip(0)
+
+    def forward(self):
+        return self.table[self.at]
+
+
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
+        self.turned, self.distances, self.conv = Turned(WIDTH), Distances(), nn.Conv1d(WIDTH, WIDTH, 3, padding=1, groups=WIDTH)
+        self.offsets = nn.Parameter(torch.randn(WORDS, WIDTH))
         self.tokens, self.positions = nn.Embedding(WORDS, WIDTH), nn.Embedding(LENGTH, WIDTH)
         self.wide, self.attention, self.between, self.norm = Transposed(), Attention(), nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH)
         self.flat, self.head, self.own = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WORDS), nn.Parameter(torch.randn(WORDS))
@@ -68,7 +90,8 @@ class Model(nn.Module):
 
     def forward(self, ids):
         x = self.tokens(ids) + self.positions(torch.arange(LENGTH, device=ids.device)[None])
-        x = self.flat(self.norm(x.reshape(-1, WIDTH))).view(x.shape)
+        x = self.flat(input=self.norm(x.reshape(-1, WIDTH))).view(x.shape) + self.distances() + self.offsets[self.distances.at]
+        x = x + F.conv1d(self.turned(x.transpose(1, 2)), self.conv.weight, self.conv.bias, padding=1, groups=WIDTH).transpose(1, 2)
         x = x + self.between(x.unsqueeze(1)).squeeze(1)
         x = x + F.linear(x, self.square) @ self.square
         x = self.attention(self.groups(self.wide(x).transpose(1, 2)).transpose(1, 2))
@@ -78,7 +101,7 @@ class Model(nn.Module):
 
 def draw(rng, kind, transposed=False, table=False, bias=True):
     """What one module of a plan does: cut by samples, tokens, columns, what is summed, or repeated."""
-    own = {"norm": "nt"}.get(kind, "ntkc")
+    own = {"norm": "nt", "Conv": "n"}.get(kind, "ntkc")
     axis = rng.choice([*own, None])
     columns, rows = ("S1", "S0") if transposed or table else ("S0", "S1")
     weight = {"k": columns, "c": rows}.get(axis, "R")
@@ -98,13 +121,16 @@ def make_plan(rng):
     words = ["S1" if heads else "R"]
     modules = {"tokens": draw(rng, "Gather", table=True), "positions": draw(rng, "Add", table=True),
                "wide": draw(rng, "MatMul", transposed=True), "between": draw(rng, "MatMul"), "norm": draw(rng, "norm"),
+               "turned": draw(rng, "norm"), "distances": draw(rng, "Gather", table=True), "conv": draw(rng, "Conv"),
                "flat": draw(rng, "MatMul"), "head": draw(rng, "MatMul", bias=False)}
     word = rng.choice(["S0", "S1", "S2", "R"])
     modules["groups"] = {"operator": "Mul", "type": "Mul", "axes": [None if word == "R" else word], "rank": 3, "input": [word],
                          "output": [word], "then": [word], "parameters": {own: ["S0" if word == "S1" else "R"] for own in ("weight", "bias")}}
+    modules["distances"]["parameters"] = {"table": modules["distances"]["parameters"]["weight"]}
+    stored = {name: {"shape": [WORDS, WIDTH], "stored": [rng.choice(["R", "S0", "S1", "@1"])]} for name in ("offsets", "distances.table")}
     attention = {"operator": "attention", "type": "Attention", "axes": [heads], "input": words, "output": words, "then": words}
     return {"cleave_plan": 1, "for": "torch", "model": {"file": "drawn"}, "mesh": [RANKS], "modules": modules,
-            "functions": {"attention": attention}, "loss": None, "parameters": {}, "lost": []}
+            "functions": {"attention": attention}, "loss": None, "parameters": stored, "lost": []}
 
 
 def work(files):

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""What people do with a model besides training it, under plans: states, checkpoints, clipped gradients, models built on
-the meta device, validation, autocast.
+"""What people do with a model besides training it plainly, under plans: states, checkpoints, clipped gradients, models built on
+the meta device, validation, autocast, activations that are computed again, other optimizers and what comes with them.
 
 usage: torch_states.py CLEAVE TREE [--ranks N] [--models NAME,...]
 
 A model is trained two steps under the plan that is found, its gradients clipped, and saved by
 torch.distributed.checkpoint; that is loaded by a model without a plan, by one under a drawn plan, of which some is on one
 rank alone, and by one that was built on the meta device: they have the very values, and the third step of each is that of
-one device.  A checkpoint of one device loads under a plan likewise.  Gradients are the same however one comes by them.
+one device.  A checkpoint of one device loads under a plan likewise, and one of an optimizer's state under another.  Gradients
+are the same however one comes by them.
 Exits 77 where there is no PyTorch.
 """
 import argparse
@@ -25,6 +26,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as checkpoint
 import torch.nn.functional as F
+import torch.utils.checkpoint
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
 CLIP, TOLERANCE = 0.05, 1e-10
 
@@ -53,6 +56,119 @@ def load(model, folder):
     checkpoint.load(state, checkpoint_id=folder)
     model.load_state_dict(state)
     return model
+
+
+class Blocks(torch.nn.Module):
+    """Functions that DTensor lacks, of what is cut, within what is computed again; a parameter that only functions read."""
+
+    def __init__(self, reentrant):
+        super().__init__()
+        self.tokens, self.head, self.reentrant = torch.nn.Embedding(64, 16), torch.nn.Linear(16, 64), reentrant
+        self.up, self.down = torch.nn.Linear(16, 32), torch.nn.Linear(32, 16)
+        self.scale = torch.nn.Parameter(torch.ones(16))
+
+    def block(self, x):
+        a, b = self.up(x).unflatten(-1, (2, 16)).transpose(0, 2).flip(0).transpose(0, 2).flatten(2).chunk(2, -1)
+        return F.hardswish(x) * self.scale + self.down(torch.cat([F.elu(a), b[..., 8:], b[..., :8]], -1))
+
+    def forward(self, ids):
+        x = self.tokens(ids)
+        for _ in range(2):
+            x = self.block(x) if self.reentrant is None else \
+                torch.utils.checkpoint.checkpoint(self.block, x, use_reentrant=self.reentrant)
+        return self.head(x).flatten(0, 1)
+
+
+def plan_blocks(folder):
+    """Samples, columns and rows."""
+    def part(axis, given, gives, weight, bias="R"):
+        own = {"weight": [weight]} if bias is None else {"weight": [weight], "bias": [bias]}
+        return {"operator": "made up", "type": "MatMul", "axes": [axis], "rank": 3, "input": [given], "output": [gives],
+                "then": ["S0" if gives == "P" else gives], "parameters": own}
+    modules = {"tokens": {**part("k", "R", "S2", "S1", None), "type": "Gather"}, "up": part("k", "R", "S2", "S0", "S0"),
+               "down": part("c", "S2", "P", "S1"), "head": part("n", "S0", "S0", "R")}
+    file = os.path.join(folder, "blocks.plan.json")
+    with open(file, "w", encoding="utf-8") as stream:
+        json.dump({"cleave_plan": 1, "for": "torch", "model": {"file": "made up"}, "mesh": [dist.get_world_size()], "modules": modules,
+                   "functions": {}, "loss": None, "parameters": {}, "lost": []}, stream)
+    dist.barrier()
+    return file
+
+
+def check_again(folder):
+    """Activations that are computed again in backward are what they were in the forward."""
+    import cleave.torch
+    torch.manual_seed(6)
+    file, first, wrong = plan_blocks(folder), Blocks(None).double(), []
+    ids, targets = torch.randint(64, (4, 5)), torch.randint(64, (20,))
+    F.cross_entropy(first(ids), targets).backward()
+    for reentrant in (None, False, True):
+        model = Blocks(reentrant).double()
+        model.load_state_dict(first.state_dict())
+        model = cleave.torch.apply(model, file)
+        F.cross_entropy(model(ids), targets).backward()
+        off, where = plans.apart({n: plans.whole(p.grad) for n, p in model.named_parameters()},
+                                 {n: p.grad for n, p in first.named_parameters()})
+        wrong += [] if off < TOLERANCE else [f"computed again ({reentrant}), the gradient of {where} is off by {off:.1e}"]
+    return wrong
+
+
+def by_lbfgs(model, inputs, targets):
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(*inputs), targets)
+        loss.backward()
+        return loss
+    optimizer.step(closure)
+
+
+def by_steps(model, inputs, targets):
+    """Decay of weights alone, a rate that changes, gradients of halves that add up, and values of them that are clipped."""
+    groups = [[p for p in model.parameters() if (p.dim() > 1) == of_weights] for of_weights in (True, False)]
+    optimizer = torch.optim.AdamW([{"params": groups[0], "weight_decay": 0.1}, {"params": groups[1], "weight_decay": 0.0}], lr=1e-2, eps=1e-3)
+    rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.02, total_steps=4)
+    for _ in range(3):
+        optimizer.zero_grad(set_to_none=False)
+        for *x, t in zip(*(x.chunk(2) for x in inputs), targets.chunk(2)):
+            (F.cross_entropy(model(*x), t) / 2).backward()
+        torch.nn.utils.clip_grad_value_(model.parameters(), 1e-2)
+        optimizer.step(), rates.step()
+
+
+def by_scaler(model, inputs, targets):
+    """One step of three is left out, since its gradients are not finite."""
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for scale in (1.0, 1e308, 1.0):
+        optimizer.zero_grad()
+        scaler.scale(F.cross_entropy(model(*inputs), targets) * scale).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        scaler.step(optimizer), scaler.update()
+    if scaler.get_scale() != 2048.0:
+        raise RuntimeError(f"the scale is {scaler.get_scale()}")
+
+
+def by_average(model, inputs, targets):
+    average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
+    for _ in range(2):
+        step(model, inputs, targets)
+        average.update_parameters(model)
+    with torch.no_grad():
+        average(*inputs)
+    model.load_state_dict(average.module.state_dict())
+
+
+def by_half(model, inputs, targets):
+    """Every second parameter stays as it was."""
+    for p in list(model.parameters())[::2]:
+        p.requires_grad_(False)
+    step(model, inputs, targets)
+
+
+LOOPS = (by_steps, by_scaler, by_average, by_half)
 
 
 class Check:
@@ -104,6 +220,48 @@ class Check:
                 found.append({"loss": value.detach(), **{name: plans.whole(p.grad) for name, p in each.named_parameters()}})
             self.same(f"{loss}", *reversed(found))
             planned.zero_grad()
+
+    def loops(self, first, found, drawn, inputs, targets):
+        """As in other loops; LBFGS, of all parameters in one, where all ranks have all of them."""
+        import cleave.torch
+        for loop in (*LOOPS, by_lbfgs):
+            one = copy.deepcopy(first)
+            loop(one, inputs, targets)
+            for plan in (found, drawn) if loop in LOOPS else (found,):
+                mine = cleave.torch.apply(copy.deepcopy(first), plan)
+                loop(mine, inputs, targets)
+                self.same(f"{loop.__name__}, {os.path.basename(plan)}", values(mine), values(one))
+
+    def optimizers(self, first, found, drawn, inputs, targets):
+        """The state of an optimizer is saved under one plan and loaded under another, or none."""
+        import cleave.torch
+
+        def make(plan):
+            model = copy.deepcopy(first)
+            model = cleave.torch.apply(model, plan) if plan else model
+            return model, torch.optim.AdamW(model.parameters(), lr=1e-2, eps=1e-3)
+
+        def train(model, optimizer):
+            optimizer.zero_grad()
+            F.cross_entropy(model(*inputs), targets).backward()
+            optimizer.step()
+
+        def state(pair):
+            model, optimizer = get_state_dict(*pair)
+            return {"model": model, "optimizer": optimizer}
+        one = make(None)
+        train(*one), train(*one), train(*one)
+        for i, (before, after) in enumerate(((found, drawn), (drawn, found), (drawn, None), (None, drawn))):
+            pair, folder = make(before), os.path.join(self.folder, f"optimizer {i}")
+            train(*pair), train(*pair)
+            checkpoint.save(state(pair), checkpoint_id=folder)
+            dist.barrier()
+            pair = make(after)
+            saved = state(pair)
+            checkpoint.load(saved, checkpoint_id=folder)
+            set_state_dict(*pair, model_state_dict=saved["model"], optim_state_dict=saved["optimizer"])
+            train(*pair)
+            self.same(f"an optimizer's state, {i}", values(pair[0]), values(one[0]))
 
     def compiled(self, first, found, inputs, targets):
         """torch.compile of all or of modules, before or after: a plan runs as without it."""
@@ -160,6 +318,8 @@ class Check:
         self.losses(copy.deepcopy(first), cleave.torch.apply(copy.deepcopy(first), found), inputs)
         self.losses(copy.deepcopy(first), cleave.torch.apply(copy.deepcopy(first), drawn), inputs)
         self.compiled(first, drawn, inputs, targets)
+        self.loops(first, found, drawn, inputs, targets)
+        self.optimizers(first, found, drawn, inputs, targets)
         self.modes(first, found, drawn, inputs, targets)
         self.gradients(cleave.torch.apply(copy.deepcopy(first), found), inputs, targets)
         planned = cleave.torch.apply(copy.deepcopy(first), found)
@@ -266,7 +426,7 @@ def check_clipped():
 
 def work(cases, models, folder):
     warnings.simplefilter("ignore")  # of PyTorch's own files
-    wrong = check_across() + check_functions() + check_classes() + check_clipped()
+    wrong = check_across() + check_functions() + check_classes() + check_clipped() + check_again(folder)
     for name, found, drawn in cases:
         saved = os.path.join(folder, name)
         for what in Check(name, saved).run(*models[name], found, drawn):

@@ -13,11 +13,11 @@ from torch.distributed.tensor import DTensor
 from torch.nn.utils.parametrize import ParametrizationList
 
 from ..command import CleaveError
-from ..plan import Part, load
-from . import clip, lie, local, made, pages, stages
+from ..plan import load
+from . import again, clip, lie, local, made, pages, stages
 from .experts import Experts, Layer, Surveyed, name_experts
 from .functions import Functions, register_loss
-from .modules import Run, Whole
+from .modules import Run, Whole, whole_part
 from .names import as_here, unwrapped
 
 
@@ -124,14 +124,11 @@ class _Within:
 
 def _run_others_whole(modules, plan, mesh, state):
     """What has parameters and is not in the plan does the same on every rank."""
-    whole = ["R"] * mesh.ndim
     experts = tuple(f"{name}." for name in name_experts(plan))
     planned = {modules[name] for name in plan.modules}  # one may have other names, too
     for name, module in modules.items():
-        own = [key for key, parameter in module._parameters.items() if parameter is not None]
-        is_one = not module._modules or isinstance(module, ParametrizationList)
-        if own and module not in planned and is_one and not name.startswith(experts):
-            part = Part("", "", [None] * mesh.ndim, whole, whole, whole, {key: whole for key in own})
+        part, is_one = whole_part(module, mesh), not module._modules or isinstance(module, ParametrizationList)
+        if part.parameters and module not in planned and is_one and not name.startswith(experts):
             module.forward = Whole(module, part, mesh, state)
 
 
@@ -195,6 +192,7 @@ def apply(model, plan, mesh=None, keep_memory=True):
     if plan.mesh:
         lie.plan_on(state.inner)
         clip.register()
+        again.register()
         _run_in_parts(model, plan, state.inner, state)
     for name in name_experts(plan):
         module = model.get_submodule(name)

@@ -33,10 +33,8 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     mesh = lie.planned_mesh(*(x.grad for x in own)) if own else None
     if mesh is None or float(norm_type) <= 0:
         return _usual(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
-    for x in own:  # DTensor leaves sums to be made of parameters that functions read
-        words = lie.words_of(x.grad, mesh)
-        if "P" in words:
-            x.grad = lie.redistribute(x.grad, mesh, ["R" if word == "P" else word for word in words])
+    for x in own:  # DTensor may leave sums to be made
+        x.grad = lie.add_up(x.grad)
     gradients = [x.grad for x in own]
     norm = _norm(gradients, mesh, float(norm_type))
     if error_if_nonfinite and not torch.isfinite(norm):

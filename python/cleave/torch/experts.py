@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map_only
 from ..command import CleaveError
 from . import lie, local
 from .functions import Functions
-from .modules import Run
+from .modules import Run, by_place
 
 
 def name_experts(plan):
@@ -52,15 +52,15 @@ class Surveyed:
     def __init__(self, forward, state):
         self.forward, self.state = forward, state
 
-    def __call__(self, x, *rest, **keywords):
-        return torch.empty_like(x) if self.state.surveys else self.forward(x, *rest, **keywords)
+    def __call__(self, *arguments, **keywords):
+        return torch.empty_like(_tensors((arguments, keywords))[0]) if self.state.surveys else self.forward(*arguments, **keywords)
 
 
 class Layer:
     """The forward of a layer of experts on a mesh of several ranks."""
 
     def __init__(self, module, part, mesh, state):
-        self.forward, self.mesh, self.state = module.forward, mesh, state
+        self.module, self.forward, self.mesh, self.state = module, module.forward, mesh, state
         self.words, self.gradient = part.input, part.gradient(part.input)
 
     def own(self, x):
@@ -81,7 +81,8 @@ class Layer:
             rows *= self.mesh.size(i) if word == "S0" else 1
         return lie.join(x, self.mesh, self.words, (rows, *x.shape[1:]))
 
-    def __call__(self, x, *rest, **keywords):
+    def __call__(self, *arguments, **keywords):
+        (x, *rest), keywords = by_place(self.module, arguments, keywords)
         if self.state.surveys:
             return self.forward(x, *rest, **keywords)
         x = lie.local(lie.move(x, self.mesh, self.words, self.gradient), self.mesh, self.gradient)

@@ -50,8 +50,14 @@ ALONG = {func: (at, default) for at, default, names in (
     F.normalize: (2, 1), torch.linalg.norm: (2, None), torch.linalg.vector_norm: (2, None)}
 
 
+# Of modules that people call by their parameters alone: DTensor's own rules are those of a few layouts.  By dimensions of images.
+CONVOLUTIONS = {getattr(F, f"conv{transposed}{n}d"): n for transposed in ("", "_transpose") for n in (1, 2, 3)}
+
+
 def _dimensions(func, x, args, kwargs):
     """Those along which a function looks; None: it is none of these, or looks at numbers alone."""
+    if func in CONVOLUTIONS:
+        return range(x.dim() - CONVOLUTIONS[func] - 1, x.dim())
     if func is F.pad:
         return range(x.dim() - len(args[0] if args else kwargs["pad"]) // 2, x.dim())
     if func in (F.interpolate, F.upsample):
@@ -96,6 +102,13 @@ def _writes(func):
     return name.startswith("__i") or (name.endswith("_") and not name.endswith("__"))
 
 
+def _settle_gradient(x, func):
+    """Of a parameter that a function reads the gradient is added up before it is in .grad, as that of one in a module is: not
+    all optimizers can do with parts."""
+    if isinstance(x, torch.nn.Parameter) and x.requires_grad and func.__name__ != "__get__" and not hasattr(x, "_cleave_settled"):
+        x._cleave_settled = x.register_hook(lie.add_up)
+
+
 class Functions(TorchFunctionMode):
     """Within the forward of one module.  `attention`: how its one attention is cut, or None."""
 
@@ -105,12 +118,16 @@ class Functions(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if not args and isinstance(kwargs.get("input"), DTensor):
+            args, kwargs = (kwargs["input"],), {name: x for name, x in kwargs.items() if name != "input"}
         if func is F.scaled_dot_product_attention and any(isinstance(x, DTensor) for x in (*args, *kwargs.values())):
             return self.attend(func, *args, **kwargs)
         if func is F.multi_head_attention_forward:
             return self.see_within(func, *args, **kwargs)
         tensors = _tensors((*args, *kwargs.values()))
         parts = [x for x in tensors if isinstance(x, DTensor)]
+        for x in parts:
+            _settle_gradient(x, func)
         if parts and any(not isinstance(x, DTensor) or x.device_mesh != parts[0].device_mesh for x in tensors):
             place = self.place(parts[:1] if _writes(func) else parts)
             args = [self.bring(x, *place) for x in args]
@@ -260,7 +277,9 @@ class Functions(TorchFunctionMode):
 
     def view(self, func, x, *rest, **kwargs):
         """What is no block of any dimension then is made whole first, and so is its gradient on the way back.  (DTensor does
-        so, or fails, or makes nonsense of it, as its version is.)"""
+        so, or fails, or makes nonsense of it, as its version is; it does not know the strides of what is flipped.)"""
+        if func is not torch.Tensor.view and not x.to_local().is_contiguous():
+            x = x.clone(memory_format=torch.contiguous_format)
         y = func(self.keep_blocks(x, func(torch.empty(x.shape, dtype=x.dtype, device="meta"), *rest, **kwargs).shape), *rest,
                  **kwargs)
         if y.requires_grad:

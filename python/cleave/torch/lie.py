@@ -11,7 +11,7 @@ import math
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
 from ..command import CleaveError
 from . import under_way
@@ -371,16 +371,25 @@ def redistribute(x, mesh, words, gradient_words=()):
 
 
 def move(x, mesh, words, gradient_words=()):
-    """x so, once for all who read it so: their gradients add up before they go back."""
+    """x so, once for all who read it so: their gradients add up before they go back.  (Not of a parameter, which is another
+    after the next update.)"""
     if not isinstance(x, DTensor):
         return spread(x, mesh, words)
     if _stays(x, mesh, words, gradient_words):
         return x
+    if isinstance(x, torch.nn.Parameter):
+        return redistribute(x, mesh, words)
     moved = x.__dict__.setdefault("_cleave_moved", {})
     key = tuple(words)
     if key not in moved:
         moved[key] = redistribute(x, mesh, words)
     return moved[key]
+
+
+def add_up(x):
+    """x, of which ranks have no parts that add up."""
+    mesh = planned_mesh(x) if isinstance(x, DTensor) and any(map(Placement.is_partial, x.placements)) else None
+    return x if mesh is None else redistribute(x, mesh, _back(words_of(x, mesh)))
 
 
 def whole(x, mesh=None):
@@ -426,3 +435,13 @@ def block(extent, words, dimension, mesh):
 def part_shape(shape, words, mesh):
     """Of this rank's part of a tensor of this shape."""
     return [block(extent, words, d, mesh)[1] for d, extent in enumerate(shape)]
+
+
+def largest_part(shape, words, mesh):
+    """Of the first rank's part, which is the same to all ranks."""
+    shape = list(shape)
+    for i, word in enumerate(words):
+        if word[0] == "S":
+            d = int(word[1:].partition("/")[0])
+            shape[d] = -(-shape[d] // mesh.size(i))
+    return shape

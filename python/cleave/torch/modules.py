@@ -1,12 +1,22 @@
 """The forward of a module that a plan names: its input is brought to where the plan wants it, it computes on parts, and
 what it gives is a DTensor."""
 import dataclasses
+import inspect
 
 import torch
 from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_map_only
 
+from ..plan import Part
 from . import lie, local, made
+
+
+def by_place(module, arguments, keywords):
+    """What a module is given, the first of it by its place, which people may give by name."""
+    first = next((name for name in inspect.signature(type(module).forward).parameters if name != "self"), None)
+    if arguments or first not in keywords:
+        return arguments, keywords
+    return (keywords[first],), {name: x for name, x in keywords.items() if name != first}
 
 
 def _as_given(part, rank, is_table):
@@ -28,8 +38,8 @@ def _as_given(part, rank, is_table):
 
 
 def _by_samples(part):
-    """The part of a norm over groups of channels, of which a plan knows but what follows it, cut as that is: whole but for
-    samples."""
+    """The part of a module that does more than a plan knows of it (a norm over groups of channels, cut as what follows it): whole
+    but for samples."""
     cut = [word[0] == "S" and word != "S0" for word in part.input]
 
     def uncut(words):
@@ -54,7 +64,7 @@ class Run:
         self.partial = [i for i, word in enumerate(part.output) if word == "P"]
         self.gradients = {name: part.gradient(words) for name, words in part.parameters.items()}
         self.input_gradient = part.gradient(part.input)
-        self.shapes, self.as_others = {}, {}
+        self.shapes, self.as_others, self.fit = {}, {}, {}
         # A bias is added to whole sums, where the module lets it be.
         self.adds_later = bool(self.partial) and "bias" in part.parameters and \
             isinstance(module, (torch.nn.Linear, torch.nn.modules.conv._ConvNd))
@@ -96,28 +106,60 @@ class Run:
             whole = {name: torch.empty(p.shape, dtype=p.dtype, device="meta")
                      for store in (self.module._parameters, self.module._buffers) for name, p in store.items()
                      if p is not None} | made.on_meta(self.module)
+            x, rest, keywords = tree_map_only(
+                torch.Tensor, lambda other: torch.empty(other.shape, dtype=other.dtype, device="meta"), (x, rest, keywords))
             with torch.no_grad(), local.instead(self.module, whole):
-                y = type(self.module).forward(self.module, torch.empty(x.shape, dtype=x.dtype, device="meta"), *rest,
-                                              **keywords)
+                y = type(self.module).forward(self.module, x, *rest, **keywords)
             self.shapes[key] = y.shape
         return self.shapes[key]
 
-    def __call__(self, x, *rest, **keywords):
+    def __call__(self, *arguments, **keywords):
+        arguments, keywords = by_place(self.module, arguments, keywords)
         layer = self.state.layer
         if self.state.surveys:
-            return type(self.module).forward(self.module, x, *rest, **keywords)
+            return type(self.module).forward(self.module, *arguments, **keywords)
+        if not arguments or not isinstance(arguments[0], torch.Tensor):  # it has itself what the plan's operator is given
+            return Whole(self.module, whole_part(self.module, self.mesh), self.mesh, self.state).alike(*arguments, **keywords)
+        x, *rest = arguments
         if layer is None:
             return self.as_given(x, rest, keywords).run(x, *rest, **keywords)
         if self.is_local(layer):
             return local.plain(self.module, self.part, layer.own(x), self.tensors(), self.mesh, None, rest, keywords)
         return self.as_given(x, rest, keywords).run(layer.join(x), *rest, **keywords)
 
+    def fits(self, x, rest, keywords):
+        """Does a module of one's own make of parts what the plan says?  It may turn what it is given (channels last) before it
+        does what the plan knows of it."""
+        module, part, mesh = self.module, self.part, self.mesh
+        if type(module).__module__.startswith("torch.nn.") or self.rule is not local.plain or \
+                not any(word[0] == "S" and word != "S0" for word in part.input):
+            return True
+        key = x.shape
+        if key not in self.fit:
+            here = {name: torch.empty(lie.largest_part(module._parameters[name].shape, words, mesh), dtype=x.dtype, device="meta")
+                    for name, words in part.parameters.items() if module._parameters.get(name) is not None}
+            shapes = [lie.largest_part(shape, words, mesh)
+                      for shape, words in ((x.shape, part.input), (self.shape(x, rest, keywords), part.output))]
+            given, rest, keywords = tree_map_only(torch.Tensor, lambda y: torch.empty(y.shape, dtype=y.dtype, device="meta"),
+                                                  (torch.empty(shapes[0], dtype=x.dtype, device="meta"), rest, keywords))
+            try:
+                with torch.no_grad():
+                    y = local.plain(module, part, given, here, mesh, x.shape, rest, keywords)
+                self.fit[key] = list(y.shape) == shapes[1]
+            except RuntimeError:
+                self.fit[key] = False
+        return self.fit[key]
+
     def as_given(self, x, rest, keywords):
         """The same as it is called: a plan's model may have samples and tokens as dimensions of their own, where the module is
         given both in one, or others of one element between them, and of positions those of each sample."""
         rank, is_table = len(self.shape(x, rest, keywords)), isinstance(self.module, torch.nn.Embedding)
         if self.part.rank in (None, rank) and not (is_table and self.part.type != "Gather"):
-            return self
+            if self.fits(x, rest, keywords):
+                return self
+            if None not in self.as_others:
+                self.as_others[None] = Run(self.module, _by_samples(self.part), self.mesh, self.state)
+            return self.as_others[None]
         if rank not in self.as_others:
             self.as_others[rank] = Run(self.module, _as_given(self.part, rank, is_table), self.mesh, self.state)
         return self.as_others[rank]
@@ -129,7 +171,8 @@ class Run:
     def run(self, x, *rest, **keywords):
         x = lie.move(x, self.mesh, self.part.input, self.input_gradient)
         here = lie.local(x, self.mesh, self.input_gradient)
-        rest, tensors = [lie.whole(other, self.mesh) for other in rest], self.tensors()
+        rest, keywords = tree_map_only(DTensor, lambda other: lie.whole(other, self.mesh), (rest, keywords))
+        tensors = self.tensors()
         if lie.is_absent(self.mesh, self.part.input):
             y = local.skip(self.module, [here, *tensors.values()])
         else:
@@ -138,12 +181,21 @@ class Run:
         return self.add_bias(y) if self.adds_later else y
 
 
+def whole_part(module, mesh):
+    """The part of a module that does the same on every rank."""
+    whole = ["R"] * mesh.ndim
+    return Part("", "", [None] * mesh.ndim, whole, whole, whole,
+                {name: whole for name, parameter in module._parameters.items() if parameter is not None})
+
+
 class Whole(Run):
     """The forward of a module that all ranks run alike, whatever it is given and gives."""
 
     def __call__(self, *arguments, **keywords):
-        if self.state.surveys or self.state.layer is not None:
-            return super().__call__(*arguments, **keywords)
+        here = self.state.surveys or self.state.layer is not None
+        return super().__call__(*arguments, **keywords) if here else self.alike(*arguments, **keywords)
+
+    def alike(self, *arguments, **keywords):
         whole = self.part.input
         arguments, keywords = tree_map_only(
             DTensor, lambda x: lie.local(lie.move(x, self.mesh, whole, whole), self.mesh, whole), (arguments, keywords))
