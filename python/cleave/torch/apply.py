@@ -14,7 +14,7 @@ from torch.nn.utils.parametrize import ParametrizationList
 
 from ..command import CleaveError
 from ..plan import load
-from . import again, clip, lie, local, made, pages, stages
+from . import again, clip, lie, lists, local, made, pages, stages
 from .experts import Experts, Layer, Surveyed, name_experts
 from .functions import Functions, register_loss
 from .modules import Run, Whole, whole_part
@@ -193,6 +193,7 @@ def apply(model, plan, mesh=None, keep_memory=True):
         lie.plan_on(state.inner)
         clip.register()
         again.register()
+        lists.register()
         _run_in_parts(model, plan, state.inner, state)
     for name in name_experts(plan):
         module = model.get_submodule(name)

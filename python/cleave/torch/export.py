@@ -1,4 +1,5 @@
 """Your model, to be planned: as ONNX in training mode, and from there to a plan by the `cleave` command."""
+import contextlib
 import os
 import tempfile
 import warnings
@@ -20,8 +21,23 @@ def export(model, inputs, file):
     """Writes `model` as it trains, without weights, its batch (dimension 0 of every input) left open; the model stays as
     it was.  Nothing is folded or fused, so parameters keep their names."""
     model = unwrapped(model)
-    with made.as_held(model):
+    with made.as_held(model), _without_cache(model):
         return _export(model, inputs, file)
+
+
+@contextlib.contextmanager
+def _without_cache(model):
+    """What models of transformers keep of one call for the next is no tensor, and nothing to one that trains."""
+    config = getattr(model, "config", None)
+    cache = getattr(config, "use_cache", None)
+    if cache is None:
+        yield
+        return
+    config.use_cache = False
+    try:
+        yield
+    finally:
+        config.use_cache = cache
 
 
 def _export(model, inputs, file):
