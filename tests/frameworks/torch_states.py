@@ -430,6 +430,18 @@ def check_clipped():
     return [f"the norm of parts is {norm}"] if off > 1e-6 else []
 
 
+def check_given():
+    """Plain tensors that are spread get their gradient on every rank, also on one that has none of them."""
+    from cleave.torch import lie
+    mesh, wrong = dist.device_mesh.init_device_mesh("cpu", (dist.get_world_size(),)), []
+    lie.plan_on(mesh)
+    for word in ("R", "S0", "@0"):
+        x = torch.ones(4, 3, dtype=torch.double, requires_grad=True)
+        (lie.whole(lie.spread(x, mesh, [word]) * 2, mesh) ** 2).sum().backward()
+        wrong += [] if torch.equal(x.grad, torch.full_like(x, 8)) else [f"the gradient of what is given as {word} is {x.grad}"]
+    return wrong
+
+
 def check_unscaled():
     """What is not finite on one rank alone is found by all; of a list that begins with what others have this rank's own is done."""
     from cleave.torch import lie
@@ -447,7 +459,7 @@ def check_unscaled():
 def work(cases, models, folder):
     warnings.simplefilter("ignore")  # of PyTorch's own files
     wrong = check_across() + check_functions() + check_classes() + check_clipped() + check_again(folder) + \
-        check_unscaled()
+        check_unscaled() + check_given()
     for name, found, drawn in cases:
         saved = os.path.join(folder, name)
         for what in Check(name, saved).run(*models[name], found, drawn):

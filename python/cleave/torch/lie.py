@@ -119,7 +119,9 @@ def _wrap(part, mesh, words, shape):
 
 
 def spread(whole, mesh, words):
-    """A DTensor of what every rank has whole; nothing is sent."""
+    """A DTensor of what every rank has whole; nothing is sent, but for gradients, which all ranks get whole."""
+    if whole.requires_grad and torch.is_grad_enabled():
+        return redistribute(DTensor.from_local(whole, mesh, [Replicate()] * mesh.ndim, run_check=False), mesh, words)
     mesh = within(mesh, words)
     same = DTensor.from_local(whole, mesh, [Replicate()] * mesh.ndim, run_check=False)
     return same.redistribute(mesh, placements(words))
