@@ -13,6 +13,7 @@ Exits 77 where there is no PyTorch.
 """
 import argparse
 import copy
+import inspect
 import json
 import os
 import sys
@@ -225,6 +226,8 @@ class Check:
     def loops(self, first, found, drawn, inputs, targets):
         """As in other loops; LBFGS, of all parameters in one, where all ranks have all of them."""
         import cleave.torch
+        if inspect.signature(cleave.torch.apply(copy.deepcopy(first), found).forward) != inspect.signature(first.forward):
+            self.wrong.append("the forward has another signature")
         for loop in (*LOOPS, by_lbfgs):
             one = copy.deepcopy(first)
             loop(one, inputs, targets)

@@ -5,6 +5,7 @@ convolution cut by its input channels, batch normalization.  A module that the p
 the plan wants it, computes on parts, and its output is a DTensor again.  Functions between modules are DTensor's.
 """
 import contextlib
+import inspect
 
 import torch
 import torch.distributed
@@ -114,6 +115,7 @@ class _Within:
 
     def __init__(self, forward, mesh, attention, state, result=None):
         self.forward, self.mesh, self.attention, self.state, self.result = forward, mesh, attention, state, result
+        self.__signature__ = inspect.signature(forward)  # by which loops of others know what to give a model
 
     @torch._disable_dynamo  # which can't trace what moves between ranks
     def __call__(self, *arguments, **keywords):
