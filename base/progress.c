@@ -15,6 +15,12 @@ double cleave_clock_seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+double cleave_processor_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 void cleave_progress_begin(cleave_progress *progress, const char *what, bool quiet) {
     *progress = (cleave_progress){.what = what,
                                   .quiet = quiet,

@@ -15,6 +15,8 @@ typedef struct cleave_progress {
 
 /* Monotonic seconds since some fixed point. */
 double cleave_clock_seconds(void);
+/* That all threads of this process have had of processors; from any origin. */
+double cleave_processor_seconds(void);
 
 void cleave_progress_begin(cleave_progress *progress, const char *what, bool quiet);
 /* fraction in 0..1, or below 0 when it is not known; note may be null.  Cheap to call often. */

@@ -194,9 +194,11 @@ static cleave_status run_step(running *run, int64_t step, word *said, cleave_err
     cleave_run_result *result = run->result;
     bool is_nan = false;
     CLEAVE_TRY(cleave_world_meet(rank->world, NULL, 0, "at the start of a step", error));
+    int64_t i = step - result->first_step;
+    result->processor_seconds[i] = -cleave_processor_seconds();
     CLEAVE_TRY(cleave_rank_step(rank, step, error));
     double seconds = cleave_clock_seconds() - rank->step_started;
-    int64_t i = step - result->first_step;
+    result->processor_seconds[i] += cleave_processor_seconds();
     CLEAVE_TRY(bring_loss(rank, &result->loss[i], &is_nan, error));
     if (rank->device == 0 && rank->program->squares_buffer >= 0)
         result->gradient_norm[i] =
@@ -331,6 +333,8 @@ static cleave_status run_rank(running *run, cleave_arena *arena, cleave_error *e
     CLEAVE_TRY(status);
     CLEAVE_TRY(cleave_gather_totals(rank, arena, result, error));
     CLEAVE_TRY(median(result->step_seconds, result->n_steps, &result->median_step_seconds, error));
+    CLEAVE_TRY(median(result->processor_seconds, result->n_steps, &result->median_processor_seconds,
+                      error));
     if (run->records != NULL)
         CLEAVE_TRY(cleave_gather_timeline(rank, run->records, result->median_step_seconds, arena,
                                           result, error));
@@ -387,12 +391,14 @@ cleave_status cleave_run(cleave_world *world, const cleave_model *model,
     CLEAVE_TRY(find_checkpoint(world, model, options, arena, &run, error));
     run.program = CLEAVE_ARENA_ARRAY(arena, cleave_program, 1);
     run.step_seconds = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);
+    run.processor_seconds = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);
     run.loss = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);
     run.dropped = CLEAVE_ARENA_ARRAY(arena, int64_t, run.n_steps);
     if (model->squares > 0)
         run.gradient_norm = CLEAVE_ARENA_ARRAY(arena, double, run.n_steps);
-    if (run.program == NULL || run.step_seconds == NULL || run.loss == NULL ||
-        run.dropped == NULL || (model->squares > 0 && run.gradient_norm == NULL))
+    if (run.program == NULL || run.step_seconds == NULL || run.processor_seconds == NULL ||
+        run.loss == NULL || run.dropped == NULL ||
+        (model->squares > 0 && run.gradient_norm == NULL))
         return cleave_fail_memory(error, "preparing a run");
     CLEAVE_TRY(cleave_lower_run(model, layout, options, arena, run.program, error));
     cleave_values *values = NULL;

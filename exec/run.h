@@ -73,11 +73,14 @@ typedef struct cleave_run_result {
     int64_t n_choices;             /* so many; 0: none can be dropped */
     double *gradient_norm;         /* [n_steps] before clipping; null: gradients are not clipped */
     double *step_seconds;          /* [n_steps] of the slowest rank */
-    double median_step_seconds;    /* the first step left out where there are more */
-    int64_t *bytes_between;        /* [source][destination] per step, as counted by the senders */
-    int64_t bytes_sent;            /* per step, all */
-    int64_t *peak_bytes;           /* [n_devices] arena of each rank */
-    int64_t *rss_peak_bytes;       /* [n_devices] VmHWM of each rank */
+    double *processor_seconds;     /* [n_steps] that rank 0's threads had; 0 in a stream */
+    double median_step_seconds;    /* the first step left out where there are more; */
+    double median_processor_seconds; /* likewise: less than a step of one thread where others had
+                                        the processor, or rank 0 waited for a disk */
+    int64_t *bytes_between;          /* [source][destination] per step, as counted by the senders */
+    int64_t bytes_sent;              /* per step, all */
+    int64_t *peak_bytes;             /* [n_devices] arena of each rank */
+    int64_t *rss_peak_bytes;         /* [n_devices] VmHWM of each rank */
     double kernel_seconds;    /* rank 0: sum of its compute and update items in the median step's
                                  place: last step */
     double last_step_seconds; /* rank 0 */

@@ -160,6 +160,7 @@ cleave_status run_report_print_json(const run_report *report, cleave_error *erro
     }
     cleave_json_set_number(&w, "kernel_seconds", result->kernel_seconds);
     cleave_json_set_number(&w, "last_step_seconds", result->last_step_seconds);
+    cleave_json_set_number(&w, "processor_seconds", result->median_processor_seconds);
     if (p != NULL) {
         put_time_by_kind(&w, &p->errors, result->n_devices);
         put_largest_errors(&w, result->program, &p->errors);

@@ -6,7 +6,8 @@ Images are torchvision's classes, exported as they train; BERT and GPT-2 are tra
 LSTM is two layers of torch.nn's, byte_gpt that of configs/models.  Plain SGD, --threads each (one), and if these are more our step by
 one thread, too.  In f32, or by --bf16 with autocast against --precision bf16.  Every step time is the median of a process's steps but the first; every round runs all sides, and its ratio is ours
 over PyTorch's.  Of --rounds ratios the median is printed with their range, against each side of PyTorch, and the load.
---before COMMAND is another build of ours, which then has a column, too.  Needs PyTorch, torchvision, transformers, onnx.
+--before COMMAND is another build of ours, which then has a column, too.  --processor compares the processor time of a step, for
+machines that others work on; of one thread.  Needs PyTorch, torchvision, transformers, onnx.
 """
 import argparse
 import json
@@ -76,8 +77,9 @@ def make(name, batch=0):
             lambda out: F.cross_entropy(out.logits.float().flatten(0, 1), targets))
 
 
-def peer(name, side, steps, threads, bf16):
+def peer(name, side, given):
     """Prints the seconds of PyTorch's step."""
+    steps, threads, bf16, clock = given.steps, given.threads, given.bf16, time.process_time if given.processor else time.perf_counter
     import torch
     torch.set_num_threads(threads)
     model, x, loss_of = make(name)
@@ -89,22 +91,23 @@ def peer(name, side, steps, threads, bf16):
         model = torch.compile(model)
     seconds = []
     for _ in range(steps):
-        begin = time.perf_counter()
+        begin = clock()
         optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
             out = model(x)
         loss_of(out).backward()
         optimizer.step()
-        seconds.append(time.perf_counter() - begin)
-    print(json.dumps({"step_seconds": statistics.median(seconds[1:])}))
+        seconds.append(clock() - begin)
+    print(json.dumps({"processor_seconds" if given.processor else "step_seconds": statistics.median(seconds[1:])}))
 
 
-def seconds_of(command, threads):
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+def seconds_of(command, given):
+    environment = {**os.environ, "OMP_NUM_THREADS": str(given.threads)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
-    return json.loads(done.stdout)["step_seconds"]
+    said = json.loads(done.stdout)
+    return said["processor_seconds" if given.processor else "step_seconds"]
 
 
 def ours(name, folder):
@@ -135,12 +138,13 @@ def sides_of(given, name, folder):
     again = [sys.executable, os.path.abspath(__file__), given.cleave, name, "--steps", str(given.steps),
              "--threads", str(given.threads)]
     again += ["--bf16"] if given.bf16 else []
+    again += ["--processor"] if given.processor else []
     return found + [(side, [*again, "--peer", side]) for side in peers]
 
 
 def compare(given, name, folder):
     sides, watch = sides_of(given, name, folder), others.Watch()
-    taken = [[seconds_of(command, given.threads) for _, command in sides] for _ in range(given.rounds)]
+    taken = [[seconds_of(command, given) for _, command in sides] for _ in range(given.rounds)]
     parts = [f"ours {1e3 * statistics.median(row[0] for row in taken):8.1f} ms"]
     for i, (label, _) in list(enumerate(sides))[1:]:
         ratios = [row[0] / row[i] for row in taken]
@@ -157,6 +161,7 @@ def main():
     parser.add_argument("--steps", type=int, default=4, help="of each turn, of which the first does not count (default 4)")
     parser.add_argument("--threads", type=int, default=1, help="of each side (default 1)")
     parser.add_argument("--bf16", action="store_true", help="multiply in bf16")
+    parser.add_argument("--processor", action="store_true", help="compare processor time; of one thread")
     parser.add_argument("--compiled", action="store_true", help="beside torch.compile, too; needs a C++ compiler")
     parser.add_argument("--before", metavar="COMMAND", help="another build of cleave, in turns with the others")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
@@ -166,8 +171,10 @@ def main():
         parser.error(f"{unknown[0]} is none of {', '.join(TABLE)}")
     if given.rounds < 1 or given.steps < 2 or given.threads < 1:
         parser.error("--rounds or --threads is below 1, or --steps below 2")
+    if given.processor and given.threads != 1:
+        parser.error("--processor is of one thread")
     if given.peer:
-        peer(given.models[0], given.peer, given.steps, given.threads, given.bf16)
+        peer(given.models[0], given.peer, given)
         return
     for command in [given.cleave] + ([given.before] if given.before else []):
         if not os.access(command, os.X_OK):
