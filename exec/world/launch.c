@@ -16,7 +16,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_ASKED_AT_ONCE = 32, LOOK_NANOSECONDS = 20000000, LAUNCHER_WORDS = 5 };
+enum {
+    MOST_ASKED_AT_ONCE = 32,
+    LOOK_NANOSECONDS = 20000000,
+    LAUNCHER_WORDS = 5,
+    MOST_STARTING_SECONDS = 10
+};
 
 /* One of the two streams that come from the launcher, line by line. */
 typedef struct stream {
@@ -35,6 +40,7 @@ typedef struct report {
     char ending[128];
     int code;            /* that the first rank to fail said it ends with; 0: none did */
     double beat_seconds; /* when the ranks last beat; 0: never */
+    bool has_begun;      /* all ranks are there */
     bool has_last_beat;  /* no more will come */
 } report;
 
@@ -65,6 +71,7 @@ static void pass_line(stream *s, report *r) {
     s->n = 0;
     if (strcmp(s->line, CLEAVE_BEAT) == 0)
         r->beat_seconds = cleave_clock_seconds();
+    r->has_begun = r->has_begun || strcmp(s->line, CLEAVE_BEGUN) == 0;
     r->has_last_beat = r->has_last_beat || strcmp(s->line, CLEAVE_LAST_BEAT) == 0;
     bool message = s->to == stderr,
          ours = strncmp(s->line, "cleave", 6) == 0 || begins_with(s->line, r->program, ": ");
@@ -110,20 +117,33 @@ typedef struct launched {
     int signals; /* descriptor of those for this process */
     int input;   /* what is written there comes to rank 0 */
     double patience_seconds;
-    bool told_to_end, hung;
+    double told_seconds; /* when this process was first told to end */
+    bool told_to_end, told_twice, asked, hung;
 } launched;
+
+static void take_signal(launched *l) {
+    struct signalfd_siginfo info;
+    if (read(l->signals, &info, sizeof info) != (ssize_t)sizeof info)
+        return;
+    l->told_seconds = l->told_to_end ? l->told_seconds : cleave_clock_seconds();
+    l->told_twice = l->told_to_end;
+    l->told_to_end = true;
+}
 
 /* What was asked of this process, to the ranks: to end.  Of those that beat rank 0 looks at its
    input, and they end in their own time: the launcher, which would pass a signal on, loses now and
    then what ranks say and with which code they end once it was sent one.  Who asks twice does not
-   want to wait. */
+   want to wait.  A launcher that is still starting ranks is left alone: MPICH's would wait for ever
+   for ranks that wait for it, and they would stay behind it where it is killed. */
 static void pass_signal(launched *l, const report *r) {
-    struct signalfd_siginfo info;
-    if (read(l->signals, &info, sizeof info) != (ssize_t)sizeof info)
+    bool starts = !r->has_begun && cleave_clock_seconds() - l->told_seconds < MOST_STARTING_SECONDS;
+    if (!l->told_to_end || starts)
         return;
-    if (l->told_to_end || r->beat_seconds <= 0 || send(l->input, "\n", 1, MSG_NOSIGNAL) != 1)
-        kill(l->launcher, l->told_to_end ? SIGKILL : SIGTERM);
-    l->told_to_end = true;
+    if (l->told_twice)
+        kill(l->launcher, SIGKILL);
+    else if (!l->asked && (r->beat_seconds <= 0 || send(l->input, "\n", 1, MSG_NOSIGNAL) != 1))
+        kill(l->launcher, SIGTERM);
+    l->asked = true;
 }
 
 static void look_for_beat(launched *l, const report *r) {
@@ -144,7 +164,8 @@ static void pass_all(stream *streams, report *r, launched *l) {
             if (waiting[i].fd >= 0 && waiting[i].revents != 0 && !pass_some(&streams[i], r))
                 waiting[i].fd = -1;
         if (waiting[2].revents != 0)
-            pass_signal(l, r);
+            take_signal(l);
+        pass_signal(l, r);
         look_for_beat(l, r);
     }
 }
@@ -262,6 +283,9 @@ cleave_status cleave_launch_ranks(const cleave_launch *how, char *const *argumen
     if (code < 0)
         return CLEAVE_FAILED;
     *told_to_end = l.told_to_end;
+    /* Of ranks that it ended, too, the launcher may say that all is well. */
+    if (code == 0 && (said.code != 0 || (l.told_to_end && !said.has_last_beat)))
+        code = CLEAVE_FAILED;
     if (code != 0)
         CLEAVE_TRY(explain(&said, &l, code, error));
     *exit_code = code != 0 && said.code != 0 ? said.code : code;

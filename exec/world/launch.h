@@ -39,8 +39,9 @@ cleave_status cleave_launch_ask(const char *program, const char *const *hosts, i
                                 double seconds, cleave_arena *arena, cleave_launch_answer *answers,
                                 cleave_error *error);
 
-/* Between ranks and who launched them: a line that is a beat, one that says that no more will come,
-   and the variable that asks for them. */
+/* Between ranks and who launched them: lines on stderr, and the variable that asks for them.  A
+   beat says that rank 0 goes on, the last that no more will come. */
+#define CLEAVE_BEGUN "begun\n" /* once, as soon as all ranks are there */
 #define CLEAVE_BEAT "beat\n"
 #define CLEAVE_LAST_BEAT "last beat\n"
 #define CLEAVE_ENDS_WITH                                                                           \

@@ -50,6 +50,8 @@ cleave_status cleave_world_begin(cleave_world **world, cleave_error *error) {
     MPI_Comm_rank(joined->communicator, &joined->rank);
     MPI_Comm_size(joined->communicator, &joined->size);
     joined->beat_seconds = joined->rank == 0 && getenv(CLEAVE_BEATS_VARIABLE) != NULL ? 0 : -1;
+    if (joined->beat_seconds >= 0)
+        fputs(CLEAVE_BEGUN, stderr);
     *world = joined;
     return CLEAVE_OK;
 }

@@ -150,6 +150,38 @@ for delay in 0 0.1 0.25 0.4 0.6 0.9; do # whatever the ranks are at
     grep -q "long/step-$(newest_of long) " err || fail "not the newest: $(cat err)"
 done
 
+# While ranks are still being started: it ends, and leaves none of them.
+tiny=(--model "$tree/tests/data/oracles/tiny_cnn.onnx" --batch 4)
+expect_ok search "${tiny[@]}" --machine "$machine" --method data-parallel -o early.layout.json
+for delay in 0.05 0.1 0.15 0.2 0.25 0.3; do
+    for signals in TERM "INT TERM"; do
+        "$cleave" run "${tiny[@]}" --layout "$work/early.layout.json" --steps 1000000 >out 2>err &
+        run=$!
+        # Before that it is a shell still, whose way to end is to remove the folder.
+        until [ "/proc/$run/exe" -ef "$cleave" ]; do
+            sleep 0.01
+        done
+        sleep $delay
+        for signal in $signals; do
+            kill -"$signal" $run 2>/dev/null
+        done
+        if ! timeout 30 tail --pid=$run -f /dev/null; then
+            fail "$signals after $delay s: it goes on"
+            kill -KILL $run
+        fi
+        exit=0
+        wait $run || exit=$?
+        [ $exit = 1 ] || [ $exit -gt 128 ] || fail "$signals after $delay s: exit $exit"
+        for _ in $(seq 50); do
+            pgrep -f "$work/early.layout" >/dev/null || break
+            sleep 0.1
+        done
+        left=$(pgrep -f "$work/early.layout")
+        [ -z "$left" ] || fail "$signals after $delay s: ranks are left"
+        [ -z "$left" ] || kill -KILL $left
+    done
+done
+
 # Killed twice, it starts again by itself.
 "$cleave" run "${train[@]}" --layout data-parallel.layout.json --steps 8 --checkpoint again --checkpoint-every 1 --restart 9 \
     --json >out 2>err &
