@@ -53,8 +53,9 @@ static cleave_status check_range(const option_row *row, const char *text, double
     if (value >= row->least && (any || value <= row->most))
         return CLEAVE_OK;
     if (any || row->most >= 0x1p53)
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %.64s is below %.15g", row->name, text,
-                           row->least);
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %.64s is %s %.15g", row->name, text,
+                           value > row->least ? "above" : "below",
+                           value > row->least ? row->most : row->least);
     return cleave_fail(error, CLEAVE_BAD_INPUT, "%s: %.64s is not in the range %.15g to %.15g",
                        row->name, text, row->least, row->most);
 }

@@ -8,7 +8,7 @@
 typedef struct values {
     const char *model, *file;
     int64_t batch;
-    double time, memory, rate;
+    double time, memory, rate, far;
     bool json;
     option_texts models;
     option_integers batches;
@@ -23,6 +23,7 @@ static const option_row rows[] = {
     {"--memory", "SIZE", OPTION_BYTES, offsetof(values, memory), .help = "a size"},
     {"--rate", "R", OPTION_NUMBER, offsetof(values, rate), .least = -1, .most = 1,
      .help = "a rate"},
+    {"--far", "R", OPTION_NUMBER, offsetof(values, far), .least = 2, .most = 1e30, .help = "far"},
     {"--json", NULL, OPTION_FLAG, offsetof(values, json), .help = "as JSON"},
     {"--model", "M", OPTION_TEXT_LIST, offsetof(values, models), .help = "models"},
     {"--of", "N", OPTION_INTEGER_LIST, offsetof(values, batches), .least = 1, .most = 9,
@@ -91,6 +92,8 @@ Test(options, mistakes_are_named) {
         {"--name a --rate nan", "nan"},
         {"--name a --rate 1e999", "1e999"},
         {"--name a --rate 2", "2"},
+        {"--name a --far 1", "--far: 1 is below 2"},
+        {"--name a --far 1e31", "--far: 1e31 is above 1e+30"},
         {"--name a --time -1", "-1"},
         {"--name a --time 5GB", "5GB"},
         {"--name a --memory 5parsecs", "5parsecs"},
