@@ -20,7 +20,8 @@ void cleave_onednn_destroy(cleave_onednn *onednn);
 /* The matrix product of blas.h, by oneDNN. */
 cleave_status cleave_onednn_multiply(const cleave_blas_product *product, cleave_error *error);
 
-/* Has the processor instructions for products of bf16?  Without, what follows has none. */
+/* Has the processor instructions for products of bf16 that are quicker than those of f32?  Without,
+   what follows has none. */
 bool cleave_onednn_multiplies_bf16(void);
 
 /* c[m, n] = alpha a[m, k] b[k, n], a and b in bf16, as blas.h has them.  Every byte is part of the
