@@ -44,6 +44,7 @@ cleave_tensor_kind cleave_import_input_kind(const cleave_importer *im, const cle
                  {CLEAVE_TENSOR_PARAMETER, "--inputs does not name it"},
                  {CLEAVE_TENSOR_DATA, "it weighs the classes of a loss"},
                  {CLEAVE_TENSOR_BUFFER, "it is a running statistic"},
+                 {CLEAVE_TENSOR_BUFFER, "models of its family do not train it"},
                  {CLEAVE_TENSOR_DATA, "the file has its parameters as initializers"},
                  {CLEAVE_TENSOR_BUFFER, "it does no more than choose: no gradient reaches it"},
                  {CLEAVE_TENSOR_PARAMETER,
@@ -55,6 +56,7 @@ cleave_tensor_kind cleave_import_input_kind(const cleave_importer *im, const cle
                           im->inputs != NULL,
                           value->weighs_classes,
                           value->running,
+                          value->input->is_kept,
                           im->has_float_initializers,
                           value->chooses,
                           true};

@@ -17,13 +17,14 @@ import sys
 import torch
 import transformers
 
-from make_family_oracles import CLASSES, SIDED, TEXTS, TOWERS, checkpoint_name, configuration, made, tensors_of
+from make_family_oracles import CLASSES, SIDED, TEXTS, TOWERS, checkpoint_name, configuration, is_kept, made, tensors_of
 
 HEADS = {"albert": transformers.AutoModelForMaskedLM, "bert": transformers.AutoModelForMaskedLM,
          "distilbert": transformers.AutoModelForMaskedLM,
          "roberta": transformers.AutoModelForMaskedLM,
          **dict.fromkeys(("deit", "dinov2", "dinov2_with_registers", "vit"), CLASSES),
-         **dict.fromkeys(("deberta-v2", "electra", "esm", "eurobert", "mpnet", "nomic_bert"), transformers.AutoModelForMaskedLM),
+         **dict.fromkeys(("data2vec-text", "deberta-v2", "electra", "esm", "eurobert", "jina_embeddings_v3", "mpnet", "nomic_bert"),
+                         transformers.AutoModelForMaskedLM),
          "modernbert": transformers.AutoModelForMaskedLM, **dict.fromkeys(SIDED, transformers.AutoModelForSeq2SeqLM),
          "whisper": transformers.AutoModelForSpeechSeq2Seq, **TOWERS, **dict.fromkeys(TEXTS)}
 
@@ -45,7 +46,7 @@ def shapes_of(fields):
         shapes["lm_head.weight"] = (config.vocab_size, config.d_model)
     saved = model.state_dict()
     kept = {checkpoint_name(kind, n): tuple(b.shape) for n, b in saved.items()
-            if (n in dict(model.named_buffers()) or not trained.get(n, True)) and not n.endswith(CONSTANTS)}
+            if is_kept(kind, n) or (n in dict(model.named_buffers()) or not trained.get(n, True)) and not n.endswith(CONSTANTS)}
     return shapes, kept
 
 

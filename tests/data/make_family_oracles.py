@@ -37,7 +37,7 @@ LABELS = {str(i): str(i) for i in range(5)}
 CAUSAL = transformers.AutoModelForCausalLM
 CLASSES = transformers.AutoModelForImageClassification
 MASKED = transformers.AutoModelForMaskedLM
-SIDED = ("bart", "blenderbot", "blenderbot-small", "m2m_100", "mbart", "mt5", "pegasus", "t5", "umt5", "whisper")  # kinds that have an encoder and a decoder
+SIDED = ("bart", "blenderbot", "blenderbot-small", "m2m_100", "marian", "mbart", "mt5", "pegasus", "t5", "umt5", "whisper")  # kinds that have an encoder and a decoder
 # One side of a model of images and texts; of it is taken what it gives, an embedding.
 TOWERS = {"clip_text_model": transformers.CLIPTextModelWithProjection,
           "clip_vision_model": transformers.CLIPVisionModelWithProjection,
@@ -60,12 +60,16 @@ MODELS = {
                        dict(model_type="whisper", **SIDES, num_mel_bins=5, max_source_positions=10,
                             max_target_positions=8, pad_token_id=0, bos_token_id=0, eos_token_id=0,
                             decoder_start_token_id=0)),
+    "family_marian": (SEQUENCES, dict(model_type="marian", **SIDES, max_position_embeddings=8, scale_embedding=True,
+                                      activation_function="silu", pad_token_id=0, decoder_start_token_id=0)),
     "family_xglm": (CAUSAL, dict(model_type="xglm", d_model=16, num_layers=2, attention_heads=4, ffn_dim=20,
                                  vocab_size=24, dropout=0.0, attention_dropout=0.0)),
     "family_biogpt": (CAUSAL, dict(model_type="biogpt", **SMALL, intermediate_size=20, max_position_embeddings=8,
                                    **NO_DROPOUT)),
     "family_llama": (CAUSAL, dict(model_type="llama", **ROTARY, rope_scaling=LLAMA3, attention_bias=True,
                                   mlp_bias=True)),
+    "family_exaone": (CAUSAL, dict(model_type="exaone", **ROTARY, tie_word_embeddings=True, rope_scaling=LLAMA3)),
+    "family_iquestcoder": (CAUSAL, dict(model_type="iquestcoder", **ROTARY, head_dim=6)),
     "family_mistral": (CAUSAL, dict(model_type="mistral", **ROTARY, head_dim=6, sliding_window=3)),
     "family_qwen2": (CAUSAL, dict(model_type="qwen2", **ROTARY, tie_word_embeddings=True, use_sliding_window=True,
                                   sliding_window=4, max_window_layers=1)),
@@ -310,6 +314,10 @@ MODELS = {
                                      num_dense_layers=1, layer_types=["conv", "full_attention"],
                                      routed_scaling_factor=1.5)),
     "family_nomic_bert": (MASKED, dict(model_type="nomic_bert", **SMALL, intermediate_size=20, **NO_DROPOUT)),
+    "family_jina_embeddings_v3": (MASKED, dict(model_type="jina_embeddings_v3", **SMALL, intermediate_size=20,
+                                               max_position_embeddings=8, pad_token_id=1, **NO_DROPOUT)),
+    "family_data2vec_text": (MASKED, dict(model_type="data2vec-text", **SMALL, intermediate_size=20, type_vocab_size=1,
+                                          max_position_embeddings=9, pad_token_id=1, **NO_DROPOUT)),
     "family_t5": (SEQUENCES,
                   dict(model_type="t5", d_model=16, d_kv=6, d_ff=20, num_layers=2, num_decoder_layers=1, num_heads=3,
                        vocab_size=24, dropout_rate=0.0, relative_attention_num_buckets=4,
@@ -321,7 +329,7 @@ def checkpoint_name(kind, name):
     """The framework's newest classes call some modules otherwise than its checkpoints do."""
     if kind == "gpt_neox":
         return re.sub("^lm_head", "embed_out", name)
-    if kind == "xlm-roberta":  # tied: one parameter, of which the classes name the other place
+    if kind in ("jina_embeddings_v3", "xlm-roberta"):  # tied: one parameter, of which the classes name the other place
         return name.replace("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight")
     if kind.startswith("qwen2_5_vl"):
         return name.replace("model.language_model.", "model.")
@@ -385,9 +393,14 @@ def tensors_of(kind, named):
     return tensors
 
 
+def is_kept(kind, name):
+    """A buffer of checkpoints: of all but Marian's the bias of logits is zeros."""
+    return name.endswith(BALANCING) or (kind == "marian" and name == "final_logits_bias")
+
+
 def values_of(model, kind):
     """Parameters, and what is kept beside them and not trained."""
-    kept = [(n, b) for n, b in [*model.named_buffers(), *model.named_parameters()] if n.endswith(BALANCING)]
+    kept = [(n, b) for n, b in [*model.named_buffers(), *model.named_parameters()] if is_kept(kind, n)]
     trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     return {n: t.detach().float().numpy().copy() for n, t in tensors_of(kind, trained + kept).items()}
 
@@ -416,7 +429,7 @@ def oracle(name, make, config, folder):
         for p in model.parameters():
             p += 0.1 * torch.randn_like(p) * p.requires_grad
         for n, b in [*model.named_buffers(), *model.named_parameters()]:
-            if n.endswith(BALANCING):
+            if is_kept(kind, n):
                 b += 0.1 * torch.randn_like(b)
     for module in model.modules():
         if capacity is not None and type(module).__name__.endswith("TopKRouter"):

@@ -120,14 +120,26 @@ static const char *add_input(cleave_composer *c, const cleave_onnx_value *value)
     return c->failed ? NULL : value->name;
 }
 
-const char *cleave_compose_parameter(cleave_composer *c, const char *name, int rank,
-                                     const int64_t *shape) {
+static cleave_onnx_value of_fixed_shape(const char *name, int rank, const int64_t *shape) {
     cleave_onnx_value value = {
         .name = name, .type = CLEAVE_ONNX_FLOAT, .has_shape = true, .rank = rank};
     memcpy(value.shape, shape, (size_t)rank * sizeof *shape);
+    return value;
+}
+
+const char *cleave_compose_parameter(cleave_composer *c, const char *name, int rank,
+                                     const int64_t *shape) {
+    const cleave_onnx_value value = of_fixed_shape(name, rank, shape);
     for (int32_t i = 0; c->again != NULL && name != NULL && i < c->inputs.n; i++)
         if (strcmp(c->inputs.items[i].name, name) == 0)
             return c->inputs.items[i].name;
+    return add_input(c, &value);
+}
+
+const char *cleave_compose_kept(cleave_composer *c, const char *name, int rank,
+                                const int64_t *shape) {
+    cleave_onnx_value value = of_fixed_shape(name, rank, shape);
+    value.is_kept = true;
     return add_input(c, &value);
 }
 

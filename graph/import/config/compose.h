@@ -52,6 +52,9 @@ void cleave_compose_integers(cleave_composer *c, const char *attribute, int32_t 
  * batch, which stays open, before the given dimensions. */
 const char *cleave_compose_parameter(cleave_composer *c, const char *name, int rank,
                                      const int64_t *shape);
+/* One that is not trained; a checkpoint has it. */
+const char *cleave_compose_kept(cleave_composer *c, const char *name, int rank,
+                                const int64_t *shape);
 const char *cleave_compose_data(cleave_composer *c, const char *name, int32_t type, int rank,
                                 const int64_t *shape);
 

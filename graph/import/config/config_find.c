@@ -40,7 +40,6 @@ static const struct {
     {"longformer", "global and local attention of one layer"},
     {"mamba", "state-space layers"},
     {"mamba2", "state-space layers"},
-    {"marian", "an encoder and a decoder, and a bias of logits that nothing trains"},
     {"minimax", "linear attention"},
     {"mistral3", "several parts"},
     {"mllama", "texts that attend to images in some layers"},

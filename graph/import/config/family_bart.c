@@ -205,6 +205,14 @@ const char *cleave_compose_bart(cleave_composer *c, const cleave_config *config)
     return compose_sides(c, config, &(sides_style){.norms_embedding = true, .first = FIRST_ROW});
 }
 
+/* The table gives logits with a bias that checkpoints have, and that nothing trains. */
+const char *cleave_compose_marian(cleave_composer *c, const cleave_config *config) {
+    const char *x = compose_sides(c, config, &(sides_style){.waves = true});
+    const char *bias =
+        cleave_compose_kept(c, "final_logits_bias", 2, (int64_t[]){1, config->vocabulary});
+    return CLEAVE_COMPOSE(c, "Add", "logits", x, bias);
+}
+
 const char *cleave_compose_mbart(cleave_composer *c, const cleave_config *config) {
     return compose_sides(
         c, config,

@@ -73,7 +73,7 @@ static const char *feed(const cleave_decoder *d, const char *block, const char *
     cleave_composer *c = d->c;
     const cleave_config *config = d->config;
     const char *scope = cleave_compose_name(c, "%s.feed_forward", block);
-    if ((layer + 1) % config->sparse_step != 0)
+    if (config->routed.n > 0 ? !config->routed.has[layer] : (layer + 1) % config->sparse_step != 0)
         return cleave_compose_gated(c, config, scope, x, config->inner);
     const char *shared = cleave_compose_gated(
         c, config, cleave_compose_name(c, "%s.shared_expert", scope), x, config->expert_inner);

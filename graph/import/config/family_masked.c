@@ -2,8 +2,8 @@
    norms what attention and unit read, RoBERTa, DistilBERT, ELECTRA's generator, whose tables may be
    narrower than the stream (what tells its tokens from a text's own is not put together), and
    ALBERT, which goes through one layer again and again.  MPNet's scores have a bias by distances,
-   as T5's; ESM-2 has rotary positions and treats masked tokens as dropped ones; Nomic's BERT has
-   these positions, too, and a gated unit. */
+   as T5's; ESM-2 has rotary positions and treats masked tokens as dropped ones; Nomic's BERT and
+   Jina's encoder have these positions, too, and Nomic's a gated unit. */
 #include "graph/import/config/family_masked.h"
 #include "graph/import/config/distances.h"
 #include "graph/import/config/families.h"
@@ -46,6 +46,12 @@ const cleave_masked cleave_masked_megatron_bert = {.model = "bert",
 
 const cleave_masked cleave_masked_roberta = {
     .model = "roberta",
+    .blocks = "encoder.layer",
+    .names = BERT_BLOCK("attention.output.LayerNorm", "output.LayerNorm"),
+    .head = ROBERTA_HEAD};
+
+const cleave_masked cleave_masked_data2vec_text = {
+    .model = "data2vec_text",
     .blocks = "encoder.layer",
     .names = BERT_BLOCK("attention.output.LayerNorm", "output.LayerNorm"),
     .head = ROBERTA_HEAD};
@@ -152,6 +158,22 @@ static const cleave_masked nomic_bert = {.model = "nomic_bert",
                                                   .bias = "cls.predictions.bias",
                                                   .logits = "cls.predictions.logits"}};
 
+static const cleave_masked jina = {.model = "roberta",
+                                   .blocks = "layers",
+                                   .names = {.attention = "self_attn",
+                                             .query = "q_proj",
+                                             .key = "k_proj",
+                                             .value = "v_proj",
+                                             .attended = "self_attn.o_proj",
+                                             .attention_norm = "post_attention_layernorm",
+                                             .wide = "mlp.fc1",
+                                             .act = "mlp.activation_fn",
+                                             .narrow = "mlp.fc2",
+                                             .unit_norm = "post_mlp_layernorm",
+                                             .attended_dropout = "post_attention_dropout",
+                                             .dropout = "post_mlp_dropout"},
+                                   .head = ROBERTA_HEAD};
+
 /* ---- what blocks read ------------------------------------------------------------------------ */
 
 static int64_t embedded_width(const cleave_config *config) {
@@ -254,7 +276,7 @@ const char *cleave_compose_masked(cleave_composer *c, const cleave_config *confi
     return cleave_masked_logits(&e, of, table, x);
 }
 
-/* ---- MPNet, ESM-2 and Nomic's BERT ----------------------------------------------------------- */
+/* ---- MPNet, ESM-2, Nomic's BERT and Jina's encoder ------------------------------------------- */
 
 const char *cleave_compose_mpnet(cleave_composer *c, const cleave_config *config) {
     cleave_config own = *config;
@@ -306,13 +328,25 @@ const char *cleave_compose_esm(cleave_composer *c, const cleave_config *config) 
     return cleave_masked_logits(&e, &esm, table, x);
 }
 
+/* Blocks whose queries and keys are turned; these have a bias, or none. */
+static const char *compose_turned(cleave_composer *c, const cleave_config *config,
+                                  const cleave_masked *of, bool biases) {
+    cleave_config own = *config;
+    own.scores_places = true;
+    const cleave_rotary_tables rotary = cleave_compose_rotary_tables(c, "rotary", &own);
+    cleave_encoder e = cleave_masked_encoder(c, &own, of);
+    e.rotary = &rotary;
+    e.biases = biases;
+    const char *table, *x = cleave_masked_embed(&e, of, &table);
+    return cleave_masked_logits(&e, of, table, x);
+}
+
 const char *cleave_compose_nomic_bert(cleave_composer *c, const cleave_config *config) {
     cleave_config own = *config;
-    own.scores_places = own.tied = true;
-    const cleave_rotary_tables rotary = cleave_compose_rotary_tables(c, "rotary", &own);
-    cleave_encoder e = cleave_masked_encoder(c, &own, &nomic_bert);
-    e.rotary = &rotary;
-    e.biases = false;
-    const char *table, *x = cleave_masked_embed(&e, &nomic_bert, &table);
-    return cleave_masked_logits(&e, &nomic_bert, table, x);
+    own.tied = true;
+    return compose_turned(c, &own, &nomic_bert, false);
+}
+
+const char *cleave_compose_jina_embeddings_v3(cleave_composer *c, const cleave_config *config) {
+    return compose_turned(c, config, &jina, true);
 }

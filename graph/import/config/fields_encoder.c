@@ -68,6 +68,16 @@ FIELDS_OF(nomic_bert, EXTENT("hidden_size", width, 768), EXTENT("num_hidden_laye
           RATE("attention_probs_dropout_prob", attention_dropout, 0), YES("tie_word_embeddings"),
           FUNCTION("hidden_act", "silu"));
 
+/* The same of Jina's encoder, whose adapters are no part of the class. */
+FIELDS_OF(jina_embeddings_v3, EXTENT("hidden_size", width, 1024),
+          EXTENT("num_hidden_layers", layers, 24), EXTENT("num_attention_heads", heads, 16),
+          EXTENT("intermediate_size", inner, 4096), EXTENT("vocab_size", vocabulary, 250002),
+          EXTENT("type_vocab_size", types, 1), EXTENT("max_position_embeddings", positions, 8194),
+          EXTENT("head_dim", head, 0), NUMBER("layer_norm_eps", epsilon, 1e-5),
+          TURNED("rope_theta", 20000), RATE("hidden_dropout_prob", dropout, 0.1),
+          RATE("attention_probs_dropout_prob", attention_dropout, 0.1),
+          FLAG("tie_word_embeddings", tied, 1), FUNCTION("hidden_act", "gelu"));
+
 /* Layers are one, whose parameters all share. */
 FIELDS_OF(albert, SIZES, EXTENT("intermediate_size", inner, 16384),
           NUMBER("layer_norm_eps", epsilon, 1e-12), NEEDED("vocab_size", vocabulary),
@@ -172,6 +182,10 @@ FIELDS_OF(blenderbot, SIDES_OF_TEXT("gelu", 128), KEEPS_LAYERS, NOT("extra_layer
 
 FIELDS_OF(blenderbot_small, SIDES_OF_TEXT("gelu", 512), KEEPS_LAYERS, NOT("extra_layer_norm"),
           IS("layernorm_variant", "xlm"));
+
+/* The size of a vocabulary of the decoder's own is of tables that are not shared. */
+FIELDS_OF(marian, SIDES_OF_TEXT("gelu", 1024), KEEPS_LAYERS, IDLE("decoder_vocab_size"),
+          YES("share_encoder_decoder_embeddings"));
 
 /* Sides of M2M-100 drop layers where nothing is said of it. */
 FIELDS_OF(m2m_100, SIDES("relu"), EXTENT("max_position_embeddings", positions, 1024),

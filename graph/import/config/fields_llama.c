@@ -15,6 +15,19 @@ FIELDS_OF(llama, STANDARD_SIZES(4096, 32, 32, 0, 11008, 32000, 2048), TURNED("ro
           FLAG("tie_word_embeddings", tied, 0), FLAG("attention_bias", attention_bias, 0),
           FLAG("mlp_bias", mlp_bias, 0), NOT("rope_interleaved"), FUNCTION("hidden_act", "silu"));
 
+FIELDS_OF(exaone, LLAMA_SIZES(8, 4096), NEEDED("num_layers", layers), TURNED("rope_theta", 500000),
+          NUMBER("rms_norm_eps", epsilon, 1e-5), NUMBER("layer_norm_epsilon", epsilon, 1e-5),
+          EXTENT("head_dim", head, 0), FLAG("tie_word_embeddings", tied, 0),
+          FLAG("attention_bias", attention_bias, 0), FLAG("mlp_bias", mlp_bias, 0),
+          ZERO("embed_dropout"), FUNCTION("hidden_act", "silu"),
+          FUNCTION("activation_function", "silu"));
+
+FIELDS_OF(iquestcoder, STANDARD_SIZES(5120, 80, 40, 8, 27648, 76800, 131072),
+          TURNED("rope_theta", 10000), NUMBER("rms_norm_eps", epsilon, 1e-5),
+          EXTENT("head_dim", head, 128), FLAG("tie_word_embeddings", tied, 0),
+          FLAG("attention_bias", attention_bias, 0), FLAG("mlp_bias", mlp_bias, 0),
+          NOT("use_sliding_window"), EMPTY("clip_qkv"), FUNCTION("hidden_act", "silu"));
+
 FIELDS_OF(ministral, LLAMA(8, 131072), EXTENT("head_dim", head, 0),
           FLAG("tie_word_embeddings", tied, 0), COUNT("sliding_window", window, 4096), LAYERS,
           FUNCTION("hidden_act", "silu"));

@@ -84,6 +84,7 @@ typedef struct cleave_onnx_value {
     int rank;
     int64_t shape[CLEAVE_MAX_RANK];       /* -1: symbolic or not said */
     const char *symbols[CLEAVE_MAX_RANK]; /* of symbolic dimensions, "" where not said; else null */
+    bool is_kept; /* from step to step as it is, though a gradient reaches it; no file says so */
 } cleave_onnx_value;
 
 typedef struct cleave_onnx_graph {

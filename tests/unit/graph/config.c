@@ -14,7 +14,8 @@ static int count_type(const cleave_onnx_graph *graph, const char *type) {
 /* LLaVA 1.5 has of its texts what is not as of Llama's class: 6,738,415,616 parameters of Llama 7B,
    and 64 rows more of 4096 in each of two tables.  The others' numbers are the framework's: places
    of Blenderbot, units of DeBERTa and ELECTRA, latents of GLM; heads of keys, and a head, that null
-   says are those of queries and a share of the width; and what null says nothing of. */
+   says are those of queries and a share of the width; what null says nothing of; and units of Llama
+   4, where layers have no experts. */
 Test(config, sizes_that_are_left_out_are_those_of_the_class) {
     static const struct {
         const char *text;
@@ -41,6 +42,9 @@ Test(config, sizes_that_are_left_out_are_those_of_the_class) {
         {"{\"model_type\": \"llama4_text\", \"num_local_experts\": 2, \"num_key_value_heads\": 4, "
          "\"layer_types\": [\"chunked_attention\", \"full_attention\"], " SIZES "}",
          73232},
+        {"{\"model_type\": \"llama4_text\", \"num_local_experts\": 2, \"num_key_value_heads\": 4, "
+         "\"moe_layers\": [1], " SIZES "}",
+         856176},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const cleave_import_request request = {.file = "hand.json",
