@@ -34,6 +34,7 @@ cleave_status cleave_import_gemm(cleave_importer *im);
 cleave_status cleave_import_global_average_pool(cleave_importer *im);
 cleave_status cleave_import_global_lp_pool(cleave_importer *im);
 cleave_status cleave_import_global_max_pool(cleave_importer *im);
+cleave_status cleave_import_grid_sample(cleave_importer *im);
 cleave_status cleave_import_group_normalization(cleave_importer *im);
 cleave_status cleave_import_hard_sigmoid(cleave_importer *im);
 cleave_status cleave_import_hard_swish(cleave_importer *im);

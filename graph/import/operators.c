@@ -81,6 +81,8 @@ static const operator_row table[] = {
     {"GlobalMaxPool",             1, 1,   cleave_import_global_max_pool, {0}},
     {"Greater",                   2, 2,   cleave_import_binary, {0}},
     {"GreaterOrEqual",            2, 2,   cleave_import_binary, {0}},
+    {"GridSample",                2, 2,   cleave_import_grid_sample,
+      {"align_corners", "mode", "padding_mode"}},
     {"GroupNormalization",        3, 3,   cleave_import_group_normalization,
       {"epsilon", "num_groups", "stash_type"}},
     {"HardSigmoid",               1, 1,   cleave_import_hard_sigmoid, {"alpha", "beta"}},

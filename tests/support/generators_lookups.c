@@ -40,6 +40,22 @@ static void gather_nd(drawn_model *m, const char *type) {
     put_output(m, put_node(m, type, "%s %s", table, index));
 }
 
+/* Sides of as many pixels that all centres, and the clipped ends, are multiples of a half. */
+static void grid_sample(drawn_model *m, const char *type) {
+    const bool aligns = draw_chance(m, 0.5);
+    const int64_t least = aligns ? 2 : 1, samples = draw_between(m, 1, 2);
+    const int64_t image[] = {samples, draw_between(m, 1, 2), draw_between(m, least, least + 1),
+                             draw_between(m, least, least + 1)};
+    const int64_t grid[] = {samples, draw_between(m, 1, 3), draw_between(m, 1, 3), 2};
+    const char *x = draw_operand(m, shape_of(4, image), DRAWN_ANY);
+    const char *places = draw_operand(m, shape_of(4, grid), DRAWN_OFF_GRID);
+    if (aligns)
+        set_integer(m, "align_corners", 1);
+    if (draw_chance(m, 0.3))
+        set_text(m, "padding_mode", "border");
+    put_output(m, put_node(m, type, "%s %s", x, places));
+}
+
 static void one_hot(drawn_model *m, const char *type) {
     drawn_shape shape = draw_shape(m, 1, 2);
     int64_t depth = draw_between(m, 2, 5);
@@ -141,6 +157,7 @@ const generator lookup_generators[] = {{"Compress", 9, compress, true},
                                        {"Gather", 7, gather, true},
                                        {"GatherElements", 11, gather_elements, true},
                                        {"GatherND", 12, gather_nd, true},
+                                       {"GridSample", 16, grid_sample, false},
                                        {"OneHot", 11, one_hot, false},
                                        {"ReverseSequence", 10, reverse_sequence, true},
                                        {"Route", 11, route, false},

@@ -163,6 +163,23 @@ Test(import_refused, shapes_that_do_not_fit_are_refused) {
     expect_refused(&pool, 13, 2, "a window of 5 does not fit the 3 positions of dimension 2");
 }
 
+Test(import_refused, samples_between_pixels_are_linear_or_nearest) {
+    bytes graph = {.n = 0}, attributes = {.n = 0};
+    graph_input(&graph, "x", "batch 1 3 3");
+    graph_input(&graph, "places", "batch 2 2 2");
+    graph_output(&graph, "y");
+    attribute_text(&attributes, "mode", "bicubic");
+    node(&graph, "GridSample", "op", "x places", "y", &attributes);
+    expect_refused(&graph, 16, 2,
+                   "node op (GridSample): attribute mode is bicubic, which is not supported");
+    bytes places = {.n = 0};
+    graph_input(&places, "x", "batch 1 3 3");
+    graph_input(&places, "places", "batch 2 2 3");
+    graph_output(&places, "y");
+    node(&places, "GridSample", "op", "x places", "y", NULL);
+    expect_refused(&places, 16, 2, "its grid has 2 samples of 3 places, its image 2 of 2");
+}
+
 Test(import_refused, views_without_end_are_refused) {
     /* Concat(x, x) thirteen times would have 2^13 pieces. */
     bytes graph = {.n = 0}, axis = {.n = 0};
