@@ -184,12 +184,28 @@ bool cleave_json_find(const cleave_json_cursor *at, const char *key, cleave_json
     return true;
 }
 
+const char *cleave_json_own_key(const cleave_json_cursor *at) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(value_of(at), key, value) {
+        if (strncmp(key, "cleave_", strlen("cleave_")) == 0)
+            return key;
+    }
+    return NULL;
+}
+
 cleave_status cleave_json_get(const cleave_json_cursor *at, const char *key,
                               cleave_json_cursor *member, cleave_error *error) {
     CLEAVE_TRY(cleave_json_expect_object(at, error));
-    if (!cleave_json_find(at, key, member))
-        return cleave_json_fail(at, error, "the key \"%s\" is missing", key);
-    return CLEAVE_OK;
+    if (cleave_json_find(at, key, member))
+        return CLEAVE_OK;
+    const char *own = cleave_json_own_key(at);
+    return own == NULL || strncmp(key, "cleave_", strlen("cleave_")) != 0
+               ? cleave_json_fail(at, error, "the key \"%s\" is missing", key)
+               : cleave_json_fail(at, error,
+                                  "the key \"%s\" is missing, and there is \"%.64s\": is it "
+                                  "another file?",
+                                  key, own);
 }
 
 int32_t cleave_json_count(const cleave_json_cursor *at) {

@@ -46,6 +46,9 @@ cleave_json_type cleave_json_type_of(const cleave_json_cursor *at);
 cleave_status cleave_json_get(const cleave_json_cursor *at, const char *key,
                               cleave_json_cursor *member, cleave_error *error);
 bool cleave_json_find(const cleave_json_cursor *at, const char *key, cleave_json_cursor *member);
+/* The first key of an object that begins with "cleave_", as one of each kind of file of ours does;
+   null: none does. */
+const char *cleave_json_own_key(const cleave_json_cursor *at);
 int32_t cleave_json_count(const cleave_json_cursor *at); /* members or elements, else 0 */
 cleave_json_cursor cleave_json_element(const cleave_json_cursor *at, int32_t index);
 /* The index-th member in file order; its key lives as long as the document.  O(1) on average. */

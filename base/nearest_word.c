@@ -7,21 +7,24 @@ enum { LONGEST = 64 };
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* How many letters have to be put in, left out or changed, row by row. */
+/* How many letters have to be put in, left out, changed, or exchanged with the next, row by row. */
 static size_t distance(const char *a, size_t n, const char *b, size_t m) {
-    size_t row[LONGEST + 1];
+    size_t rows[3][LONGEST + 1], *before = rows[0], *last = rows[1], *row = rows[2];
     for (size_t k = 0; k <= m; k++)
-        row[k] = k;
+        last[k] = k;
     for (size_t i = 0; i < n; i++) {
-        size_t corner = row[0];
         row[0] = i + 1;
         for (size_t k = 0; k < m; k++) {
-            size_t changed = corner + (a[i] != b[k]);
-            corner = row[k + 1];
-            row[k + 1] = least(changed, 1 + least(row[k], row[k + 1]));
+            row[k + 1] = least(last[k] + (a[i] != b[k]), 1 + least(row[k], last[k + 1]));
+            if (i > 0 && k > 0 && a[i] == b[k - 1] && a[i - 1] == b[k])
+                row[k + 1] = least(row[k + 1], 1 + before[k - 1]);
         }
+        size_t *oldest = before;
+        before = last;
+        last = row;
+        row = oldest;
     }
-    return row[m];
+    return last[m];
 }
 
 void cleave_nearest_word_offer(cleave_nearest_word *nearest, const char *word) {

@@ -79,9 +79,9 @@ static cleave_status check_modes(const calibrate_values *values, cleave_error *e
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--list-kernels, --import and --through: one of them at a time");
     if (values->import == NULL && values->models.n == 0)
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "--model is missing");
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "--model M.onnx is missing (--help explains)");
     if (values->list == NULL && values->output == NULL)
-        return cleave_fail(error, CLEAVE_BAD_INPUT, "-o is missing");
+        return cleave_fail(error, CLEAVE_BAD_INPUT, "-o MACHINE.json is missing (--help explains)");
     if (values->common.machine != NULL && n == 0)
         return cleave_fail(error, CLEAVE_BAD_INPUT,
                            "--machine %s: goes with --list-kernels, --import or --through",

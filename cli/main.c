@@ -87,16 +87,35 @@ static cleave_status fail_unknown(const char *name, cleave_error *error) {
                              nearest.word);
 }
 
+static const command *find(const char *name) {
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    return NULL;
+}
+
+/* Of all, or of the command that is named behind it. */
+static int help(const char *name) {
+    cleave_error error = {""};
+    const command *c = find(name);
+    if (c == NULL && name[0] != '\0')
+        return report("", fail_unknown(name, &error), &error);
+    if (c == NULL)
+        print_overview(stdout);
+    else
+        print_help(c);
+    cleave_status status = flush_results(&error);
+    return status == CLEAVE_OK ? 0 : report("", status, &error);
+}
+
 int main(int n_arguments, char **arguments) {
     cleave_error error = {""};
     const char *name = n_arguments > 1 ? arguments[1] : "";
-    for (int i = 0; i < N_COMMANDS; i++)
-        if (strcmp(commands[i]->name, name) == 0)
-            return run_command(commands[i], n_arguments, arguments);
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-        print_overview(stdout);
-        return 0;
-    }
+    const command *c = find(name);
+    if (c != NULL)
+        return run_command(c, n_arguments, arguments);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
+        return help(n_arguments > 2 ? arguments[2] : "");
     if (strcmp(name, "--version") == 0) {
         printf("cleave %d.%d.%d\n", CLEAVE_VERSION_MAJOR, CLEAVE_VERSION_MINOR,
                CLEAVE_VERSION_PATCH);

@@ -149,6 +149,12 @@ static cleave_status fail_unknown(const cleave_json_cursor *at, const char *type
 static cleave_status fail_typeless(const cleave_json_cursor *root, cleave_error *error) {
     cleave_json_cursor at;
     const char *name;
+    const char *own = cleave_json_own_key(root);
+    if (own != NULL)
+        return cleave_json_fail(root, error,
+                                "is no model: it has no model_type, and there is \"%.64s\": is "
+                                "it another file?",
+                                own);
     if (!cleave_json_find(root, "_class_name", &at))
         return cleave_json_fail(root, error,
                                 "is no model: it has no model_type, as the configurations of "

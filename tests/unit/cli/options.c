@@ -76,6 +76,7 @@ Test(options, mistakes_are_named) {
     static const char *const lines[][2] = {
         {"", "--name"},
         {"--name a --nane b", "unknown option --nane: is it --name?"},
+        {"--name a --bacth 2", "unknown option --bacth: is it --batch?"},
         {"--name a --mem 2", "unknown option --mem: is it --memory?"},
         {"--name a --batch-size=2", "unknown option --batch-size=2: is it --batch?"},
         {"--name a --jobs 2", "unknown option --jobs (--help"},

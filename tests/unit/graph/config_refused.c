@@ -34,6 +34,9 @@ static const struct {
     {"{\"model_type\": \"perceiver\", " SIZES "}",
      "\"perceiver\" is not supported: docs/models.md lists", 8},
     {"{\"model_type\": \"hunyuan_v1_dence\", " SIZES "}", "(is it hunyuan_v1_dense?)", 8},
+    {"{\"cleave_machine\": 1}",
+     "$: is no model: it has no model_type, and there is \"cleave_machine\": is it another file?",
+     8},
     {"{\"_class_name\": \"UNet2DConditionModel\", \"sample_size\": 64}",
      "is of Diffusers, by its _class_name \"UNet2DConditionModel\", and no language model", 8},
     {"{\"model_type\": \"mistral3\", \"text_config\": {\"model_type\": \"mistral\"}, "
