@@ -10,6 +10,7 @@
 #include "cli/table.h"
 #include "graph/model/attention.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct search_values {
@@ -233,6 +234,15 @@ static void print_idle(const char *method, int32_t n_idle, int32_t n_devices, in
     printf(" nothing that was found with them is quicker.\n");
 }
 
+/* Of passes forward: what they give, in whole samples where that is at least three digits. */
+static void print_samples(const search_request *asked, double samples_per_second) {
+    if (asked->common.forward && samples_per_second > 0)
+        printf("The found layout does %.*g samples a second%s.\n",
+               samples_per_second < 1000 ? 3 : 15,
+               samples_per_second < 1000 ? samples_per_second : floor(samples_per_second + 0.5),
+               asked->throughput ? ", batch following batch" : "");
+}
+
 static void print_text(const search_values *values, const cleave_search_result *result,
                        const cleave_model *model, const cleave_machine *machine, int32_t n_idle,
                        cleave_arena *arena) {
@@ -262,10 +272,7 @@ static void print_text(const search_values *values, const cleave_search_result *
     printf("%lld proposals in %.1f s.  Memory is of the fullest device.\n",
            (long long)result->proposals, result->search_seconds);
     char step[160], prices[256];
-    if (values->request.common.forward && model->batch > 0)
-        printf("The found layout does %.4g samples a second%s.\n",
-               (double)model->batch / result->best.step_seconds,
-               values->request.throughput ? ", batch following batch" : "");
+    print_samples(&values->request, (double)model->batch / result->best.step_seconds);
     price_report_format_step(result->best.step_seconds, &result->shares, step, sizeof step);
     price_report_format(&result->shares, prices, sizeof prices);
     printf("The found step, %s, rests on prices: %s.\n", step, prices);

@@ -167,7 +167,7 @@ static void print_collectives(const cleave_json_cursor *root, cleave_arena *aren
 
 cleave_status show_layout(const cleave_json_cursor *root, cleave_arena *arena,
                           cleave_error *error) {
-    cleave_json_cursor model, operators, step, schedule;
+    cleave_json_cursor model, operators, step;
     char file[256], batch[32], machine[128], method[64], devices[32];
     CLEAVE_TRY(cleave_json_get(root, "model", &model, error));
     CLEAVE_TRY(cleave_json_get(root, "operators", &operators, error));
@@ -187,8 +187,7 @@ cleave_status show_layout(const cleave_json_cursor *root, cleave_arena *arena,
         cleave_unit_format(seconds, CLEAVE_UNIT_SECONDS, text, sizeof text);
         printf("predicted step: %s\n", text);
     }
-    if (cleave_json_find(root, "schedule", &schedule))
-        CLEAVE_TRY(show_schedule(&schedule, &operators, arena, error));
+    CLEAVE_TRY(show_schedule(root, &operators, arena, error));
     printf("\n");
     CLEAVE_TRY(print_operators(&operators, arena, error));
     print_updates(root, arena);

@@ -13,6 +13,7 @@ typedef struct drawing {
     const cleave_schedule *schedule;
     const int32_t *group; /* [n_stages] */
     int32_t n_groups, n_units, width;
+    bool is_forward;             /* a step is one pass forward: what follows it is not drawn */
     char (*cells)[LONGEST_CELL]; /* [n_groups][n_units] */
 } drawing;
 
@@ -101,11 +102,29 @@ static int64_t draw_blocks(drawing *of, const cleave_stage_block *blocks, int32_
     return end;
 }
 
+static const char *units_said(const drawing *of) {
+    return of->is_forward                                ? ""
+           : cleave_schedule_parts_weights(of->schedule) ? ", a backward and gradients of weights "
+                                                           "taking one each"
+                                                         : ", a backward taking two";
+}
+
+/* Keeps the forward blocks; gives how many they are. */
+static int32_t leave_backwards_out(cleave_stage_block *blocks, int32_t n) {
+    int32_t kept = 0;
+    for (int32_t b = 0; b < n; b++)
+        if (blocks[b].kind == CLEAVE_BLOCK_FORWARD)
+            blocks[kept++] = blocks[b];
+    return kept;
+}
+
 static cleave_status draw(drawing *of, cleave_arena *arena, cleave_error *error) {
     int64_t S = of->schedule->n_stages, m = of->schedule->micro_batches;
     cleave_stage_block *blocks;
     int32_t n;
     CLEAVE_TRY(cleave_schedule_sequence(of->schedule, of->group, arena, &blocks, &n, error));
+    if (of->is_forward)
+        n = leave_backwards_out(blocks, n);
     char last[LONGEST_CELL];
     snprintf(last, sizeof last, "%d", of->schedule->micro_batches - 1);
     of->width = (int)strlen(last) + (S > of->n_groups ? (S > 10 ? 5 : 4) : 2);
@@ -117,10 +136,7 @@ static cleave_status draw(drawing *of, cleave_arena *arena, cleave_error *error)
         return cleave_fail_memory(error, "showing a schedule");
     int64_t end = draw_blocks(of, blocks, n, is_free, done);
     int64_t shown = end < of->n_units ? end : of->n_units;
-    printf("in units of a forward, a backward %s%s:\n",
-           cleave_schedule_parts_weights(of->schedule) ? "and gradients of weights taking one each"
-                                                       : "taking two",
-           shown < end ? ", the beginning" : "");
+    printf("in units of a forward%s%s:\n", units_said(of), shown < end ? ", the beginning" : "");
     for (int32_t g = 0; g < of->n_groups; g++) {
         printf("group %-3d ", g);
         for (int64_t t = 0; t < shown; t++) {
@@ -132,14 +148,20 @@ static cleave_status draw(drawing *of, cleave_arena *arena, cleave_error *error)
     return CLEAVE_OK;
 }
 
-cleave_status show_schedule(const cleave_json_cursor *schedule, const cleave_json_cursor *operators,
+cleave_status show_schedule(const cleave_json_cursor *layout, const cleave_json_cursor *operators,
                             cleave_arena *arena, cleave_error *error) {
+    cleave_json_cursor schedule, step;
+    const char *what = "";
+    if (!cleave_json_find(layout, "schedule", &schedule))
+        return CLEAVE_OK;
+    if (cleave_json_find(layout, "step", &step))
+        CLEAVE_TRY(cleave_json_string(&step, &what, error));
     cleave_model names;
     cleave_schedule read;
     int32_t *group;
-    drawing of = {.schedule = &read};
+    drawing of = {.schedule = &read, .is_forward = strcmp(what, "forward") == 0};
     CLEAVE_TRY(name_operators(operators, arena, &names, error));
-    CLEAVE_TRY(cleave_schedule_read(schedule, &names, arena, &read, error));
+    CLEAVE_TRY(cleave_schedule_read(&schedule, &names, arena, &read, error));
     CLEAVE_TRY(find_groups(operators, &read, arena, &group, &of.n_groups, error));
     printf("micro-batches: %d\n", read.micro_batches);
     if (read.n_stages == 1)

@@ -38,7 +38,7 @@ cleave_status show_machine(const char *path, cleave_arena *arena, cleave_error *
    its first event on. */
 cleave_status show_layout(const cleave_json_cursor *root, cleave_arena *arena, cleave_error *error);
 /* The schedule of a layout, and what it makes of unit times, drawn. */
-cleave_status show_schedule(const cleave_json_cursor *schedule, const cleave_json_cursor *operators,
+cleave_status show_schedule(const cleave_json_cursor *layout, const cleave_json_cursor *operators,
                             cleave_arena *arena, cleave_error *error);
 cleave_status show_trace(trace_reader *reader, cleave_arena *arena, cleave_error *error);
 

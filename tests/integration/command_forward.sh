@@ -30,6 +30,10 @@ for key in '"goal": "throughput"' '"stages": 2' '"micro_batches": 1'; do
     grep -qF "$key" "$work/out" || fail "search --throughput --json lacks $key: $(cat "$work/out")"
 done
 period=$(json_value "$work/out" step_seconds)
+expect_ok show "$work/stream.layout.json"
+for row in 'in units of a forward:' 'group 0    F0 .' 'group 1    .  F0'; do
+    grep -qxF "$row" "$work/out" || fail "show does not draw \"$row\" alone: $(head -12 "$work/out")"
+done
 expect_ok simulate "${gpt[@]}" --machine "$machine" --forward --layout "$work/stream.layout.json" --json
 awk -v p="$period" -v q="$(json_value "$work/out" period_seconds)" -v s="$(json_value "$work/out" step_seconds)" \
     'BEGIN { exit !(p > 0.999 * q && p < 1.001 * q && q < 0.75 * s) }' || fail "a period of $period: $(cat "$work/out")"
