@@ -52,7 +52,8 @@ cleave_tensor_kind cleave_import_input_kind(const cleave_importer *im, const cle
     const bool holds[] = {value->input->type != CLEAVE_ONNX_FLOAT,
                           cleave_import_is_open(value),
                           value->named,
-                          im->inputs != NULL && (value->running || value->chooses),
+                          im->inputs != NULL &&
+                              (value->running || value->chooses || value->input->is_kept),
                           im->inputs != NULL,
                           value->weighs_classes,
                           value->running,
