@@ -54,3 +54,16 @@ def place(words, sizes, shape, here, kind=None):
     if len(found) == 2 and found[0] != found[1]:
         return f"{here} may be the plan's {shape} with channels first or last"
     return found[0] if found and found[0] else f"{here} has no blocks as the plan's {shape} has"
+
+
+def nearest(words, sizes, shape, here, kind=None):
+    """The same of those words that have blocks in the array, whole along the mesh's other axes; None: it is none of the plan's."""
+    kept = ["R"] * len(words)
+    found = place(kept, sizes, shape, here, kind)
+    if isinstance(found, str):
+        return None
+    for i, word in enumerate(words):
+        tried = place([*kept[:i], word, *kept[i + 1:]], sizes, shape, here, kind)
+        if not isinstance(tried, str):
+            kept[i], found = word, tried
+    return found

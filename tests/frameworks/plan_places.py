@@ -8,7 +8,7 @@ import sys
 
 sys.path[:0] = [os.path.join(sys.argv[1], "python")]
 from cleave.command import CleaveError  # noqa: E402
-from cleave.place import place  # noqa: E402
+from cleave.place import nearest, place  # noqa: E402
 from cleave.plan import PLAIN, Part, Plan, Stored  # noqa: E402
 from cleave.stacked import stack  # noqa: E402
 
@@ -41,6 +41,17 @@ CASES = [
     (["R"], [2], [8, 32], [8, 32], "Gemm", [[], []]),
 ]
 
+# The same, where what has no blocks is whole (None: the array is none of the plan's)
+NEAREST = [
+    (["S0", "S0"], [2, 4], [8, 16, 4, 6], [4, 4, 6, 16], "Conv", [[0], [], [], []]),  # 4 of 8 samples are no 8 blocks
+    (["S0", "S1"], [8, 2], [8, 16, 4, 6], [4, 4, 6, 16], "Conv", [[], [], [], [1]]),
+    (["S0", "S2"], [2, 4], [8, 16, 32], [8, 16, 4, 8], "Gemm", [[0], [], [1], []]),
+    (["S0"], [2], [8, 16, 4, 6], [8, 5, 6, 16], "Conv", None),
+]
+
+for words, sizes, shape, here, kind, expected in NEAREST:
+    found = nearest(words, sizes, shape, here, kind)
+    assert found == expected, f"nearest to {words} of {shape} on {sizes}, of {here} ({kind}): {found}, expected {expected}"
 for words, sizes, shape, here, kind, expected in CASES:
     found = place(words, sizes, shape, here, kind)
     case = f"{words} of {shape} on {sizes}, of {here} ({kind}): {found}, expected {expected}"

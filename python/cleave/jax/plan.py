@@ -6,10 +6,14 @@ import numpy
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..command import CleaveError
-from ..place import place
+from ..place import nearest, place
 from ..plan import load
 from ..stacked import behind, stack
 from .names import named_leaves
+
+
+# What XLA may get wrong where it is left to choose: docs/jax.md.
+WINDOWED = ("Conv", "ConvTranspose")
 
 
 class Plan:
@@ -133,12 +137,16 @@ class Plan:
         return jax.lax.with_sharding_constraint(x, self.sharding(words, x.ndim))
 
     def _lie(self, module, x, words, shape, flax):
-        """x as the words say of a tensor of this shape, whose dimensions it may have in groups."""
+        """x as the words say of a tensor of this shape, whose dimensions it may have in groups; as far as it has such blocks."""
         sizes = [self.mesh.shape[axis] for axis in self.axes]
-        cuts = place(words, sizes, shape, x.shape, self.plan.modules[module].type if flax else None)
+        kind = self.plan.modules[module].type if flax else None
+        cuts = place(words, sizes, shape, x.shape, kind)
         if isinstance(cuts, str):
             self.unmatched[module] = cuts
+            cuts = nearest(words, sizes, shape, x.shape, kind)
+        if cuts is None and kind not in WINDOWED:
             return x
+        cuts = cuts or [[] for _ in x.shape]
         return jax.lax.with_sharding_constraint(x, self._named([[self.axes[i] for i in c] for c in cuts]))
 
     def before(self, module, x, flax=False):
