@@ -1,4 +1,4 @@
-"""Models of Flax as people write them, linen and NNX; MODELS[name]() gives forward(params, x), the parameters, x and classes."""
+"""Models of Flax as people write them, linen and NNX; MODELS[name]() gives a Model."""
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -154,45 +154,58 @@ class NnxConvolutions(nnx.Module):
 
 
 class Model:
-    def __init__(self, params, x, forward, classes):
-        self.params, self.x, self.forward, self.classes = params, x, forward, classes
-        self.planned, self.stacked = (forward(None), params), ()  # what is planned, and its layers that are stacked here
-        self.of_batch = False  # has it statistics of the whole batch?
+    """`forward(plan)` (None: on one device) is a function of parameters, what modules change in a step (statistics that run) and x,
+    and gives logits and that anew."""
+
+    def __init__(self, params, x, forward, classes, rest=None):
+        self.params, self.x, self.forward, self.classes, self.rest = params, x, forward, classes, rest or {}
+        self.planned = (lambda params, x: forward(None)(params, self.rest, x)[0], params)  # a function of parameters and x
+        self.stacked = ()  # layers of what is planned that are stacked here
+        self.of_batch = bool(rest)  # has it statistics of the whole batch?
+        self.unnamed = set()  # parameters that no module of a plan has
+        self.optimizer, self.tolerance = None, None  # the script's
 
 
-def linen(module, x, classes):
-    """What is no parameter (statistics that run) stays as it is at first."""
-    variables = module.init(jax.random.key(0), x)
+def linen(module, x, classes, planned=None, rngs=None, unnamed=()):
+    """`planned`: the same module as it is planned, if it is another; `rngs`: of what is drawn in every step."""
+    variables = module.init({"params": jax.random.key(0), **(rngs or {})}, x)
     rest = {name: value for name, value in variables.items() if name != "params"}
 
-    def forward(params, x, plan=None):
-        y = module.apply({"params": params, **rest}, x, mutable=list(rest)) if rest else module.apply({"params": params}, x)
-        return y[0] if rest else y
+    def forward(plan):
+        def plain(params, rest, x):
+            return module.apply({"params": params, **rest}, x, mutable=list(rest), rngs=rngs) if rest \
+                else (module.apply({"params": params}, x, rngs=rngs), rest)
 
-    def under(plan):
-        def planned(params, x):
+        def under(params, rest, x):
             with plan.flax():
-                return forward(params, x)
-        return planned
+                return plain(params, rest, x)
 
-    model = Model(variables["params"], x, lambda plan: under(plan) if plan else forward, classes)
-    model.of_batch = bool(rest)
+        return under if plan else plain
+
+    model = Model(variables["params"], x, forward, classes, rest)
+    model.unnamed = set(unnamed)
+    if planned is not None:
+        model.planned = lambda params, x: planned.apply({"params": params}, x), model.params
     return model
 
 
-def of_nnx(make, x, classes):
+def of_nnx(make, x, classes, unnamed=()):
+    """What is no parameter stays as it is at first."""
     graph, params, rest = nnx.split(make(nnx.Rngs(0)), nnx.Param, ...)
 
-    def under(plan):
-        def forward(params, x):
-            model = nnx.merge(graph, params, rest, copy=True)
-            if plan is None:
-                return model(x)
-            with plan.flax(model):
-                return model(x)
-        return forward
+    def forward(plan):
+        def plain(params, kept, x):
+            return nnx.merge(graph, params, rest, copy=True)(x), kept
 
-    model = Model(params, x, under, classes)
+        def under(params, kept, x):
+            model = nnx.merge(graph, params, rest, copy=True)
+            with plan.flax(model):
+                return model(x), kept
+
+        return under if plan else plain
+
+    model = Model(params, x, forward, classes)
+    model.unnamed = set(unnamed)
     model.of_batch = any(isinstance(module, nnx.BatchNorm) for _, module in nnx.iter_modules(nnx.merge(graph, params, rest)))
     return model
 
@@ -201,7 +214,11 @@ def of_nnx(make, x, classes):
 LOGICAL = {"query.kernel": ("embed", "heads", "width"), "key.kernel": ("embed", "kv_heads", "width"),
            "value.kernel": ("embed", "kv_heads", "width"), "out.kernel": ("heads", "width", "embed"),
            "gate.kernel": ("embed", "mlp"), "up.kernel": ("embed", "mlp"), "down.kernel": ("mlp", "embed"),
-           "tokens.embedding": ("vocab", "embed"), "head.kernel": ("embed", "vocab")}
+           "q_proj.kernel": ("embed", "heads"), "k_proj.kernel": ("embed", "kv_heads"), "v_proj.kernel": ("embed", "kv_heads"),
+           "o_proj.kernel": ("heads", "embed"), "up_proj.kernel": ("embed", "mlp"), "gate_proj.kernel": ("embed", "mlp"),
+           "down_proj.kernel": ("mlp", "embed"), "c_attn.kernel": ("heads", "embed"), "attn.c_proj.kernel": ("embed", "heads"),
+           "c_fc.kernel": ("mlp", "embed"), "mlp.c_proj.kernel": ("embed", "mlp"), "intermediate.kernel": ("embed", "mlp"),
+           "output.kernel": ("mlp", "embed"), "embedding": ("vocab", "embed"), "head.kernel": ("embed", "vocab")}
 
 
 def draw(*shape, below=None):
@@ -213,10 +230,10 @@ MODELS = {
     "perceptron": lambda: linen(Perceptron(), draw(32, 64), 16),
     "convolutions": lambda: linen(Convolutions(), draw(8, 16, 16, 4), 16),
     "residual": lambda: linen(Residual(), draw(8, 8, 8, 4), 16),
-    "gpt": lambda: linen(Gpt(), draw(BATCH, T, below=V), V),
-    "gpt_remat": lambda: linen(Gpt(again=True), draw(BATCH, T, below=V), V),
+    "gpt": lambda: linen(Gpt(), draw(BATCH, T, below=V), V, unnamed=["positions"]),
+    "gpt_remat": lambda: linen(Gpt(again=True), draw(BATCH, T, below=V), V, unnamed=["positions"]),
     "llama": lambda: linen(Llama(), draw(BATCH, T, below=V), V),
     "scanned": scanned,
-    "nnx_gpt": lambda: of_nnx(NnxGpt, draw(BATCH, T, below=V), V),
+    "nnx_gpt": lambda: of_nnx(NnxGpt, draw(BATCH, T, below=V), V, ["positions"]),
     "nnx_convolutions": lambda: of_nnx(NnxConvolutions, draw(8, 8, 8, 4), 16),
 }

@@ -15,16 +15,17 @@ import random
 import sys
 import tempfile
 
+FLAGS = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"  # what is compiled runs three times
 parser = argparse.ArgumentParser()
 parser.add_argument("cleave")
 parser.add_argument("tree")
 parser.add_argument("--devices", type=int, default=4)
 parser.add_argument("--layouts", type=int, default=2)
-parser.add_argument("--models", default="perceptron,residual,nnx_gpt")
+parser.add_argument("--models", default="perceptron,residual,nnx_gpt,twice,hf_llama")
 parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--verbose", action="store_true")
 a = parser.parse_args()
-os.environ.update(JAX_PLATFORMS="cpu", XLA_FLAGS=f"--xla_force_host_platform_device_count={a.devices}", CLEAVE=os.path.abspath(a.cleave))
+os.environ.update(JAX_PLATFORMS="cpu", XLA_FLAGS=f"--xla_force_host_platform_device_count={a.devices} " + FLAGS, CLEAVE=os.path.abspath(a.cleave))
 try:
     import flax
     import flax.linen as nn
@@ -41,9 +42,11 @@ import cleave  # noqa: E402
 import cleave.jax  # noqa: E402
 from cleave.jax.names import named_leaves  # noqa: E402
 from drawn import MACHINE, draw_even  # noqa: E402
+from flax_features import FEATURES  # noqa: E402
 from flax_models import LOGICAL, MODELS  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
+ALL = {**MODELS, **FEATURES}
 TOLERANCE = 1e-10
 OPTIMIZER = optax.adamw(1e-2, eps=1e-3)  # of gradients that are but rounded, a smaller one would make steps
 
@@ -52,38 +55,39 @@ def in_double(tree):
     return jax.tree.map(lambda x: jnp.asarray(x, jnp.float64) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree)
 
 
-def in_turn(loss_of, params, x, t, n):
-    """Loss and gradients of n micro-batches that come one after the other."""
+def in_turn(loss_of, params, rest, x, t, n):
+    """Loss and gradients of n micro-batches that come one after the other, and what modules changed."""
     def add(sums, batch):
-        return jax.tree.map(lambda a, b: a + b / n, sums, jax.value_and_grad(loss_of)(params, *batch)), None
+        (loss, rest), gradients = jax.value_and_grad(loss_of, has_aux=True)(params, sums[2], *batch)
+        return (*jax.tree.map(lambda a, b: a + b / n, sums[:2], (loss, gradients)), rest), None
 
-    zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params))
+    zero = (jnp.zeros(()), jax.tree.map(jnp.zeros_like, params), rest)
     return jax.lax.scan(add, zero, tuple(z.reshape(n, -1, *z.shape[1:]) for z in (x, t)))[0]
 
 
 def make_step(model, plan, micro_batches=1):
     forward = model.forward(plan)
 
-    def loss_of(params, x, t):
-        y = forward(plan.used(params) if plan else params, x)
+    def loss_of(params, rest, x, t):
+        y, rest = forward(plan.used(params) if plan else params, rest, x)
         y = jax.nn.log_softmax(plan.logits(y) if plan else y)
-        return -jnp.mean(jnp.take_along_axis(y, t[..., None], -1))
+        return -jnp.mean(jnp.take_along_axis(y, t[..., None], -1)), rest
 
-    def step(params, state, x, t):
-        loss, gradients = in_turn(loss_of, params, jnp.asarray(x), jnp.asarray(t), micro_batches)
-        change, state = OPTIMIZER.update(gradients, state, params)
-        return loss, gradients, optax.apply_updates(params, change), state
+    def step(params, rest, state, x, t):
+        loss, gradients, rest = in_turn(loss_of, params, rest, jnp.asarray(x), jnp.asarray(t), micro_batches)
+        change, state = (model.optimizer or OPTIMIZER).update(gradients, state, params)
+        return loss, gradients, optax.apply_updates(params, change), rest, state
 
     return step
 
 
-def run_steps(step, params, state, x, t):
+def run_steps(step, params, rest, state, x, t):
     losses, first = [], None
     for _ in range(3):
-        loss, gradients, params, state = step(params, state, x, t)
+        loss, gradients, params, rest, state = step(params, rest, state, x, t)
         losses.append(float(loss))
         first = first or gradients
-    return losses, first, params, state
+    return losses, first, params, (rest, state)
 
 
 def apart(a, b):
@@ -91,20 +95,31 @@ def apart(a, b):
                zip(map(numpy.asarray, jax.tree.leaves(a)), map(numpy.asarray, jax.tree.leaves(b))))
 
 
+def lie_beside(params, state):
+    """Is all that an optimizer keeps of a parameter where that is?"""
+    where = {f".{name}": x.sharding for name, x in named_leaves(params)[0]}
+    for path, x in named_leaves(state)[0]:
+        of = max((name for name in where if f".{path}".endswith(name)), key=len, default=None)
+        if of is not None and x.sharding != where[of]:
+            return False
+    return True
+
+
 class Case:
     def __init__(self, name, folder, train=True):
-        self.name, self.model, self.folder = name, MODELS[name](), folder
-        self.x, self.params = self.model.x, in_double(self.model.params)
+        self.name, self.model, self.folder = name, ALL[name](), folder
+        self.x, self.params, self.rest = self.model.x, in_double(self.model.params), in_double(self.model.rest)
+        self.optimizer = self.model.optimizer or OPTIMIZER
         shape = self.x.shape if self.x.dtype == numpy.int32 else self.x.shape[:1]
         self.t = numpy.random.default_rng(1).integers(0, self.model.classes, shape)
         with open(self.path("machine"), "w", encoding="utf-8") as stream:
             json.dump(MACHINE, stream)
         file = self.path("onnx")
         names = cleave.jax.export(*self.model.planned, (self.x,), file)
-        self.given = ["--model", file, "--batch", self.x.shape[0]] + ([] if self.x.dtype == numpy.int32 else ["--inputs", names[0]])
+        self.given = ["--model", file, "--batch", self.x.shape[0], "--inputs", names[0]]
         self.operators = cleave.run("show", *self.given[1:])["operators"]
         if train:
-            self.one = run_steps(jax.jit(make_step(self.model, None)), self.params, OPTIMIZER.init(self.params), self.x, self.t)
+            self.one = run_steps(jax.jit(make_step(self.model, None)), self.params, self.rest, self.optimizer.init(self.params), self.x, self.t)
 
     def path(self, what):
         return os.path.join(self.folder, f"{self.name}.{what}")
@@ -137,21 +152,42 @@ class Case:
         plan = self.export(label)
         params = plan.put(self.params)
         kept = plan.shardings(params)
-        state = OPTIMIZER.init(self.params)
+        state = self.optimizer.init(self.params)
         states = plan.shardings(state, params)
-        step = jax.jit(make_step(self.model, plan, micro_batches), out_shardings=(None, kept, kept, states))
-        losses, first, after, state = run_steps(step, params, jax.device_put(state, states), self.x, self.t)
+        step = jax.jit(make_step(self.model, plan, micro_batches), out_shardings=(None, kept, kept, None, states))
+        losses, first, after, state = run_steps(step, params, self.rest, jax.device_put(state, states), self.x, self.t)
         off = {"loss": max(abs(p - q) for p, q in zip(self.one[0], losses)), "gradient": apart(first, self.one[1]),
                "parameter": apart(after, self.one[2]), "state": apart(state, self.one[3])}
         label += f" in {micro_batches} micro-batches" if micro_batches > 1 else ""
-        wrong = [f"{what} is off by {n:.1e}" for what, n in off.items() if not n < TOLERANCE]
+        wrong = [f"{what} is off by {n:.1e}" for what, n in off.items() if not n < (self.model.tolerance or TOLERANCE)]
+        missing = {name for name, _ in named_leaves(self.params)[0] if name not in plan.plan.parameters} ^ self.model.unnamed
+        if missing:
+            wrong.append(f"of {sorted(missing)} it is not so whether the plan names them")
         n_cut = sum(not x.sharding.is_fully_replicated for x in jax.tree.leaves(after))
-        if [x.sharding for x in jax.tree.leaves(state[0].mu)] != [x.sharding for x in jax.tree.leaves(after)]:
+        if not lie_beside(after, state[1]):
             wrong.append("states are not where their parameters are")
         if wrong or a.verbose:
             print(f"{self.name} {label} on {a.devices}, mesh {plan.plan.mesh}: {'; '.join(wrong) or 'as one device'}; {n_cut} of "
                   f"{len(jax.tree.leaves(after))} parameters are cut; not kept to: {plan.unmatched or 'nothing'}", flush=True)
-        return not wrong, off
+        elsewhere = read_back(plan, self.params, plan.rules(logical_axes(self.params)))
+        if elsewhere:
+            print(f"{self.name} {label}: by the rules of its logical axes {elsewhere}, which is not said")
+        return not wrong and not elsewhere, off
+
+
+def logical_axes(params):
+    """Of a tree of parameters, as with logical partitioning in linen."""
+    leaves, structure = named_leaves(params)
+    logical = [next((axes for end, axes in LOGICAL.items() if name.endswith(end)), ("embed",))[:x.ndim] for name, x in leaves]
+    return jax.tree.unflatten(structure, [jax.sharding.PartitionSpec(*axes) for axes in logical])
+
+
+def read_back(plan, params, rules):
+    """The parameters that do not lie as planned by the rules, nor are said to."""
+    back = nn.logical_to_mesh_sharding(logical_axes(params), plan.mesh, rules)
+    return {name: here.spec for (name, x), here in zip(named_leaves(params)[0], jax.tree.leaves(back))
+            if name in plan.plan.parameters and not here.is_equivalent_to(plan.stored(name, x.ndim), x.ndim)
+            and "by the rules" not in plan.unmatched.get(name, "")}
 
 
 def by_heads(name, operator):
@@ -179,24 +215,18 @@ def check_rules():
         with open(case.path("hand"), "w", encoding="utf-8") as stream:
             json.dump(layout, stream)
         plan = case.export("hand", axes=("data", "model"))
-        leaves, structure = named_leaves(case.params)
-        logical = [next((axes for end, axes in LOGICAL.items() if name.endswith(end)), ("embed",)) for name, _ in leaves]
-        specs = jax.tree.unflatten(structure, [jax.sharding.PartitionSpec(*axes) for axes in logical])
-        rules = plan.rules(specs)
+        rules = plan.rules(logical_axes(case.params))
         cut = dict(rules)
         expected = {"heads": ("model",), "kv_heads": ("model",), "width": None, "mlp": ("model",), "embed": None}
         wrong = {axis: cut.get(axis) for axis, to in expected.items() if cut.get(axis) != to}
-        back = nn.logical_to_mesh_sharding(specs, plan.mesh, rules)
-        for (name, x), here in zip(leaves, jax.tree.leaves(back)):
-            if not here.is_equivalent_to(plan.stored(name, x.ndim), x.ndim) and "by the rules" not in plan.unmatched.get(name, ""):
-                wrong[name] = here.spec
+        wrong.update(read_back(plan, case.params, rules))
         print(f"rules of logical axes: {rules}; not by them: {[n for n, why in plan.unmatched.items() if 'by the rules' in why]}")
         return wrong
 
 
 def main():
     failed = n = 0
-    for name in MODELS if a.models == "all" else a.models.split(","):
+    for name in ALL if a.models == "all" else a.models.split(","):
         with tempfile.TemporaryDirectory() as folder:
             case = Case(name, folder)
             rows = [case.check(label) for label in case.labels()]

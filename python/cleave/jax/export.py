@@ -1,4 +1,5 @@
 """Your own JAX function, to be planned: as ONNX by jax2onnx, under the names and in the shapes that your parameters have."""
+import itertools
 import os
 import tempfile
 
@@ -9,7 +10,8 @@ from ..command import CleaveError, run
 from .names import named_leaves
 from .plan import Plan
 
-VIEWS = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Cast")
+PRODUCTS = ("MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose")
+VIEWS = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Cast", "CastLike")
 
 
 def _struct(x):
@@ -19,17 +21,60 @@ def _struct(x):
     return jax.ShapeDtypeStruct(jnp.shape(x), kind)
 
 
+def _are_constants(graph):
+    """What the file holds has its value in the model, as no parameter has."""
+    from onnx import helper
+
+    constants = [helper.make_node("Constant", [], [value.name], value=value) for value in graph.initializer]
+    del graph.initializer[:]
+    for i, node in enumerate(constants):
+        graph.node.insert(i, node)
+
+
+def _in_single(graph):
+    """What is computed in half precision: the search is asked for a precision (`--precision`), the file is not."""
+    from onnx import TensorProto, numpy_helper
+
+    half = (TensorProto.BFLOAT16, TensorProto.FLOAT16)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.name in ("to", "dtype") and attribute.i in half:
+                attribute.i = TensorProto.FLOAT
+            elif attribute.name == "value" and attribute.t.data_type in half:
+                attribute.t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(attribute.t).astype("float32"), attribute.t.name))
+    for value in (*graph.value_info, *graph.output):
+        if value.type.tensor_type.elem_type in half:
+            value.type.tensor_type.elem_type = TensorProto.FLOAT
+
+
+def _scope(owner, own, call, alone):
+    """The module of a plan for the product of a module's parameter in its n-th call, as exporters number calls; a method that
+    does it besides the module's own call is a module of its own."""
+    name = owner if alone else f"{owner}:{own}"
+    return f"{name}_{call}" if call else name
+
+
 def _name_nodes(graph, parameters):
-    """By the module whose parameter they read, so that of a table that is looked up and multiplied each is a module."""
-    of = {name: name for name in parameters}
+    """By the module whose parameter they read, and its call; of a table that is looked up and multiplied each is a module,
+    and so is each product of a module that has several."""
+    of, reads = {name: name for name in parameters}, []
     for i, node in enumerate(graph.node):
-        read = next((of[x] for x in node.input if x in of), None)
-        if read is not None and node.op_type in VIEWS:
+        views = node.op_type in VIEWS
+        read = next((of[x] for x in node.input[:1 if views else None] if x in of), None)
+        if read is not None and views:
             of[node.output[0]] = read
         elif read is not None and "." in read:
-            owner, own = read.rsplit(".", 1)
-            attends = own == "embedding" and node.op_type != "Gather"  # Flax has one product with a table: Embed.attend
-            node.name = f"/{owner}{':attend' if attends else ''}/{node.op_type}_{i}"
+            reads.append((i, node, *read.rsplit(".", 1)))
+    products = {}
+    for _, node, owner, own in reads:
+        if node.op_type in PRODUCTS:
+            products.setdefault(owner, set()).add(own)
+    calls = {}
+    for i, node, owner, own in reads:
+        attends = own == "embedding" and node.op_type != "Gather"  # Flax has one product with a table: Embed.attend
+        alone = len(products.get(owner, ())) < 2 or node.op_type not in PRODUCTS
+        call = calls.setdefault((owner, own, attends), itertools.count())
+        node.name = f"/{_scope(owner, 'attend' if attends else own, next(call), alone and not attends)}/{node.op_type}_{i}"
 
 
 def export(forward, params, inputs, file):
@@ -55,6 +100,8 @@ def export(forward, params, inputs, file):
     except Exception as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise CleaveError(f"the model can't be written as ONNX by jax2onnx: {line}") from error
+    _are_constants(model.graph)
+    _in_single(model.graph)
     _name_nodes(model.graph, names)
     onnx.save(model, file)
     return given
@@ -71,8 +118,7 @@ def plan(forward, params, inputs, *, devices, machine, layout=None, seconds=None
         found = layout or os.path.join(folder, "model.layout.json")
         written = file or os.path.join(folder, "model.plan.json")
         names = export(forward, params, inputs, model)
-        floats = [n for n, x in zip(names, inputs) if jnp.issubdtype(_struct(x).dtype, jnp.floating)]
-        given = ["--model", model, "--batch", jnp.shape(inputs[0])[0]] + (["--inputs", ",".join(floats)] if floats else [])
+        given = ["--model", model, "--batch", jnp.shape(inputs[0])[0], "--inputs", ",".join(names)]
         if layout is None:
             time = ["--time", seconds] if seconds else []
             run("search", *given, "--machine", machine, "--devices", devices, "--for", "jax", *time, *options, "-o", found)

@@ -94,8 +94,11 @@ class Plan:
 
     def used(self, params):
         """Within a step: the parameters as they lie while they are used."""
-        words = {f"{name}.{own}": list(map(behind, lie)) if name.startswith(self._in_stack) else lie
-                 for name, part in self.plan.modules.items() for own, lie in part.parameters.items()}
+        words = {}
+        for name, part in self.plan.modules.items():
+            for own, lie in part.parameters.items():
+                parameter = f"{name.partition(':')[0]}.{own}"  # of a method, a module's
+                words.setdefault(parameter, list(map(behind, lie)) if name.startswith(self._in_stack) else lie)
         leaves, structure = named_leaves(params)
         return jax.tree.unflatten(structure, [self._constrain(x, words[name]) if name in words else x for name, x in leaves])
 
