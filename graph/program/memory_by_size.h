@@ -16,11 +16,15 @@ typedef struct cleave_span {
     bool lane_only;
 } cleave_span;
 
+/* Places in lists that a span has, on average, at most. */
+enum { CLEAVE_LISTED_OF_SPAN = 12 };
+
 /* Gives each span the lowest offset at which it meets none that was placed before it in time and
-   place, the largest first (of equal ones that which begins first).  `placed`, [n], is scratch.
-   `*top` is the end of the last one; returns false as soon as one ends at `limit` or beyond.  Takes
-   the square of `n`: some milliseconds for 4,000. */
-bool cleave_place_by_size(cleave_span *spans, int32_t n, int64_t limit, cleave_span *placed,
+   place, the largest first (of equal ones that which begins first).  Moments are not below 0.
+   `lists`, [CLEAVE_LISTED_OF_SPAN * n], is scratch.  `*top` is the end of the last one; returns
+   false as soon as one ends at `limit` or beyond.  Takes `n` times as many as live while one does:
+   a millisecond for 4,000, and the square of `n` where all live at once. */
+bool cleave_place_by_size(cleave_span *spans, int32_t n, int64_t limit, int32_t *lists,
                           int64_t *top);
 
 #endif

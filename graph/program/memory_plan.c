@@ -31,8 +31,8 @@ typedef struct planner {
     pool *pools;     /* [lives] */
     int32_t *pool_of;
     /* [lives], to plan by size: */
-    cleave_span *spans, *placed;
-    int32_t *span_of;
+    cleave_span *spans;
+    int32_t *span_of, *lists; /* [CLEAVE_LISTED_OF_SPAN * lives] */
 } planner;
 
 /* Devices with more lives are not planned again: it takes the square of their number.  A little
@@ -182,7 +182,7 @@ static int32_t list_spans(planner *plan, cleave_event_list events) {
 static void plan_by_size(planner *plan, cleave_event_list events) {
     int32_t n = list_spans(plan, events);
     int64_t limit = plan->only_fits ? plan->enough + 1 : plan->top, top;
-    if (!cleave_place_by_size(plan->spans, n, limit, plan->placed, &top))
+    if (!cleave_place_by_size(plan->spans, n, limit, plan->lists, &top))
         return;
     for (int32_t i = 0; i < n; i++)
         plan->offset[plan->spans[i].life] = plan->spans[i].offset;
@@ -264,8 +264,8 @@ static void free_planning(planner *plan) {
     free(plan->pools);
     free(plan->pool_of);
     free(plan->spans);
-    free(plan->placed);
     free(plan->span_of);
+    free(plan->lists);
 }
 
 static bool begin_planning(const cleave_lives *lives, int64_t *offset, planner *plan) {
@@ -277,11 +277,11 @@ static bool begin_planning(const cleave_lives *lives, int64_t *offset, planner *
                       .pools = malloc(n * sizeof *plan->pools),
                       .pool_of = malloc(n * sizeof *plan->pool_of),
                       .spans = malloc(n * sizeof *plan->spans),
-                      .placed = malloc(n * sizeof *plan->placed),
-                      .span_of = malloc(n * sizeof *plan->span_of)};
+                      .span_of = malloc(n * sizeof *plan->span_of),
+                      .lists = malloc(n * CLEAVE_LISTED_OF_SPAN * sizeof *plan->lists)};
     return cleave_free_ranges_create(&plan->free, lives->n) && plan->pooled != NULL &&
            plan->pools != NULL && plan->pool_of != NULL && plan->spans != NULL &&
-           plan->placed != NULL && plan->span_of != NULL;
+           plan->span_of != NULL && plan->lists != NULL;
 }
 
 /* `offset` null: nobody asks for the places. */

@@ -1,8 +1,9 @@
 /* The memory plan places the lives of a device as the plainest best fit does (one list of free
    ranges, looked through for every life), or they take less than so; and what lives at once never
-   shares a byte. */
+   shares a byte.  By size, too, each span lies where the plainest search puts it. */
 #include "../../support/ok.h"
 #include "base/random.h"
+#include "graph/program/memory_by_size.h"
 #include "graph/program/memory_plan.h"
 
 #include <criterion/criterion.h>
@@ -245,4 +246,62 @@ Test(memory_best_fit, sizes_of_known_devices_are_the_least_where_that_is_wanted)
         CLEAVE_LIST_FREE(&known);
     }
     cr_expect_gt(n_larger, 10);
+}
+
+enum { MOST_SPANS = 600 };
+
+static bool live_at_once(const cleave_span *a, const cleave_span *b) {
+    return a->begin <= b->end && b->begin <= a->end &&
+           (!a->lane_only || !b->lane_only ||
+            (a->lane_begin <= b->lane_end && b->lane_begin <= a->lane_end));
+}
+
+/* The lowest place at which a span meets none of those before it: 0, or where one ends. */
+static int64_t plain_lowest(const cleave_span *spans, int32_t k) {
+    int64_t lowest = -1;
+    for (int32_t i = -1; i < k; i++) {
+        int64_t at = i < 0 ? 0 : spans[i].offset + spans[i].bytes;
+        bool free = lowest < 0 || at < lowest;
+        for (int32_t j = 0; j < k && free; j++)
+            free = !live_at_once(&spans[j], &spans[k]) || at + spans[k].bytes <= spans[j].offset ||
+                   spans[j].offset + spans[j].bytes <= at;
+        lowest = free ? at : lowest;
+    }
+    return lowest;
+}
+
+static int32_t draw_spans(cleave_random *random, cleave_span *spans) {
+    int32_t n = 1 + (int32_t)cleave_random_below(random, MOST_SPANS);
+    int32_t moments = 1 + (int32_t)cleave_random_below(random, 2000);
+    for (int32_t k = 0; k < n; k++) {
+        int32_t begin = (int32_t)cleave_random_below(random, moments);
+        int32_t longest = cleave_random_below(random, 4) == 0 ? moments : 1 + moments / 40;
+        int32_t end = begin + (int32_t)cleave_random_below(random, (uint64_t)longest);
+        spans[k] = (cleave_span){.bytes = 1 + (int64_t)cleave_random_below(random, 60),
+                                 .begin = begin,
+                                 .end = end,
+                                 .lane_begin = (begin + end) / 2,
+                                 .lane_end = end,
+                                 .lane_only = cleave_random_below(random, 3) == 0};
+    }
+    return n;
+}
+
+Test(memory_best_fit, by_size_each_lies_as_low_as_it_can) {
+    static cleave_span spans[MOST_SPANS];
+    static int32_t lists[MOST_SPANS * CLEAVE_LISTED_OF_SPAN];
+    cleave_random random = {.key = 29};
+    for (int drawn = 0; drawn < 60; drawn++) {
+        int32_t n = draw_spans(&random, spans);
+        int64_t top, highest = 0;
+        cr_assert(cleave_place_by_size(spans, n, INT64_MAX, lists, &top));
+        for (int32_t k = 0; k < n; k++) {
+            int64_t end = spans[k].offset + spans[k].bytes;
+            cr_assert(k == 0 || spans[k].bytes <= spans[k - 1].bytes);
+            cr_assert_eq(spans[k].offset, plain_lowest(spans, k), "draw %d, span %d", drawn, k);
+            highest = end > highest ? end : highest;
+        }
+        cr_assert_eq(top, highest);
+        cr_assert_not(cleave_place_by_size(spans, n, top, lists, &top));
+    }
 }
