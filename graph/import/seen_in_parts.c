@@ -1,11 +1,13 @@
 /* Parameters that are seen in parts.
 
-   A file may have several weights in one that take turns: gate and up of an expert, or queries,
-   keys and values of a head.  The graph makes the turns and what takes turns dimensions of their
-   own, and slices.  Of the file's shape a part is as many boxes as there are turns, thousands of a
-   large model, each of which would be lowered, moved and priced by itself; of the finer shape it is
-   one.  So a parameter that is read in no other shape is stored in that one: the same elements in
-   the same order. */
+   A file may have several weights in one: side by side, or taking turns, as gate and up of an
+   expert, or queries, keys and values of a head.  The graph makes these, and what each has of them,
+   dimensions of their own.  Of the file's shape, what an operator reads that is split within them
+   is a box of each, thousands of a large model where they take turns, all of which would be
+   lowered, moved and priced by themselves; and a device holds of a parameter the box around all
+   that it reads, which of sides that lie one behind the other is more than half.  Of the finer
+   shape it is one box, and no more than is read.  So a parameter that is read in no other shape is
+   stored in that one: the same elements in the same order. */
 #include "graph/import/internal.h"
 
 enum { UNREAD = -1, OTHERWISE = -2 };
@@ -13,7 +15,6 @@ enum { UNREAD = -1, OTHERWISE = -2 };
 /* How each tensor is read, [n_tensors]. */
 typedef struct readers {
     int32_t *reshape; /* the first reshape, all others having its shape; UNREAD, or OTHERWISE */
-    bool *sliced;
 } readers;
 
 static const cleave_tensor *tensor_of(const cleave_importer *im, int32_t tensor) {
@@ -24,7 +25,6 @@ static void note_view(const cleave_importer *im, readers *r, int32_t view) {
     const cleave_tensor *of = tensor_of(im, view);
     for (int32_t i = 0; of->view.kind != CLEAVE_VIEW_NONE && i < of->view.n_sources; i++) {
         int32_t *known = &r->reshape[of->view.sources[i]];
-        r->sliced[of->view.sources[i]] |= of->view.kind == CLEAVE_VIEW_SLICE;
         if (of->view.kind != CLEAVE_VIEW_RESHAPE)
             *known = OTHERWISE;
         else if (*known == UNREAD)
@@ -63,7 +63,7 @@ static cleave_status store(cleave_importer *im, const readers *r, int32_t tensor
     const cleave_tensor *of = tensor_of(im, tensor);
     int32_t reshape = r->reshape[tensor], stored;
     if (of->kind != CLEAVE_TENSOR_PARAMETER || of->view.kind != CLEAVE_VIEW_NONE ||
-        of->file_rank > 0 || reshape < 0 || !r->sliced[reshape])
+        of->file_rank > 0 || reshape < 0)
         return CLEAVE_OK;
     const cleave_tensor seen = *tensor_of(im, reshape);
     int order[CLEAVE_MAX_RANK];
@@ -76,9 +76,8 @@ static cleave_status store(cleave_importer *im, const readers *r, int32_t tensor
 }
 
 cleave_status cleave_import_store_as_seen(cleave_importer *im, const cleave_model *model) {
-    readers r = {.reshape = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, im->tensors.n),
-                 .sliced = CLEAVE_ARENA_ARRAY(&im->scratch, bool, im->tensors.n)};
-    if (r.reshape == NULL || r.sliced == NULL)
+    readers r = {.reshape = CLEAVE_ARENA_ARRAY(&im->scratch, int32_t, im->tensors.n)};
+    if (r.reshape == NULL)
         return cleave_import_no_memory(im);
     for (int32_t t = 0; t < im->tensors.n; t++)
         r.reshape[t] = UNREAD;

@@ -1,4 +1,5 @@
-/* Parameters that are seen in parts which take turns are stored so that each part is one box. */
+/* Parameters that are seen in parts are stored so that what an operator reads of them is one box.
+ */
 #include "../../support/ok.h"
 #include "graph/model/view.h"
 #include "imported.h"
@@ -41,6 +42,19 @@ Test(seen_in_parts, gate_and_up_that_take_turns_are_one_box_each) {
     expect_shape("model.layers.0.mlp.experts.gate_up_proj_bias", 3, (int64_t[]){4, 24, 2});
     expect_file_shape("model.layers.0.mlp.experts.gate_up_proj_bias", 2, (int64_t[]){4, 48});
     cr_expect_eq(model.graph_version, CLEAVE_PARTS_GRAPH_VERSION);
+}
+
+/* Of both sides of a unit, 24 wide each, and of the queries, keys and values of 4 heads of 4, an
+   operator may read some of each: stored so, that is one box. */
+Test(seen_in_parts, sides_of_one_weight_are_dimensions) {
+    import_config("{\"model_type\": \"phi3\", \"pad_token_id\": null, \"hidden_size\": 16, "
+                  "\"num_hidden_layers\": 1, \"num_attention_heads\": 4, "
+                  "\"num_key_value_heads\": 4, \"vocab_size\": 20, \"intermediate_size\": 24}",
+                  2, 8);
+    expect_shape("model.layers.0.mlp.gate_up_proj.weight", 3, (int64_t[]){2, 24, 16});
+    expect_file_shape("model.layers.0.mlp.gate_up_proj.weight", 2, (int64_t[]){48, 16});
+    expect_shape("model.layers.0.self_attn.qkv_proj.weight", 4, (int64_t[]){3, 4, 4, 16});
+    expect_file_shape("model.layers.0.self_attn.qkv_proj.weight", 2, (int64_t[]){48, 16});
 }
 
 /* y = x - w[0, 2, 4] + w[1, 3, 5], of w seen as three pairs; `also` reads w besides. */

@@ -122,6 +122,27 @@ Test(megatron, weights_side_by_side_send_what_weights_apart_send) {
     cr_expect_eq(bytes_sent(), apart);
 }
 
+/* In memory from the first step on. */
+static int64_t bytes_of_parameters(void) {
+    cleave_program program;
+    const cleave_lower_options options = {.training = true};
+    int64_t bytes = 0;
+    OK(cleave_lower, &model, &layout, &options, &arena, &program);
+    for (int32_t b = 0; b < program.n_buffers; b++)
+        if (program.buffers[b].kind == CLEAVE_BUFFER_PARAMETER)
+            bytes += program.buffers[b].bytes;
+    return bytes;
+}
+
+Test(megatron, weights_side_by_side_take_what_weights_apart_take) {
+    import("{\"model_type\": \"llama\", " SIZES_OF("4"));
+    expect_made((cleave_baseline_shape){.tensor = D}, D);
+    int64_t apart = bytes_of_parameters();
+    import("{\"model_type\": \"phi3\", \"pad_token_id\": null, " SIZES_OF("4"));
+    expect_made((cleave_baseline_shape){.tensor = D}, D);
+    cr_expect_eq(bytes_of_parameters(), apart);
+}
+
 /* The same by kind: as many gathers as scatters of activations, each of a whole one, that every
    device lacks all but a D-th of; all-reduces of the norms, and of a token's maximum, sum and
    target. */
