@@ -171,8 +171,8 @@ def check_refused(folder, times):
                f"{words}: {said.strip()}")
         expect(not os.path.exists(machine), f"{words}: nothing is written")
     for words, arguments in (("one of them at a time", ("--import", "t", "--list-kernels", "k")),
-                             ("--model is missing", ("--list-kernels", f"{folder}/k")),
-                             ("-o is missing", ("--import", "t")),
+                             ("--model M.onnx is missing", ("--list-kernels", f"{folder}/k")),
+                             ("-o MACHINE.json is missing", ("--import", "t")),
                              ("is torch", ("--through", "thoth", "--model", "m.onnx", "-o", f"{folder}/m"))):
         said = run("calibrate", *arguments, code=2)
         expect(words in said and said.count("\n") == 1, f"{words}: {said.strip()}")

@@ -270,8 +270,10 @@ static void trilu(drawn_model *m, const char *type) {
 static void causal_mask(drawn_model *m, const char *type) {
     drawn_shape shape = draw_shape(m, 2, 4);
     const char *x = draw_operand(m, shape, DRAWN_ANY);
+    /* Of a query that sees no key differences are lost: f32 rounds all of them to the least. */
+    int64_t least = shape.extent[shape.rank - 2] - shape.extent[shape.rank - 1] + 1;
     if (draw_chance(m, 0.5))
-        set_integer(m, "window", draw_between(m, 1, 3));
+        set_integer(m, "window", (least > 1 ? least - 1 : 0) + draw_between(m, 1, 3));
     if (draw_chance(m, 0.3))
         set_integer(m, "ahead", draw_between(m, 1, 3));
     x = put_node(m, type, "%s", x);

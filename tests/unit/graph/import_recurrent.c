@@ -77,13 +77,14 @@ Test(import_recurrent, parameters_behind_slices_are_read_as_they_lie) {
                       "%s is a view of a parameter", model.tensors[t].name);
 }
 
-/* A weight of two recurrences is no weight of either: both see it through a view. */
-Test(import_recurrent, weights_that_two_nodes_read_keep_their_shape) {
+/* Both see them with the gates as a dimension. */
+Test(import_recurrent, weights_that_two_nodes_read_are_stored_as_these_see_them) {
     bytes graph = lstm_graph("x w r b", NULL, 1);
     graph_output(&graph, "z");
     node(&graph, "LSTM", "other", "x w r b", "z", NULL);
     import(&graph, 14, 0, false);
-    expect_shape("w", 3, (int64_t[]){1, 16, 5});
+    expect_shape("w", 4, (int64_t[]){1, 4, 4, 5});
+    cr_expect_eq(find_tensor("w")->file_rank, 3);
     cr_assert_eq(model.n_operators, 8);
 }
 
