@@ -346,6 +346,11 @@ static bool run_convolution(const cleave_onednn *onednn, const compiled *one) {
            dnnl_stream_wait(onednn->stream) == dnnl_success;
 }
 
+/* A convolution that needs no workspace may have none. */
+static char *place_behind(void *from, int64_t bytes) {
+    return bytes > 0 ? (char *)from + bytes : from;
+}
+
 cleave_status cleave_onednn_convolution_run(cleave_onednn *onednn,
                                             const cleave_convolution *convolution,
                                             cleave_convolution_arrays arrays,
@@ -354,8 +359,8 @@ cleave_status cleave_onednn_convolution_run(cleave_onednn *onednn,
     if (one == NULL)
         return cleave_fail(error, CLEAVE_FAILED, "oneDNN has no convolution of this shape");
     char *own = one->w_bytes > 0 ? arrays.workspace : arrays.w;
-    char *piece = (char *)arrays.workspace + one->w_bytes;
-    char *scratch = piece + bytes_of_piece(one, place != CLEAVE_CONVOLUTION_WHOLE);
+    char *piece = place_behind(arrays.workspace, one->w_bytes);
+    char *scratch = place_behind(piece, bytes_of_piece(one, place != CLEAVE_CONVOLUTION_WHOLE));
     bool adds = place == CLEAVE_CONVOLUTION_LATER_PIECE &&
                 convolution->pass == CLEAVE_CONVOLUTION_BACKWARD_WEIGHTS;
     bool done = dnnl_memory_set_data_handle(one->x, arrays.x) == dnnl_success &&

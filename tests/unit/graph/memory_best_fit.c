@@ -276,7 +276,7 @@ static int32_t draw_spans(cleave_random *random, cleave_span *spans) {
     for (int32_t k = 0; k < n; k++) {
         int32_t begin = (int32_t)cleave_random_below(random, moments);
         int32_t longest = cleave_random_below(random, 4) == 0 ? moments : 1 + moments / 40;
-        int32_t end = begin + (int32_t)cleave_random_below(random, (uint64_t)longest);
+        int32_t end = begin + (int32_t)cleave_random_below(random, longest);
         spans[k] = (cleave_span){.bytes = 1 + (int64_t)cleave_random_below(random, 60),
                                  .begin = begin,
                                  .end = end,
