@@ -22,8 +22,8 @@ typedef struct cleave_launch {
    `exit_code` is that of the first rank that failed after it had said why, 0 when none did.  FAILED
    when a rank died without a word.
 
-   SIGINT and SIGTERM that come meanwhile go to all ranks as SIGTERM, the second one as SIGKILL;
-   `told_to_end` says whether one came. */
+   SIGINT and SIGTERM that come meanwhile go to all ranks as SIGTERM, the second one as SIGKILL, but
+   not before all ranks have begun, 10 s at most; `told_to_end` says whether one came. */
 cleave_status cleave_launch_ranks(const cleave_launch *how, char *const *arguments, int *exit_code,
                                   bool *told_to_end, cleave_error *error);
 

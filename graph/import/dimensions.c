@@ -111,6 +111,7 @@ static bool is_unknown(const cleave_value *value, int d, const char *batch) {
 /* What --dimensions would have to say besides, as it is typed; null: out of memory. */
 static const char *list_unknown(cleave_importer *im, const char *batch) {
     const char *list = "";
+    cleave_name_map listed = {.arena = &im->scratch};
     for (int32_t i = 0; i < im->values.n && list != NULL; i++) {
         const cleave_value *value = &im->values.items[i];
         for (int d = 0; value->input != NULL && value->n_uses > 0 && d < value->input->rank; d++) {
@@ -122,9 +123,12 @@ static const char *list_unknown(cleave_importer *im, const char *batch) {
                                     : cleave_arena_printf(&im->scratch, "%s:%d=N", value->name, d);
             if (entry == NULL)
                 return NULL;
-            if (strstr(list, entry) == NULL)
-                list = cleave_arena_printf(&im->scratch, "%s%s%s", list, list[0] != '\0' ? "," : "",
-                                           entry);
+            if (cleave_name_map_find(&listed, entry) >= 0)
+                continue;
+            list = !cleave_name_map_set(&listed, entry, 0)
+                       ? NULL
+                       : cleave_arena_printf(&im->scratch, "%s%s%s", list,
+                                             list[0] != '\0' ? "," : "", entry);
         }
     }
     return list;

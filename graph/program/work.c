@@ -331,7 +331,7 @@ static bool is_grouped_product(const cleave_model *model, const cleave_nest *nes
     uint32_t in_all = axes_of(model, &nest->inputs[0]) & axes_of(model, &nest->inputs[1]) &
                       axes_of(model, &nest->output);
     for (int a = 0; a < nest->n_axes; a++)
-        if ((in_all >> a & 1) != 0 && part->hi[a] - part->lo[a] > 1)
+        if ((in_all >> a & 1) != 0 && cleave_part_extent(part, a) > 1)
             return true;
     return false;
 }

@@ -119,6 +119,10 @@ bad_node "node the_node (Relu): attribute slope is not supported" Relu 1 2 3 -- 
 bad_node "node the_node (Softmax) has attribute axis twice" Softmax 1 2 3 -- axis axis
 bad_node "node the_node (Relu): graph input X has type STRING" Relu 8 2 3 --
 bad_node "graph input X is symbolic (side): say how long it is (--dimensions side=N)" Relu 1 2 side --
+one_node Relu 1 4 side -- >"$work/node.onnx"
+expect_ok search --model "$work/node.onnx" --dimensions side=6 --forward --machine "$machine" --devices 2 -o "$work/open.layout.json"
+expect_ok run --model "$work/node.onnx" --dimensions side=6 --forward --layout "$work/open.layout.json"
+expect_error 2 "open.layout.json" run --model "$work/node.onnx" --dimensions side=5 --forward --layout "$work/open.layout.json"
 expect_error 2 "--dimensions goes with an ONNX file" show "$tree/configs/models/gpt2.json" --sequence 64 --dimensions x=1
 expect_error 2 "unknown option --model: FILE stands by itself" show --model "$models/lenet5.onnx"
 opset=99 bad_node "operator set 99, supported are 1 to 24" Relu 1 2 3 --

@@ -5,9 +5,8 @@
 
 typedef struct captured {
     cleave_name_map known; /* defined in the branch, or an input already */
-    const char **inputs;   /* [n] */
-    int32_t n, capacity;
-    cleave_arena *arena;
+    const char **inputs;   /* [n], with room for all that is read */
+    int32_t n;
     cleave_arena scratch;
 } captured;
 
@@ -16,18 +15,19 @@ static bool know(captured *c, const char *name) { return cleave_name_map_set(&c-
 static bool add(captured *c, const char *name) {
     if (name[0] == '\0' || cleave_name_map_find(&c->known, name) >= 0)
         return true;
-    if (c->n == c->capacity) {
-        int32_t capacity = 2 * c->capacity + 8;
-        const char **more = CLEAVE_ARENA_ARRAY(c->arena, const char *, capacity);
-        if (more == NULL)
-            return false;
-        for (int32_t i = 0; i < c->n; i++)
-            more[i] = c->inputs[i];
-        c->inputs = more;
-        c->capacity = capacity;
-    }
     c->inputs[c->n++] = name;
     return know(c, name);
+}
+
+static int64_t count_reads(const cleave_onnx_node *node) {
+    int64_t n = node->n_inputs;
+    for (int32_t i = 0; i < node->n_attributes; i++) {
+        const cleave_onnx_graph *branch = node->attributes[i].graph;
+        n += branch != NULL ? branch->n_outputs : 0;
+        for (int32_t k = 0; branch != NULL && k < branch->n_nodes; k++)
+            n += branch->nodes[k].n_inputs;
+    }
+    return n;
 }
 
 static bool add_branch(captured *c, const cleave_onnx_graph *branch) {
@@ -47,12 +47,14 @@ static bool add_branch(captured *c, const cleave_onnx_graph *branch) {
 
 cleave_status cleave_onnx_add_captured(cleave_onnx_node *node, cleave_arena *arena,
                                        cleave_error *error) {
-    captured c = {
-        .inputs = node->inputs, .n = node->n_inputs, .capacity = node->n_inputs, .arena = arena};
+    captured c = {.inputs = CLEAVE_ARENA_ARRAY(arena, const char *, count_reads(node)),
+                  .n = node->n_inputs};
     c.known.arena = &c.scratch;
-    bool ok = true;
-    for (int32_t i = 0; i < node->n_inputs; i++)
-        ok = ok && know(&c, node->inputs[i]);
+    bool ok = c.inputs != NULL;
+    for (int32_t i = 0; ok && i < node->n_inputs; i++) {
+        c.inputs[i] = node->inputs[i];
+        ok = know(&c, node->inputs[i]);
+    }
     for (int32_t i = 0; i < node->n_attributes; i++)
         if (node->attributes[i].graph != NULL)
             ok = ok && add_branch(&c, node->attributes[i].graph);

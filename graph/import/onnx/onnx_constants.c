@@ -17,10 +17,7 @@ static const cleave_onnx_tensor *weight_of(const cleave_onnx_node *node) {
         return NULL;
     for (int32_t i = 0; i < node->n_attributes; i++) {
         const cleave_onnx_tensor *tensor = node->attributes[i].tensor;
-        int64_t n = 1;
-        for (int d = 0; tensor != NULL && d < tensor->rank; d++)
-            n *= tensor->shape[d] > 1 ? 2 : tensor->shape[d];
-        if (tensor != NULL && tensor->type == CLEAVE_ONNX_FLOAT && n > 1)
+        if (tensor != NULL && tensor->type == CLEAVE_ONNX_FLOAT && tensor->n > 1)
             return tensor;
     }
     return NULL;

@@ -4,10 +4,9 @@
    follows them by recursion, so depth is checked on the raw bytes first. */
 #include "graph/import/onnx/onnx_file.h"
 
+#include "base/checked.h"
 #include "graph/import/onnx/onnx_branches.h"
 #include "graph/import/onnx/onnx_constants.h"
-
-#include "base/checked.h"
 
 #include <onnx/onnx.pb-c.h>
 #include <string.h>

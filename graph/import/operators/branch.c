@@ -22,15 +22,16 @@ static cleave_status choose_branch(cleave_importer *im, const cleave_onnx_graph 
                                     (int)(*branch)->n_outputs, (int)im->node->n_outputs);
 }
 
-static cleave_status count_use(cleave_importer *im, cleave_name_map *uses, const char *name) {
-    int32_t n = cleave_name_map_find(uses, name);
-    return cleave_name_map_set(uses, name, (n > 0 ? n : 0) + 1) ? CLEAVE_OK
-                                                                : cleave_import_no_memory(im);
-}
-
 static int32_t uses_of(const cleave_name_map *uses, const char *name) {
     int32_t n = cleave_name_map_find(uses, name);
     return n > 0 ? n : 0;
+}
+
+/* "" is what is left out. */
+static cleave_status count_use(cleave_importer *im, cleave_name_map *uses, const char *name) {
+    return name[0] == '\0' || cleave_name_map_set(uses, name, uses_of(uses, name) + 1)
+               ? CLEAVE_OK
+               : cleave_import_no_memory(im);
 }
 
 /* How often live nodes of the branch, or used outputs of it, read what; live: [n_nodes]. */

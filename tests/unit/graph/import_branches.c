@@ -73,6 +73,20 @@ Test(import_branches, branches_in_branches_read_what_is_around_them) {
     cr_expect_eq(cleave_model_find_operator(&model, "unused"), -1);
 }
 
+/* Of what is read twice within, once from outside, no reader is the only one. */
+Test(import_branches, what_is_read_twice_within_is_kept) {
+    static const double products[] = {-1, -4, -9, -16, -25, -36};
+    bytes yes = {.n = 0}, no = inner_graph("Abs", "relu", "absolute"), graph = begin(3);
+    node(&yes, "Neg", "negative", "relu", "negative", NULL);
+    node(&yes, "Mul", "product", "relu negative", "product", NULL);
+    graph_output(&yes, "product");
+    node(&graph, "Relu", "relu", "x", "relu", NULL);
+    put_if(&graph, "is_wide", "y", &yes, &no);
+    graph_output(&graph, "y");
+    import(&graph, 14, 0, false);
+    expect_values("y", 6, products);
+}
+
 Test(import_branches, constants_and_outer_values_come_out_of_them) {
     bytes yes = {.n = 0}, no = {.n = 0};
     integers(&yes, "flat", 1, (int64_t[]){6});

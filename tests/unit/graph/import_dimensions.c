@@ -64,6 +64,8 @@ Test(import_dimensions, what_is_missing_is_said_as_it_is_typed) {
                   "hand: dimension 2 of graph input x is symbolic (height): say how long it is "
                   "(--dimensions height=N,width=N)");
     expect_reason(&graph, "width=7", "(--dimensions height=N)");
+    graph = picture("batch 3 width h", "batch 8"); /* one name ends as the other */
+    expect_reason(&graph, NULL, "(--dimensions width=N,h=N)");
     graph = picture("? 3 ? ?", "n 8"); /* one name for all that is open */
     expect_reason(&graph, NULL,
                   "dimension 2 of graph input x is symbolic (?): say how long it is (--dimensions "

@@ -65,13 +65,13 @@ Test(import_inputs, floats_beside_initializers_are_data_unless_others_are_named)
 }
 
 static void constant(bytes *graph, const char *name, int rank, const int64_t *shape, int64_t n) {
-    static const float values[12] = {1, 2, 3};
+    static const float values[16] = {1, 2, 3};
     bytes attributes = {.n = 0};
     attribute_tensor(&attributes, "value", rank, shape, 1, values, (size_t)n * sizeof *values);
     node(graph, "Constant", name, "", name, &attributes);
 }
 
-/* y = x w + shift + one; where w is an input, a structure. */
+/* y = (x w + shift + one) turn; where w is an input, a structure. */
 static bytes constants(bool has_weight) {
     bytes graph = {.n = 0};
     graph_input(&graph, "x", "2 3");
@@ -81,10 +81,12 @@ static bytes constants(bool has_weight) {
         graph_input(&graph, "w", "3 4");
     constant(&graph, "shift", 1, (int64_t[]){4}, 4);
     constant(&graph, "one", 1, (int64_t[]){1}, 1);
+    constant(&graph, "turn", 2, (int64_t[]){4, 4}, 16);
     graph_output(&graph, "y");
     node(&graph, "MatMul", "product", "x w", "z", NULL);
     node(&graph, "Add", "add", "z shift", "v", NULL);
-    node(&graph, "Add", "last", "v one", "y", NULL);
+    node(&graph, "Add", "last", "v one", "s", NULL);
+    node(&graph, "MatMul", "turned", "s turn", "y", NULL);
     return graph;
 }
 
@@ -95,6 +97,7 @@ Test(import_inputs, weights_in_constants_are_parameters) {
     cr_expect_eq(find_tensor("shift")->kind, CLEAVE_TENSOR_PARAMETER);
     graph = constants(false);
     expect_kinds(&graph, NULL, "pp");
+    cr_expect_neq(find_tensor("turn")->kind, CLEAVE_TENSOR_PARAMETER);
     cr_expect_neq(find_tensor("shift")->kind, CLEAVE_TENSOR_PARAMETER);
     graph = constants(true);
     initializer(&graph, "scale", 1, (int64_t[]){4}, 1, (float[4]){0}, 16);
